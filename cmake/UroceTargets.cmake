@@ -1,0 +1,30 @@
+# Shared target settings: warnings are errors, sanitizers by preset, one function per kind of target.
+
+add_library(uroce_options INTERFACE)
+target_compile_options(uroce_options INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
+  -Wimplicit-fallthrough -Wcast-align -Werror>)
+target_include_directories(uroce_options INTERFACE ${CMAKE_SOURCE_DIR})
+
+set(UROCE_SANITIZE "" CACHE STRING "Value for -fsanitize=, e.g. address,undefined or thread")
+if(UROCE_SANITIZE)
+  add_compile_options(-fsanitize=${UROCE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${UROCE_SANITIZE})
+endif()
+
+# uroce_library(name SOURCES ... [DEPENDS ...]): a static library of one directory, alias uroce::name.
+function(uroce_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_library(uroce_${name} STATIC ${ARG_SOURCES})
+  add_library(uroce::${name} ALIAS uroce_${name})
+  target_link_libraries(uroce_${name} PUBLIC uroce_options ${ARG_DEPENDS})
+endfunction()
+
+# uroce_test(name SOURCES ... [DEPENDS ...] [LABELS ...]): a GoogleTest binary registered with CTest as one test.
+function(uroce_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE uroce_options ${ARG_DEPENDS} GTest::gtest_main GTest::gmock)
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 300)
+endfunction()
