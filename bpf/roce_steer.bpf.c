@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
+// The XDP program of AfXdp (engine/io/xdp_program.cc loads it): RoCE v2 packets for our own addresses go to the
+// AF_XDP socket of the receive queue, everything else goes on into the kernel as if nothing were attached.
+//
+// To us: untagged Ethernet II; IPv4 without options and not a fragment, or IPv6 without extension headers; UDP port
+// 4791; destination address in `local_addresses`. Deliberately left to the kernel:
+//  - VLAN tagged frames: a VLAN is a netdev of its own, and hardware usually strips the tag before XDP sees it. The
+//    address test keeps such packets away from us, since the VLAN's addresses are not the parent's.
+//  - packets that this host only forwards or bridges: their destination is not in `local_addresses`.
+//  - queues without a socket (a miss in `xsks`).
+// Nothing beyond these headers is judged here; user space checks lengths and the ICRC and counts what is wrong.
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/udp.h>
+
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#define ROCE_UDP_PORT 4791
+#define IP_FRAGMENT_MASK 0x3fff  // "more fragments" and the fragment offset
+
+// An IPv6 address or an IPv4 address as ::ffff:a.b.c.d: the bytes of wire::IpAddress.
+struct address {
+  __u32 words[4];  // network byte order
+};
+
+struct {
+  __uint(type, BPF_MAP_TYPE_XSKMAP);
+  __type(key, __u32);  // receive queue
+  __type(value, __u32);
+  __uint(max_entries, 1);  // set to the number of queues before loading
+} xsks SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __type(key, struct address);
+  __type(value, __u8);
+  __uint(max_entries, 1024);
+} local_addresses SEC(".maps");
+
+// The UDP header of an IPv4 packet and its destination, or null if the packet is not of the form we take.
+static __always_inline struct udphdr *udp_of_ipv4(void *network, void *end, struct address *destination) {
+  struct iphdr *ip = network;
+  if ((void *)(ip + 1) > end) return 0;
+  if (ip->version != 4 || ip->ihl != 5 || ip->protocol != IPPROTO_UDP) return 0;
+  if (ip->frag_off & bpf_htons(IP_FRAGMENT_MASK)) return 0;
+  destination->words[2] = bpf_htonl(0x0000ffff);
+  destination->words[3] = ip->daddr;
+  return (struct udphdr *)(ip + 1);
+}
+
+static __always_inline struct udphdr *udp_of_ipv6(void *network, void *end, struct address *destination) {
+  struct ipv6hdr *ip = network;
+  if ((void *)(ip + 1) > end) return 0;
+  if (ip->version != 6 || ip->nexthdr != IPPROTO_UDP) return 0;
+  __builtin_memcpy(destination, &ip->daddr, sizeof(*destination));
+  return (struct udphdr *)(ip + 1);
+}
+
+SEC("xdp.frags")
+int uroce_steer(struct xdp_md *ctx) {
+  void *end = (void *)(long)ctx->data_end;
+  struct ethhdr *ethernet = (void *)(long)ctx->data;
+  if ((void *)(ethernet + 1) > end) return XDP_PASS;
+
+  struct address destination = {};
+  struct udphdr *udp = 0;
+  if (ethernet->h_proto == bpf_htons(ETH_P_IP)) {
+    udp = udp_of_ipv4(ethernet + 1, end, &destination);
+  } else if (ethernet->h_proto == bpf_htons(ETH_P_IPV6)) {
+    udp = udp_of_ipv6(ethernet + 1, end, &destination);
+  }
+  if (!udp || (void *)(udp + 1) > end || udp->dest != bpf_htons(ROCE_UDP_PORT)) return XDP_PASS;
+  if (!bpf_map_lookup_elem(&local_addresses, &destination)) return XDP_PASS;
+  return bpf_redirect_map(&xsks, ctx->rx_queue_index, XDP_PASS);
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,31 @@
+// A test-and-test-and-set lock for sections of a few dozen instructions. On a machine with as few cores as threads the
+// holder may be descheduled, so waiting yields soon.
+#pragma once
+
+#include <sched.h>
+
+#include <atomic>
+
+namespace uroce {
+
+class SpinLock {
+ public:
+  bool try_lock() {
+    return !locked_.load(std::memory_order_relaxed) && !locked_.exchange(true, std::memory_order_acquire);
+  }
+  void lock() {
+    for (int spins = 0; !try_lock(); ++spins) {
+      if (spins < 64) {
+        __builtin_ia32_pause();
+      } else {
+        sched_yield();
+      }
+    }
+  }
+  void unlock() { locked_.store(false, std::memory_order_release); }
+
+ private:
+  std::atomic<bool> locked_{false};
+};
+
+}  // namespace uroce

@@ -1,0 +1,118 @@
+// The engine: everything one process does on one netdev. Owns the packet I/O, the QPs, the memory regions and the
+// progress of all of them. This is the public face that the verbs shim uses; nothing of the shim is known here.
+//
+// Progress (design decision 2): whoever polls, progresses. progress() and doorbell() try the progress lock and run an
+// iteration in the caller's thread; a background thread takes over when nobody does, and sleeps when nothing happens.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/memory/mr_table.h"
+#include "engine/net/net_view.h"
+#include "engine/queue/completion_queue.h"
+#include "engine/queue/work_queue.h"
+#include "engine/transport/qp_state.h"
+
+namespace uroce::engine {
+
+// What this implementation offers; the shim reports exactly these.
+struct Limits {
+  static constexpr uint32_t kMaxQp = 16384;            // per process and netdev: the size of the QPN range
+  static constexpr uint32_t kMaxWr = 32768;            // per send or receive queue
+  static constexpr uint32_t kMaxSge = queue::kMaxSge;
+  static constexpr uint32_t kMaxInline = 512;          // bytes
+  static constexpr uint32_t kMaxCqe = 4u << 20;
+  static constexpr uint32_t kMaxRdAtomic = 16;         // per QP, in each direction
+  static constexpr uint32_t kMaxMessage = 0x7fffffff;  // bytes; IBTA allows 2^31, verbs tools expect 2^31-1
+  static constexpr uint16_t kPkey = 0xffff;            // the one P_Key, at index 0
+};
+
+// State of the one port of a device, from its netdev.
+struct PortStatus {
+  bool active = false;
+  uint32_t netdev_mtu = 0;      // bytes
+  uint32_t active_mtu = 0;      // path MTU: the largest of 256..4096 that fits the netdev (and the packet I/O once open)
+  uint32_t speed_mbps = 0;      // 0 = unknown
+  std::vector<wire::IpAddress> gids;  // the GID table, no holes, all RoCE v2
+};
+
+// An asynchronous event and what it concerns.
+struct EventSubject {
+  transport::AsyncEvent event;
+  void* qp_context = nullptr;   // QpInit::context, for QP events
+  queue::CompletionQueue* cq = nullptr;
+};
+using EventHandler = std::function<void(const EventSubject&)>;
+
+class Qp;  // opaque outside the engine
+
+struct QpInit {
+  transport::QpType type = transport::QpType::kRc;
+  uint32_t pd = 0;
+  uint32_t max_send_wr = 1, max_recv_wr = 1, max_send_sge = 1, max_recv_sge = 1, max_inline = 0;
+  bool signal_all = false;
+  queue::CompletionQueue* send_cq = nullptr;  // outlive the QP
+  queue::CompletionQueue* recv_cq = nullptr;
+  EventHandler* events = nullptr;             // outlives the QP; called under the progress lock: must not call the engine
+  void* context = nullptr;
+};
+
+// Settings that come from the environment (UROCE_*, see docs/environment.md), parsed once per process.
+struct Options {
+  enum class Io : uint8_t { kAuto, kAfXdp, kUdp };
+  Io io = Io::kAuto;
+  std::string netdev;   // UROCE_NETDEV: only this netdev becomes a device; empty: all usable ones
+  std::string faults;   // UROCE_FAULTS, see io/fault_injector.h
+  bool force_generic_xdp = false;  // UROCE_XDP_MODE=generic
+  bool quiet = false;              // UROCE_QUIET=1: no informational line
+  // Reads the environment; on a bad value returns what is wrong and what is allowed.
+  static std::optional<std::string> from_environment(Options& out);
+};
+
+class Engine {
+ public:
+  // Creates the engine of a netdev without opening anything (decision 6). `view` is shared by all engines.
+  static std::shared_ptr<Engine> create(const net::Netdev& netdev, std::shared_ptr<net::NetView> view, const Options& options);
+  virtual ~Engine() = default;
+
+  virtual const std::string& netdev_name() const = 0;
+  virtual PortStatus port_status() = 0;
+
+  // --- objects. Errors are errno values; messages for people have gone to stderr, naming the remedy. --------------
+  // Keys are lkey and rkey alike. EINVAL: range wraps, or remote write/atomic without local write.
+  virtual int register_memory(const memory::MemoryRegion& region, uint32_t& key) = 0;
+  virtual int deregister_memory(uint32_t key) = 0;
+
+  // The first QP opens the packet I/O and starts the background thread.
+  virtual int create_qp(const QpInit& init, Qp*& qp) = 0;
+  virtual int modify_qp(Qp& qp, const transport::QpAttributes& attributes, uint32_t mask) = 0;
+  virtual transport::QpAttributes query_qp(Qp& qp) = 0;
+  // Removes the QP and its completions. The caller sees to it that no thread posts any more.
+  virtual void destroy_qp(Qp* qp) = 0;
+
+  // --- data path ---------------------------------------------------------------------------------------------------
+  // After send WQEs were published to send_queue(qp).
+  virtual void doorbell(Qp& qp) = 0;
+  // After receive WQEs were posted: only an erroneous QP has work to do then (flush).
+  virtual void receive_doorbell(Qp& qp) = 0;
+  // One iteration in the caller's thread, unless another thread is at it. Call when a poll found nothing.
+  virtual void progress() = 0;
+  // The caller is about to sleep (armed a CQ): the background thread has to watch from now on.
+  virtual void expect_sleep() = 0;
+
+  static uint32_t qpn(const Qp& qp);
+  static queue::SendQueue& send_queue(Qp& qp);
+  static queue::ReceiveQueue& receive_queue(Qp& qp);
+  static transport::QpState state(const Qp& qp);  // atomic snapshot, for post checks
+
+  // Device-wide events (port, GIDs, fatal) go to all handlers registered here.
+  virtual void add_event_handler(EventHandler* handler) = 0;
+  virtual void remove_event_handler(EventHandler* handler) = 0;
+};
+
+}  // namespace uroce::engine

@@ -1,0 +1,40 @@
+// The devices of this process: one engine per usable netdev, made from netlink on demand. Process-wide state; the verbs
+// shim and the command line start here.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+
+namespace uroce::engine {
+
+struct DeviceInfo {
+  std::string name;     // "uroce_" + netdev name
+  net::Netdev netdev;
+  uint64_t guid = 0;    // EUI-64 of the MAC, host order
+};
+
+class Host {
+ public:
+  // Created on first use. Null when netlink cannot be read or UROCE_* is malformed: one line has gone to stderr.
+  static Host* instance();
+
+  // Current usable netdevs, sorted by ifindex.
+  std::vector<DeviceInfo> devices();
+  // The engine of a device; the same object as long as anybody holds it.
+  std::shared_ptr<Engine> engine(const DeviceInfo& device);
+  const Options& options() const { return options_; }
+  net::NetView& view() { return *view_; }
+
+ private:
+  Host(Options options, std::shared_ptr<net::NetView> view);
+
+  struct Entry;
+  Options options_;
+  std::shared_ptr<net::NetView> view_;
+  std::shared_ptr<Entry> entries_;
+};
+
+}  // namespace uroce::engine

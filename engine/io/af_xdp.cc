@@ -1,0 +1,163 @@
+// The data path of AfXdp. Set-up is in af_xdp_open.cc.
+#include "engine/io/af_xdp.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+#include "engine/io/frame_builder.h"
+#include "wire/ip_udp.h"
+
+namespace uroce::io {
+
+AfXdp::~AfXdp() = default;
+
+size_t AfXdp::receive(std::span<RxPacket> out) {
+  out = out.first(std::min(out.size(), kMaxBurst));
+  bounce_used_ = 0;
+  for (const std::unique_ptr<Queue>& queue : queues_) {  // the views of the last call end here
+    queue->xsk.publish_recycled();
+    queue->xsk.wake_rx_if_needed();
+  }
+  size_t count = 0;
+  for (size_t i = 0; i < queues_.size() && count < out.size(); ++i) {
+    count += receive_from(*queues_[(first_queue_ + i) % queues_.size()], out.subspan(count));
+  }
+  first_queue_ = (first_queue_ + 1) % queues_.size();
+  counters_.rx_packets += count;
+  return count;
+}
+
+size_t AfXdp::receive_from(Queue& queue, std::span<RxPacket> out) {
+  uint32_t index = 0;
+  const uint32_t available = queue.xsk.peek_rx(static_cast<uint32_t>(out.size()), index);
+  size_t count = 0;
+  for (uint32_t i = 0; i < available; ++i) {
+    const std::span<const uint8_t> frame = gather(queue, queue.xsk.rx_descriptor(index + i));
+    if (frame.empty()) continue;
+    RxPacket& packet = out[count];
+    if (wire::parse_frame(frame, packet.envelope, packet.ib) != wire::FrameError::kNone) {
+      ++counters_.rx_malformed;
+      continue;
+    }
+    counters_.rx_bytes += packet.ib.size() + wire::kUdpSize;
+    ++count;
+  }
+  if (available > 0) queue.xsk.release_rx(available);
+  return count;
+}
+
+// The frame that `descriptor` completes, in one piece; empty: more is to come, or it was too large.
+std::span<const uint8_t> AfXdp::gather(Queue& queue, const xdp_desc& descriptor) {
+  const bool more = (descriptor.options & XDP_PKT_CONTD) != 0;
+  if (!more && queue.partial_count == 0) {
+    queue.xsk.recycle(descriptor.addr);
+    return {area_.data(descriptor.addr), descriptor.len};
+  }
+  if (queue.partial_count < Queue::kMaxChunks) {
+    queue.partial[queue.partial_count] = descriptor;
+  } else {
+    queue.xsk.recycle(descriptor.addr);
+  }
+  ++queue.partial_count;
+  return more ? std::span<const uint8_t>{} : linearise(queue);
+}
+
+std::span<const uint8_t> AfXdp::linearise(Queue& queue) {
+  const std::span<const xdp_desc> chunks(queue.partial.data(), std::min(queue.partial_count, Queue::kMaxChunks));
+  size_t size = 0;
+  for (const xdp_desc& chunk : chunks) {
+    size += chunk.len;
+    queue.xsk.recycle(chunk.addr);
+  }
+  const bool fits = queue.partial_count <= Queue::kMaxChunks && size <= kMaxFrameSize;
+  queue.partial_count = 0;
+  if (!fits) {
+    ++counters_.rx_malformed;
+    return {};
+  }
+  uint8_t* const frame = bounce_.data() + bounce_used_++ * kMaxFrameSize;
+  uint8_t* end = frame;
+  for (const xdp_desc& chunk : chunks) {
+    std::memcpy(end, area_.data(chunk.addr), chunk.len);
+    end += chunk.len;
+  }
+  return {frame, size};
+}
+
+size_t AfXdp::send(std::span<const wire::TxPacket> burst) {
+  for (const std::unique_ptr<Queue>& queue : queues_) queue->xsk.reap(tx_slots_);
+  size_t count = 0;
+  while (count < burst.size() && send_one(burst[count])) ++count;
+  for (const std::unique_ptr<Queue>& queue : queues_) queue->xsk.submit_tx();
+  if (count < burst.size()) ++counters_.tx_backpressure;
+  counters_.tx_packets += count;
+  return count;
+}
+
+// False: no room. The source port picks the queue, so that a flow stays in order.
+bool AfXdp::send_one(const wire::TxPacket& packet) {
+  const auto size = static_cast<uint32_t>(frame_size(packet));
+  assert(size <= tx_slots_.slot_size());
+  const uint32_t chunks = (size + xsk_config_.chunk_size - 1) / xsk_config_.chunk_size;
+  XskQueue& xsk = queues_[packet.envelope->source_port % queues_.size()]->xsk;
+  if (tx_slots_.empty() || xsk.tx_room(chunks) < chunks) return false;
+  const uint64_t address = tx_slots_.take(chunks);
+  build_frame(packet, next_ip_id_++, area_.data(address));
+  for (uint32_t offset = 0; offset < size; offset += xsk_config_.chunk_size) {
+    const uint32_t rest = size - offset;
+    xsk.push_tx(address + offset, std::min(rest, xsk_config_.chunk_size), rest > xsk_config_.chunk_size);
+  }
+  counters_.tx_bytes += packet.udp_length();
+  return true;
+}
+
+void AfXdp::flush() {
+  kick_later_ = false;
+  for (const std::unique_ptr<Queue>& queue : queues_) {
+    switch (queue->xsk.kick(counters_.tx_errors)) {
+      case XskQueue::Kick::kDone:
+        break;
+      case XskQueue::Kick::kLater:
+        kick_later_ = true;
+        break;
+      case XskQueue::Kick::kError:
+        ++counters_.tx_errors;
+        break;
+    }
+  }
+}
+
+// What could not be kicked now has to be kicked again by us; a netdev that is down, in contrast, is left to the timers.
+bool AfXdp::prepare_to_wait() {
+  flush();
+  for (const std::unique_ptr<Queue>& queue : queues_) {
+    queue->xsk.wake_rx_if_needed();
+    if (!queue->xsk.rx_empty()) return false;
+  }
+  return !kick_later_;
+}
+
+int AfXdp::set_local_addresses(std::span<const wire::IpAddress> addresses) {
+  return program_.set_local_addresses(addresses);
+}
+
+std::string AfXdp::description() const {
+  std::string text = "af_xdp, ";
+  text += program_.mode() == XdpProgram::Mode::kNative ? "native, " : "generic, ";
+  text += queues_.front()->xsk.zero_copy() ? "zero-copy, " : "copy, ";
+  if (multi_buffer()) text += "multi-buffer, ";
+  text += std::to_string(queues_.size()) + (queues_.size() == 1 ? " queue" : " queues");
+  if (program_.native_error() != 0) {
+    text += std::string(" (native XDP refused: ") + std::strerror(program_.native_error()) + ")";
+  }
+  return text;
+}
+
+IoCounters AfXdp::counters() const {
+  IoCounters counters = counters_;
+  for (const std::unique_ptr<Queue>& queue : queues_) counters.rx_no_buffer += queue->xsk.rx_no_buffer();
+  return counters;
+}
+
+}  // namespace uroce::io

@@ -1,0 +1,99 @@
+// PacketIo over AF_XDP: whole frames, built in and parsed from memory shared with the kernel. The engine opens it when
+// the process may; UdpIo is the alternative.
+//
+// One socket on every receive queue of the netdev, all on one UMEM. Native XDP where the driver has it, otherwise
+// generic; zero-copy where the driver and the kernel agree, otherwise copy mode. A frame larger than a chunk travels in
+// several (multi-buffer, Linux 6.6).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/io/io_error.h"
+#include "engine/io/packet_io.h"
+#include "engine/io/umem.h"
+#include "engine/io/xdp_program.h"
+#include "engine/io/xsk_queue.h"
+
+namespace uroce::io {
+
+struct AfXdpConfig {
+  int ifindex = 0;
+  std::string netdev;  // name
+  uint32_t mtu = 1500;
+  std::vector<wire::IpAddress> local_addresses;  // packets to these are ours
+  bool force_generic = false;
+  uint32_t rx_frames = 4096;  // per queue; a power of two; fewer are used when many queues would need too much memory
+  uint32_t tx_frames = 2048;  // for all queues together; a power of two
+};
+
+class AfXdp final : public PacketIo {
+ public:
+  // Attaches to the netdev in the calling thread's network namespace; the destructor, or the end of the process,
+  // detaches.
+  static IoResult<AfXdp> open(const AfXdpConfig& config);
+  ~AfXdp() override;
+
+  size_t receive(std::span<RxPacket> out) override;
+  size_t send(std::span<const wire::TxPacket> burst) override;
+  void flush() override;
+  std::span<const pollfd> wait_descriptors() const override { return wait_descriptors_; }
+  bool prepare_to_wait() override;
+  uint32_t max_udp_length() const override { return max_udp_length_; }
+  std::string description() const override;
+  IoCounters counters() const override;
+
+  // The netdev's addresses have changed; multicast groups that are joined count as addresses. May be called while
+  // traffic flows. Returns 0 or an errno value.
+  int set_local_addresses(std::span<const wire::IpAddress> addresses);
+
+ private:
+  // A receive queue, with the descriptors of a frame whose last one has not come yet.
+  struct Queue {
+    static constexpr size_t kMaxChunks = 4;
+    XskQueue xsk;
+    std::array<xdp_desc, kMaxChunks> partial;
+    size_t partial_count = 0;  // also counts descriptors that did not fit
+  };
+
+  // Packets that one receive() gives at most; bounds the memory for multi-buffer frames.
+  static constexpr size_t kMaxBurst = 64;
+  // The largest multi-buffer frame: two chunks of 4096 bytes to send from, one bounce buffer to receive into.
+  static constexpr size_t kMaxFrameSize = 8192;
+
+  AfXdp() = default;
+  // Set-up, in af_xdp_open.cc.
+  std::optional<IoError> attach(const AfXdpConfig& config);
+  std::optional<IoError> open_sockets(const AfXdpConfig& config);
+  std::optional<IoError> open_queues(const std::string& netdev, uint32_t queue_count);
+  void set_up_sending(const AfXdpConfig& config);
+
+  bool multi_buffer() const { return (xsk_config_.bind_flags & XDP_USE_SG) != 0; }
+  size_t receive_from(Queue& queue, std::span<RxPacket> out);
+  std::span<const uint8_t> gather(Queue& queue, const xdp_desc& descriptor);
+  std::span<const uint8_t> linearise(Queue& queue);
+  bool send_one(const wire::TxPacket& packet);
+
+  // Destroyed in reverse order: the sockets go before their memory, the program detaches last.
+  XdpProgram program_;
+  UmemArea area_;
+  XskConfig xsk_config_;
+  std::unique_ptr<XskUmem> umem_;
+  std::vector<std::unique_ptr<Queue>> queues_;
+  std::vector<pollfd> wait_descriptors_;
+  TxSlots tx_slots_;
+  std::vector<uint8_t> bounce_;  // multi-buffer frames of one receive(), kMaxFrameSize apart
+  size_t bounce_used_ = 0;       // frames in it
+  uint32_t max_udp_length_ = 0;
+  size_t first_queue_ = 0;  // where receive() starts, so that no queue starves
+  uint16_t next_ip_id_ = 0;
+  bool kick_later_ = false;  // the kernel refused the last kick for the moment
+  IoCounters counters_;
+};
+
+}  // namespace uroce::io

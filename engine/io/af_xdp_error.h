@@ -1,0 +1,30 @@
+// Turns what the kernel says when AF_XDP cannot be opened into one line that names the cause and one that names the
+// remedy. Used by AfXdp::open.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "engine/io/io_error.h"
+#include "engine/io/xdp_program.h"
+
+namespace uroce::io {
+
+// Capabilities that AF_XDP needs and this thread does not have, e.g. "CAP_NET_RAW, CAP_BPF"; empty: none is missing.
+std::string missing_capabilities();
+
+// EPERM, whichever call said it.
+IoError permission_error(const std::string& netdev);
+IoError netdev_down_error(const std::string& netdev);
+// Another XDP program is attached: a foreign one, or ours in another process.
+IoError program_present_error(const std::string& netdev, const AttachedProgram& program);
+// Loading or attaching the program failed.
+IoError program_load_error(const std::string& netdev, int error);
+IoError program_attach_error(const std::string& netdev, int ifindex, uint32_t mtu, int error, const XdpProgram& program);
+// Registering `size` bytes of UMEM failed.
+IoError umem_error(const std::string& netdev, int error, size_t size);
+// Creating or binding the socket of a queue failed.
+IoError socket_error(const std::string& netdev, uint32_t queue, int error);
+
+}  // namespace uroce::io

@@ -1,0 +1,58 @@
+#include "engine/io/frame_builder.h"
+
+#include <cassert>
+#include <cstring>
+
+#include "wire/bytes.h"
+#include "wire/crc32.h"
+#include "wire/icrc.h"
+#include "wire/ip_udp.h"
+
+namespace uroce::io {
+namespace {
+
+constexpr size_t kBthSize = 12;
+constexpr size_t kUdpHeaderSize = 8;
+constexpr uint8_t kPadBytes[4] = {};
+
+// CRC state after everything in front of the payload.
+uint32_t crc_of_headers(const wire::TxPacket& packet, const wire::Envelope& envelope) {
+  assert(packet.header_size >= kBthSize && packet.header_size <= wire::TxPacket::kMaxHeaderSize && packet.pad <= 3);
+  uint32_t crc = wire::icrc_start(envelope, packet.udp_length());
+  crc = wire::icrc_bth(crc, packet.header.data());
+  return wire::crc32_update(crc, packet.header.data() + kBthSize, packet.header_size - kBthSize);
+}
+
+}  // namespace
+
+size_t frame_size(const wire::TxPacket& packet) {
+  return wire::frame_header_size(*packet.envelope) - kUdpHeaderSize + packet.udp_length();
+}
+
+size_t build_frame(const wire::TxPacket& packet, uint16_t ip_id, uint8_t* out) {
+  wire::Envelope envelope = *packet.envelope;
+  envelope.ip_id = ip_id;
+  uint8_t* p = out + wire::emit_frame_headers(envelope, packet.udp_length(), out);
+  std::memcpy(p, packet.header.data(), packet.header_size);
+  p += packet.header_size;
+  uint32_t crc = crc_of_headers(packet, envelope);
+  for (size_t i = 0; i < packet.fragment_count; ++i) {
+    const wire::Fragment& fragment = packet.fragments[i];
+    crc = wire::crc32_copy(crc, p, fragment.data, fragment.size);
+    p += fragment.size;
+  }
+  crc = wire::crc32_copy(crc, p, kPadBytes, packet.pad);
+  p += packet.pad;
+  wire::store_le32(p, wire::icrc_finish(crc));
+  return static_cast<size_t>(p + 4 - out);
+}
+
+uint32_t packet_icrc(const wire::TxPacket& packet, const wire::Envelope& envelope) {
+  uint32_t crc = crc_of_headers(packet, envelope);
+  for (size_t i = 0; i < packet.fragment_count; ++i) {
+    crc = wire::crc32_update(crc, packet.fragments[i].data, packet.fragments[i].size);
+  }
+  return wire::icrc_finish(wire::crc32_update(crc, kPadBytes, packet.pad));
+}
+
+}  // namespace uroce::io

@@ -1,0 +1,22 @@
+// Makes the bytes of a packet: Ethernet, IP and UDP headers, transport headers, payload, pad and ICRC. For the backends
+// that hand out whole frames (AfXdp, MemoryLink) and, for the ICRC alone, UdpIo.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "wire/tx_packet.h"
+
+namespace uroce::io {
+
+// Size of the frame that build_frame() makes.
+size_t frame_size(const wire::TxPacket& packet);
+
+// Writes the frame of `packet` to `out`, which has room for frame_size(packet) bytes, and returns its size. The payload
+// is copied and summed in one pass. `ip_id` replaces the envelope's: it belongs to the sending netdev, not to a QP.
+size_t build_frame(const wire::TxPacket& packet, uint16_t ip_id, uint8_t* out);
+
+// The ICRC of `packet` when it leaves inside `envelope`; its bytes go on the wire least significant first.
+uint32_t packet_icrc(const wire::TxPacket& packet, const wire::Envelope& envelope);
+
+}  // namespace uroce::io

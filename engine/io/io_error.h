@@ -1,0 +1,20 @@
+// Why a packet I/O could not be opened, for people and for programs. Made by AfXdp::open and UdpIo::open; the engine
+// prints it and hands the code to the application as errno.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <variant>
+
+namespace uroce::io {
+
+struct IoError {
+  int code = 0;        // errno value
+  std::string what;    // one line: what failed
+  std::string remedy;  // one line: what to do about it
+};
+
+template <class T>
+using IoResult = std::variant<std::unique_ptr<T>, IoError>;
+
+}  // namespace uroce::io

@@ -1,0 +1,61 @@
+// PacketIo without a network: two ends joined in memory, or one end that receives what it sends. For tests, and for the
+// engine when QPs of one process are connected to each other.
+//
+// Real bytes travel: send() builds the complete frame with its ICRC, receive() parses it like a frame from a NIC. The
+// link is reliable and ordered; a full queue is backpressure. Both ends belong to one thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "engine/io/packet_io.h"
+
+namespace uroce::io {
+
+struct MemoryLinkConfig {
+  uint32_t queue_capacity = 1024;  // packets under way in each direction
+  // Enough for 4096 bytes of payload behind the longest transport header.
+  uint32_t max_udp_length = 8 + wire::TxPacket::kMaxHeaderSize + 4096 + 4;
+};
+
+class FrameQueue;  // one direction of a link
+
+class MemoryEnd final : public PacketIo {
+ public:
+  MemoryEnd(std::shared_ptr<FrameQueue> in, std::shared_ptr<FrameQueue> out, const MemoryLinkConfig& config);
+  ~MemoryEnd() override;
+
+  size_t receive(std::span<RxPacket> out) override;
+  size_t send(std::span<const wire::TxPacket> burst) override;
+  void flush() override {}
+  // Nothing to sleep on: only the thread that would sleep could end the sleep.
+  std::span<const pollfd> wait_descriptors() const override { return {}; }
+  bool prepare_to_wait() override;
+  uint32_t max_udp_length() const override { return max_udp_length_; }
+  std::string description() const override;
+  IoCounters counters() const override { return counters_; }
+
+  // For tests: makes any bytes arrive at this end as a frame, or any InfiniBand bytes inside proper headers. False: the
+  // queue is full.
+  bool inject_frame(std::span<const uint8_t> frame);
+  bool inject(const wire::Envelope& envelope, std::span<const uint8_t> ib);
+
+  // For tests: from now on a copy of every frame this end sends is appended to `frames`. Null ends it.
+  void record_sent(std::vector<std::vector<uint8_t>>* frames) { sent_frames_ = frames; }
+
+ private:
+  std::shared_ptr<FrameQueue> in_;
+  std::shared_ptr<FrameQueue> out_;
+  uint32_t max_udp_length_;
+  uint16_t next_ip_id_ = 0;
+  IoCounters counters_;
+  std::vector<std::vector<uint8_t>>* sent_frames_ = nullptr;
+};
+
+std::pair<std::unique_ptr<MemoryEnd>, std::unique_ptr<MemoryEnd>> make_memory_link(const MemoryLinkConfig& config = {});
+std::unique_ptr<MemoryEnd> make_memory_loop(const MemoryLinkConfig& config = {});
+
+}  // namespace uroce::io

@@ -1,0 +1,40 @@
+#include "engine/io/netdev_query.h"
+
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/if.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace uroce::io {
+namespace {
+
+bool netdev_ioctl(unsigned long request, const std::string& netdev, ifreq& ifr) {
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return false;
+  netdev.copy(ifr.ifr_name, IFNAMSIZ - 1);
+  const bool ok = ioctl(fd, request, &ifr) == 0;
+  close(fd);
+  return ok;
+}
+
+}  // namespace
+
+bool netdev_is_up(const std::string& netdev) {
+  ifreq ifr{};
+  return netdev_ioctl(SIOCGIFFLAGS, netdev, ifr) && (ifr.ifr_flags & IFF_UP) != 0;
+}
+
+uint32_t rx_queue_count(const std::string& netdev) {
+  ethtool_channels channels{};
+  channels.cmd = ETHTOOL_GCHANNELS;
+  ifreq ifr{};
+  ifr.ifr_data = reinterpret_cast<char*>(&channels);
+  if (!netdev_ioctl(SIOCETHTOOL, netdev, ifr)) return 1;
+  return std::max<uint32_t>(1, channels.combined_count + channels.rx_count);
+}
+
+}  // namespace uroce::io

@@ -1,0 +1,15 @@
+// What the packet I/O needs to know of a netdev at the moment it opens it. Used by AfXdp.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace uroce::io {
+
+// IFF_UP. False also when the netdev does not exist.
+bool netdev_is_up(const std::string& netdev);
+
+// Receive queues in use (ethtool -l); 1 when the driver does not tell.
+uint32_t rx_queue_count(const std::string& netdev);
+
+}  // namespace uroce::io

@@ -1,0 +1,72 @@
+// The contract between the engine and whatever moves packets: AF_XDP, UDP sockets, a memory link, and the wrappers
+// (fault injector, capture) that are PacketIo themselves.
+//
+// Called only by the holder of the engine's progress lock, so implementations need no locks. Calls are per burst.
+#pragma once
+
+#include <poll.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "wire/envelope.h"
+#include "wire/tx_packet.h"
+
+namespace uroce::io {
+
+// A received RoCE v2 packet: the envelope as values, the InfiniBand part (BTH to ICRC, both included) as bytes.
+// `ib` has the length that UDP and IP agree on, never the frame's. Nothing in it has been checked beyond that.
+struct RxPacket {
+  wire::Envelope envelope;
+  std::span<const uint8_t> ib;  // one contiguous piece; valid until the next receive()
+};
+
+// Counts that a backend keeps; monotonic.
+struct IoCounters {
+  uint64_t rx_packets = 0;
+  uint64_t rx_bytes = 0;        // UDP length
+  uint64_t rx_malformed = 0;    // not IP/UDP 4791 as we expect it: options, fragments, length mismatch
+  uint64_t rx_no_buffer = 0;    // the kernel dropped: ring full or fill ring empty
+  uint64_t tx_packets = 0;
+  uint64_t tx_bytes = 0;
+  uint64_t tx_backpressure = 0; // send() took fewer packets than offered
+  uint64_t tx_errors = 0;       // the kernel refused a packet; it is lost, retransmission repairs it
+};
+
+class PacketIo {
+ public:
+  virtual ~PacketIo() = default;
+
+  // Fills `out` from the front and returns how many packets arrived (0: none now). Never blocks. Views handed out
+  // by the previous call become invalid.
+  virtual size_t receive(std::span<RxPacket> out) = 0;
+
+  // Takes packets from the front of `burst` and returns how many it took; fewer means backpressure, offer the rest
+  // again later. All memory the packets refer to may be reused on return. May only be queued until flush().
+  virtual size_t send(std::span<const wire::TxPacket> burst) = 0;
+
+  // Gets everything that send() queued on its way (the kernel kick). Cheap when there is nothing.
+  virtual void flush() = 0;
+
+  // Descriptors to sleep on: readable when receive() would return packets, or with POLLOUT set when backpressure
+  // ends. The set is stable for the life of the object.
+  virtual std::span<const pollfd> wait_descriptors() const = 0;
+
+  // Called before a sleep on wait_descriptors(); false: do not sleep, packets may be waiting already.
+  virtual bool prepare_to_wait() = 0;
+
+  // The largest UDP length (header, IB part and ICRC) that goes out and comes in in one piece. Bounds the path MTU.
+  virtual uint32_t max_udp_length() const = 0;
+
+  // One line for people: "af_xdp, native, copy, 1 queue" or "udp".
+  virtual std::string description() const = 0;
+
+  // True when the kernel picks route and neighbour (UDP sockets): the envelope's MAC addresses are not used.
+  virtual bool kernel_routes() const { return false; }
+
+  virtual IoCounters counters() const = 0;
+};
+
+}  // namespace uroce::io

@@ -1,0 +1,128 @@
+#include "engine/io/xdp_program.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <linux/if_link.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cerrno>
+
+#include "roce_steer.skel.h"
+
+namespace uroce::io {
+namespace {
+
+constexpr char kProgramName[] = "uroce_steer";
+constexpr uint32_t kFragsFlag = 1U << 5;  // BPF_F_XDP_HAS_FRAGS, kernel 5.18
+
+// libbpf writes to stderr by default; we report errors ourselves.
+class QuietLibbpf {
+ public:
+  QuietLibbpf() : previous_(libbpf_set_print(nullptr)) {}
+  ~QuietLibbpf() { libbpf_set_print(previous_); }
+  QuietLibbpf(const QuietLibbpf&) = delete;
+  QuietLibbpf& operator=(const QuietLibbpf&) = delete;
+
+ private:
+  libbpf_print_fn_t previous_;
+};
+
+// 0 or an errno value.
+int load_skeleton(uint32_t queue_count, bool frags, roce_steer*& skeleton) {
+  skeleton = roce_steer__open();
+  if (skeleton == nullptr) return errno;
+  bpf_map__set_max_entries(skeleton->maps.xsks, queue_count);
+  bpf_program* program = skeleton->progs.uroce_steer;
+  if (!frags) bpf_program__set_flags(program, bpf_program__flags(program) & ~kFragsFlag);
+  const int error = roce_steer__load(skeleton);
+  if (error == 0) return 0;
+  roce_steer__destroy(skeleton);
+  skeleton = nullptr;
+  return -error;
+}
+
+int create_link(int program_fd, int ifindex, uint32_t flags, int& link_fd) {
+  bpf_link_create_opts options{};
+  options.sz = sizeof(options);
+  options.flags = flags;
+  link_fd = bpf_link_create(program_fd, ifindex, BPF_XDP, &options);
+  return link_fd < 0 ? -link_fd : 0;
+}
+
+}  // namespace
+
+bool AttachedProgram::is_ours() const { return name == kProgramName; }
+
+std::optional<AttachedProgram> attached_xdp_program(int ifindex) {
+  const QuietLibbpf quiet;
+  bpf_xdp_query_opts query{};
+  query.sz = sizeof(query);
+  if (bpf_xdp_query(ifindex, 0, &query) != 0) return std::nullopt;
+  AttachedProgram program;
+  for (const uint32_t id : {query.drv_prog_id, query.skb_prog_id, query.hw_prog_id, query.prog_id}) {
+    if (program.id == 0) program.id = id;
+  }
+  if (program.id == 0) return std::nullopt;
+  const int fd = bpf_prog_get_fd_by_id(program.id);
+  if (fd >= 0) {
+    bpf_prog_info info{};
+    uint32_t size = sizeof(info);
+    if (bpf_obj_get_info_by_fd(fd, &info, &size) == 0) program.name = info.name;
+    close(fd);
+  }
+  return program;
+}
+
+XdpProgram::~XdpProgram() {
+  if (link_fd_ >= 0) close(link_fd_);
+  roce_steer__destroy(skeleton_);
+}
+
+int XdpProgram::load(uint32_t queue_count) {
+  assert(skeleton_ == nullptr);
+  const QuietLibbpf quiet;
+  int error = load_skeleton(queue_count, true, skeleton_);
+  if (error == EINVAL) {  // the kernel does not know the flag
+    has_frags_ = false;
+    error = load_skeleton(queue_count, false, skeleton_);
+  }
+  return error;
+}
+
+int XdpProgram::attach(int ifindex, bool force_generic) {
+  const QuietLibbpf quiet;
+  const int program_fd = bpf_program__fd(skeleton_->progs.uroce_steer);
+  if (!force_generic) {
+    mode_ = Mode::kNative;
+    native_error_ = create_link(program_fd, ifindex, XDP_FLAGS_DRV_MODE, link_fd_);
+    const bool generic_may_help = native_error_ != EPERM && native_error_ != EBUSY && native_error_ != EEXIST;
+    if (native_error_ == 0 || !generic_may_help) return native_error_;
+  }
+  mode_ = Mode::kGeneric;
+  return create_link(program_fd, ifindex, XDP_FLAGS_SKB_MODE, link_fd_);
+}
+
+int XdpProgram::set_socket(uint32_t queue, int socket_fd) {
+  const int map = bpf_map__fd(skeleton_->maps.xsks);
+  return bpf_map_update_elem(map, &queue, &socket_fd, BPF_ANY) == 0 ? 0 : errno;
+}
+
+int XdpProgram::set_local_addresses(std::span<const wire::IpAddress> addresses) {
+  const int map = bpf_map__fd(skeleton_->maps.local_addresses);
+  const auto wanted = [&](const wire::IpAddress& address) {
+    return std::find(addresses.begin(), addresses.end(), address) != addresses.end();
+  };
+  for (const wire::IpAddress& address : addresses_) {
+    if (!wanted(address)) bpf_map_delete_elem(map, address.bytes.data());
+  }
+  addresses_.assign(addresses.begin(), addresses.end());
+  for (const wire::IpAddress& address : addresses_) {
+    const uint8_t present = 1;
+    if (bpf_map_update_elem(map, address.bytes.data(), &present, BPF_ANY) != 0) return errno;
+  }
+  return 0;
+}
+
+}  // namespace uroce::io

@@ -1,0 +1,125 @@
+#include "engine/io/xsk_queue.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+
+#include <cassert>
+#include <cerrno>
+
+namespace uroce::io {
+namespace {
+
+// libxdp leaves it out: a program started by the application must not keep the socket alive.
+void set_close_on_exec(int fd) { fcntl(fd, F_SETFD, FD_CLOEXEC); }
+
+}  // namespace
+
+XskUmem::~XskUmem() {
+  if (umem_ != nullptr) xsk_umem__delete(umem_);
+}
+
+int XskUmem::create(UmemArea& area, const XskConfig& config, xsk_ring_prod& first_fill,
+                    xsk_ring_cons& first_completion) {
+  xsk_umem_config umem_config{};
+  umem_config.fill_size = config.fill_ring_size();
+  umem_config.comp_size = config.tx_ring_size;
+  umem_config.frame_size = config.chunk_size;
+  const int error = xsk_umem__create(&umem_, area.data(0), area.size(), &first_fill, &first_completion, &umem_config);
+  if (error != 0) return -error;
+  set_close_on_exec(xsk_umem__fd(umem_));
+  return 0;
+}
+
+XskQueue::~XskQueue() { xsk_socket__delete(socket_); }
+
+int XskQueue::open(const std::string& netdev, uint32_t queue_id, XskUmem& umem, const XskConfig& config,
+                   uint64_t first_rx_chunk) {
+  xsk_socket_config socket_config{};
+  socket_config.rx_size = config.rx_frames;
+  socket_config.tx_size = config.tx_ring_size;
+  socket_config.libxdp_flags = XSK_LIBXDP_FLAGS__INHIBIT_PROG_LOAD;
+  socket_config.bind_flags = config.bind_flags;
+  const int error = xsk_socket__create_shared(&socket_, netdev.c_str(), queue_id, umem.get(), &rx_, &tx_, &fill_,
+                                              &completion_, &socket_config);
+  if (error != 0) return -error;
+  set_close_on_exec(fd());
+  // In copy mode each packet under way is charged to the send buffer; the ring alone shall limit it.
+  const int send_buffer = 16 << 20;
+  if (setsockopt(fd(), SOL_SOCKET, SO_SNDBUFFORCE, &send_buffer, sizeof(send_buffer)) != 0) {
+    setsockopt(fd(), SOL_SOCKET, SO_SNDBUF, &send_buffer, sizeof(send_buffer));
+  }
+  copies_ = !zero_copy();
+  recycled_.reserve(config.rx_frames);
+  for (uint32_t i = 0; i < config.rx_frames; ++i) recycle(first_rx_chunk + uint64_t{i} * config.chunk_size);
+  publish_recycled();
+  return 0;
+}
+
+bool XskQueue::zero_copy() const {
+  xdp_options options{};
+  socklen_t size = sizeof(options);
+  return getsockopt(fd(), SOL_XDP, XDP_OPTIONS, &options, &size) == 0 && (options.flags & XDP_OPTIONS_ZEROCOPY) != 0;
+}
+
+uint64_t XskQueue::rx_no_buffer() const {
+  xdp_statistics statistics{};
+  socklen_t size = sizeof(statistics);
+  if (getsockopt(fd(), SOL_XDP, XDP_STATISTICS, &statistics, &size) != 0) return 0;
+  return statistics.rx_dropped + statistics.rx_ring_full + statistics.rx_fill_ring_empty_descs;
+}
+
+void XskQueue::publish_recycled() {
+  if (recycled_.empty()) return;
+  const auto count = static_cast<uint32_t>(recycled_.size());
+  uint32_t index = 0;
+  [[maybe_unused]] const uint32_t reserved = xsk_ring_prod__reserve(&fill_, count, &index);
+  assert(reserved == count);  // see XskConfig::fill_ring_size
+  for (const uint64_t address : recycled_) *xsk_ring_prod__fill_addr(&fill_, index++) = address;
+  xsk_ring_prod__submit(&fill_, count);
+  recycled_.clear();
+}
+
+void XskQueue::wake_rx_if_needed() {
+  if (xsk_ring_prod__needs_wakeup(&fill_)) recvfrom(fd(), nullptr, 0, MSG_DONTWAIT, nullptr, nullptr);
+}
+
+void XskQueue::push_tx(uint64_t address, uint32_t size, bool more) {
+  uint32_t index = 0;
+  [[maybe_unused]] const uint32_t reserved = xsk_ring_prod__reserve(&tx_, 1, &index);
+  assert(reserved == 1);
+  *xsk_ring_prod__tx_desc(&tx_, index) = {address, size, more ? uint32_t{XDP_PKT_CONTD} : 0};
+  ++pushed_;
+}
+
+void XskQueue::submit_tx() {
+  if (pushed_ == 0) return;
+  xsk_ring_prod__submit(&tx_, pushed_);
+  outstanding_ += pushed_;
+  pushed_ = 0;
+}
+
+// Copy mode sends at most 32 packets per call and says EAGAIN when there are more; it says EAGAIN as well when it got
+// stuck, so go on only as long as the consumer moves.
+XskQueue::Kick XskQueue::kick(uint64_t& lost) {
+  while (tx_pending() && xsk_ring_prod__needs_wakeup(&tx_)) {
+    const uint32_t before = __atomic_load_n(tx_.consumer, __ATOMIC_ACQUIRE);
+    if (sendto(fd(), nullptr, 0, MSG_DONTWAIT, nullptr, 0) >= 0) return Kick::kDone;
+    const int error = errno;
+    if (error != EAGAIN && error != EBUSY && error != ENOBUFS && error != EINTR) return Kick::kError;
+    // Copy mode: the netdev dropped the packet it was given, e.g. because its queue is full.
+    if (error == EBUSY && copies_) ++lost;
+    if (__atomic_load_n(tx_.consumer, __ATOMIC_ACQUIRE) == before) return Kick::kLater;
+  }
+  return Kick::kDone;
+}
+
+void XskQueue::reap(TxSlots& slots) {
+  if (outstanding_ == 0) return;
+  uint32_t index = 0;
+  const uint32_t count = xsk_ring_cons__peek(&completion_, outstanding_, &index);
+  for (uint32_t i = 0; i < count; ++i) slots.complete(*xsk_ring_cons__comp_addr(&completion_, index + i));
+  xsk_ring_cons__release(&completion_, count);
+  outstanding_ -= count;
+}
+
+}  // namespace uroce::io

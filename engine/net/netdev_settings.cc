@@ -1,0 +1,56 @@
+// See netdev_settings.h.
+#include "engine/net/netdev_settings.h"
+
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/if.h>
+#include <sys/ioctl.h>
+
+#include <cstring>
+#include <fstream>
+
+namespace uroce::net {
+namespace {
+
+constexpr uint8_t kDefaultHopLimit = 64;  // the kernel's own default for both families
+
+// A number below /proc/sys/net, which is that of the reader's network namespace; 0 when it cannot be read.
+uint32_t read_sysctl(const std::string& name) {
+  std::ifstream file("/proc/sys/net/" + name);
+  uint32_t value = 0;
+  return file >> value ? value : 0;
+}
+
+uint8_t hop_limit_or_default(uint32_t value) {
+  return value >= 1 && value <= 255 ? static_cast<uint8_t>(value) : kDefaultHopLimit;
+}
+
+}  // namespace
+
+uint32_t link_speed_mbps(int descriptor, const std::string& netdev_name) {
+  // ETHTOOL_GLINKSETTINGS is asked twice: the first answer is minus the number of words of the link mode masks, the
+  // second has them. A driver without link settings refuses.
+  struct {
+    ethtool_link_settings settings;
+    uint32_t masks[3 * 127];
+  } query{};
+  query.settings.cmd = ETHTOOL_GLINKSETTINGS;
+  ifreq request{};
+  std::strncpy(request.ifr_name, netdev_name.c_str(), IFNAMSIZ - 1);
+  request.ifr_data = reinterpret_cast<char*>(&query);
+  if (ioctl(descriptor, SIOCETHTOOL, &request) != 0 || query.settings.link_mode_masks_nwords >= 0) return 0;
+  query.settings.link_mode_masks_nwords = static_cast<int8_t>(-query.settings.link_mode_masks_nwords);
+  query.settings.cmd = ETHTOOL_GLINKSETTINGS;
+  if (ioctl(descriptor, SIOCETHTOOL, &request) != 0) return 0;
+  return query.settings.speed == static_cast<uint32_t>(SPEED_UNKNOWN) ? 0 : query.settings.speed;
+}
+
+uint8_t default_ttl() { return hop_limit_or_default(read_sysctl("ipv4/ip_default_ttl")); }
+
+uint8_t default_hop_limit(const std::string& netdev_name) {
+  return hop_limit_or_default(read_sysctl("ipv6/conf/" + netdev_name + "/hop_limit"));
+}
+
+uint32_t ipv6_mtu(const std::string& netdev_name) { return read_sysctl("ipv6/conf/" + netdev_name + "/mtu"); }
+
+}  // namespace uroce::net

@@ -1,0 +1,22 @@
+// What netlink does not tell about a netdev: speed (ethtool) and default hop limits and the IPv6 MTU (sysctl). All of
+// it belongs to the current network namespace, also where /sys shows another one. Used by NetView.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace uroce::net {
+
+// In Mb/s; 0 when the driver does not know. `descriptor`: any socket of the netdev's network namespace.
+uint32_t link_speed_mbps(int descriptor, const std::string& netdev_name);
+
+// net.ipv4.ip_default_ttl.
+uint8_t default_ttl();
+
+// net.ipv6.conf.<netdev>.hop_limit.
+uint8_t default_hop_limit(const std::string& netdev_name);
+
+// The MTU for IPv6, which a router advertisement may have set below the netdev's; 0: unknown.
+uint32_t ipv6_mtu(const std::string& netdev_name);
+
+}  // namespace uroce::net

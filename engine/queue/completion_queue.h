@@ -1,0 +1,129 @@
+// The completion queue: a ring of CQEs filled by the engine and emptied by application threads.
+//
+// push() is called under the engine's progress lock only (single producer). poll() may be called from any number of
+// threads. arm() and push() agree through one atomic word, so that no completion that arrives after arm() goes unseen.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "engine/base/spinlock.h"
+
+namespace uroce::queue {
+
+// The values of enum ibv_wc_status.
+enum class WcStatus : uint8_t {
+  kSuccess = 0,
+  kLocalLengthError = 1,
+  kLocalQpOperationError = 2,
+  kLocalProtectionError = 4,
+  kFlushError = 5,
+  kMwBindError = 6,
+  kBadResponseError = 7,
+  kLocalAccessError = 8,
+  kRemoteInvalidRequestError = 9,
+  kRemoteAccessError = 10,
+  kRemoteOperationError = 11,
+  kRetryExceeded = 12,
+  kRnrRetryExceeded = 13,
+  kRemoteAborted = 16,
+  kFatalError = 19,
+  kResponseTimeout = 20,
+  kGeneralError = 21,
+};
+
+// The values of enum ibv_wc_opcode.
+enum class WcOpcode : uint8_t {
+  kSend = 0,
+  kRdmaWrite = 1,
+  kRdmaRead = 2,
+  kCompareSwap = 3,
+  kFetchAdd = 4,
+  kBindMw = 5,
+  kLocalInvalidate = 6,
+  kReceive = 128,
+  kReceiveRdmaWithImmediate = 129,
+};
+
+// The values of enum ibv_wc_flags.
+enum WcFlags : uint8_t { kWcGrh = 1u << 0, kWcWithImmediate = 1u << 1, kWcWithInvalidate = 1u << 3 };
+
+struct Cqe {
+  uint64_t wr_id = 0;
+  uint64_t timestamp = 0;           // ns of the engine's clock, when it was pushed
+  uint32_t qpn = 0;                 // local QP
+  uint32_t source_qpn = 0;          // remote QP, UD only
+  uint32_t byte_length = 0;         // receives, READs and atomics
+  uint32_t immediate_or_rkey = 0;   // ImmDt as received (network order), or the invalidated rkey (host order)
+  uint32_t vendor_error = 0;
+  WcStatus status = WcStatus::kSuccess;
+  WcOpcode opcode = WcOpcode::kSend;
+  uint8_t flags = 0;                // WcFlags
+  bool solicited = false;           // the peer asked for an event, or an error: wakes kSolicited waiters
+};
+
+class CompletionQueue;
+
+// Told when an armed queue gets what it was armed for; implemented by the completion channel.
+class CompletionNotifier {
+ public:
+  virtual void on_completion(CompletionQueue& cq) = 0;
+
+ protected:
+  ~CompletionNotifier() = default;
+};
+
+class CompletionQueue {
+ public:
+  enum class Arm : uint8_t { kNone = 0, kSolicited = 1, kAny = 2 };
+
+  // `capacity` CQEs at least fit (rounded up to a power of two). `notifier` may be null and must outlive the queue.
+  CompletionQueue(uint32_t capacity, CompletionNotifier* notifier);
+
+  uint32_t capacity() const { return mask_ + 1; }
+
+  // False: overrun, the CQE is lost (IBTA 11.6.3.1: the caller raises CQ_ERR and takes the QP to the error state).
+  bool push(const Cqe& cqe);
+
+  // Calls consume(const Cqe&) for up to `limit` CQEs, oldest first, and returns how many there were.
+  template <class Consume>
+  uint32_t poll(uint32_t limit, Consume&& consume) {
+    if (empty()) return 0;
+    std::lock_guard guard(poll_lock_);
+    const uint32_t head = head_.load(std::memory_order_acquire);
+    uint32_t tail = tail_.load(std::memory_order_relaxed);
+    uint32_t count = 0;
+    for (; count < limit && tail != head; ++count, ++tail) consume(ring_[tail & mask_]);
+    tail_.store(tail, std::memory_order_release);
+    return count;
+  }
+
+  bool empty() const {
+    return head_.load(std::memory_order_acquire) == tail_.load(std::memory_order_relaxed);
+  }
+
+  // One notification for the next matching CQE (IBTA 11.4.2.2). A stronger arm is never weakened by a weaker one.
+  void arm(Arm arm);
+  bool armed() const { return armed_.load(std::memory_order_relaxed) != 0; }
+
+  // Removes the completions of a QP that is being destroyed. Caller holds the progress lock.
+  void purge(uint32_t qpn);
+
+  bool overrun() const { return overrun_; }
+
+ private:
+  void notify_if_armed(bool solicited);
+
+  const uint32_t mask_;
+  std::unique_ptr<Cqe[]> ring_;
+  CompletionNotifier* const notifier_;
+  bool overrun_ = false;
+  alignas(64) std::atomic<uint32_t> head_{0};  // next to fill
+  std::atomic<uint8_t> armed_{0};
+  alignas(64) std::atomic<uint32_t> tail_{0};  // next to take
+  SpinLock poll_lock_;
+};
+
+}  // namespace uroce::queue

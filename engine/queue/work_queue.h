@@ -1,0 +1,153 @@
+// Send and receive queues: rings of work queue elements (WQEs) between application threads and the engine.
+//
+// The application side (post) runs under the QP's post lock, held by the verbs shim. The engine side (everything else)
+// runs under the progress lock. Posted elements are copied into the engine's own memory once, before they are looked
+// at: what an application can still write is never trusted twice (design decision 9).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+namespace uroce::queue {
+
+// The values of enum ibv_wr_opcode.
+enum class WrOpcode : uint8_t {
+  kRdmaWrite = 0,
+  kRdmaWriteWithImmediate = 1,
+  kSend = 2,
+  kSendWithImmediate = 3,
+  kRdmaRead = 4,
+  kCompareSwap = 5,
+  kFetchAdd = 6,
+  kLocalInvalidate = 7,
+  kBindMw = 8,
+  kSendWithInvalidate = 9,
+};
+
+// The values of enum ibv_send_flags.
+enum WrFlags : uint8_t { kFence = 1u << 0, kSignaled = 1u << 1, kSolicited = 1u << 2, kInline = 1u << 3 };
+
+struct Sge {
+  uint64_t address;
+  uint32_t length;
+  uint32_t lkey;
+};
+
+inline constexpr uint32_t kMaxSge = 16;
+
+struct SendWqe {
+  uint64_t wr_id;
+  uint64_t remote_address;    // RDMA and atomics
+  uint64_t compare_add;       // atomics: compare operand, or the value to add
+  uint64_t swap;              // compare-and-swap
+  uint32_t rkey;              // RDMA and atomics
+  uint32_t immediate_or_rkey; // ImmDt in network order, or the rkey to invalidate in host order
+  uint32_t length;            // bytes in all SGEs or inline
+  uint8_t sge_count;
+  WrOpcode opcode;
+  uint8_t flags;              // WrFlags
+};
+
+// What the requester remembers of a WQE that it has begun to send. Lives beside the engine's copy of the WQE.
+struct SendProgress {
+  uint32_t first_psn = 0;
+  uint32_t psn_count = 0;     // PSNs that the message consumes
+  uint32_t responses = 0;     // READ: response packets received in order so far
+  bool started = false;
+};
+
+class SendQueue {
+ public:
+  // `depth` WQEs can be outstanding, of up to `max_sge` SGEs or `max_inline` bytes each.
+  SendQueue(uint32_t depth, uint32_t max_sge, uint32_t max_inline);
+
+  uint32_t depth() const { return depth_; }
+  uint32_t max_sge() const { return max_sge_; }
+  uint32_t max_inline() const { return max_inline_; }
+
+  // --- application side -------------------------------------------------------------------------------------------
+  // A slot to fill, `ahead` places after the last published one; null when the queue is full.
+  struct Slot {
+    SendWqe* wqe;
+    Sge* sges;           // max_sge() of them
+    uint8_t* inline_data;  // max_inline() bytes
+  };
+  bool reserve(uint32_t ahead, Slot& out);
+  // Makes `count` reserved slots visible to the engine.
+  void publish(uint32_t count) { head_.store(head_.load(std::memory_order_relaxed) + count, std::memory_order_release); }
+
+  // --- engine side --------------------------------------------------------------------------------------------------
+  // Indices count up for ever and wrap at 2^32; [tail, fetched) have been copied, [fetched, head) are posted.
+  uint32_t head() const { return head_.load(std::memory_order_acquire); }
+  uint32_t fetched() const { return fetched_; }
+  uint32_t tail() const { return tail_.load(std::memory_order_relaxed); }
+
+  struct Entry {
+    const SendWqe& wqe;
+    std::span<const Sge> sges;   // empty when inline
+    const uint8_t* inline_data;  // wqe.length bytes when flagged kInline
+    SendProgress& progress;
+  };
+  // Copies the next posted WQE into engine memory and sanitises counts and lengths to what the queue can hold.
+  void fetch();
+  Entry entry(uint32_t index);
+  // Frees the oldest entry for posting.
+  void release() { tail_.store(tail() + 1, std::memory_order_release); }
+  // Drops everything (QP to RESET). The caller excludes posters.
+  void reset();
+
+ private:
+  size_t slot(uint32_t index) const { return index & mask_; }
+
+  const uint32_t depth_;
+  const uint32_t mask_;
+  const uint32_t max_sge_;
+  const uint32_t max_inline_;
+  // Written by the application:
+  std::unique_ptr<SendWqe[]> posted_;
+  std::unique_ptr<Sge[]> posted_sges_;
+  std::unique_ptr<uint8_t[]> inline_;  // payload only, so reading it more than once harms nobody
+  // The engine's own:
+  std::unique_ptr<SendWqe[]> wqes_;
+  std::unique_ptr<Sge[]> sges_;
+  std::unique_ptr<SendProgress[]> progress_;
+  uint32_t fetched_ = 0;
+  alignas(64) std::atomic<uint32_t> head_{0};
+  alignas(64) std::atomic<uint32_t> tail_{0};
+};
+
+struct ReceiveWqe {
+  uint64_t wr_id = 0;
+  uint32_t sge_count = 0;
+  uint32_t length = 0;  // bytes in all SGEs
+};
+
+class ReceiveQueue {
+ public:
+  ReceiveQueue(uint32_t depth, uint32_t max_sge);
+
+  uint32_t depth() const { return depth_; }
+  uint32_t max_sge() const { return max_sge_; }
+
+  // --- application side: copies one receive request in; false when full or with more than max_sge() SGEs. -------------
+  bool post(uint64_t wr_id, std::span<const Sge> sges);
+
+  // --- engine side --------------------------------------------------------------------------------------------------
+  bool empty() const { return head_.load(std::memory_order_acquire) == tail_.load(std::memory_order_relaxed); }
+  // Takes the oldest request: copies it to `wqe` and `sges` (room for kMaxSge). False when empty.
+  bool take(ReceiveWqe& wqe, Sge* sges);
+  void reset();
+
+ private:
+  const uint32_t depth_;
+  const uint32_t mask_;
+  const uint32_t max_sge_;
+  std::unique_ptr<ReceiveWqe[]> wqes_;
+  std::unique_ptr<Sge[]> sges_;
+  alignas(64) std::atomic<uint32_t> head_{0};
+  alignas(64) std::atomic<uint32_t> tail_{0};
+};
+
+}  // namespace uroce::queue

@@ -1,0 +1,331 @@
+#include "engine/transport/completer.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "wire/aeth.h"
+
+namespace uroce::transport {
+
+using queue::Cqe;
+using queue::SendQueue;
+using queue::WcOpcode;
+using queue::WcStatus;
+using queue::WrOpcode;
+
+namespace {
+
+WcOpcode completion_opcode(WrOpcode opcode) {
+  switch (opcode) {
+    case WrOpcode::kRdmaWrite:
+    case WrOpcode::kRdmaWriteWithImmediate:
+      return WcOpcode::kRdmaWrite;
+    case WrOpcode::kRdmaRead:
+      return WcOpcode::kRdmaRead;
+    case WrOpcode::kCompareSwap:
+      return WcOpcode::kCompareSwap;
+    case WrOpcode::kFetchAdd:
+      return WcOpcode::kFetchAdd;
+    case WrOpcode::kLocalInvalidate:
+      return WcOpcode::kLocalInvalidate;
+    case WrOpcode::kBindMw:
+      return WcOpcode::kBindMw;
+    default:
+      return WcOpcode::kSend;
+  }
+}
+
+bool returns_data(WcOpcode opcode) {
+  return opcode == WcOpcode::kRdmaRead || opcode == WcOpcode::kCompareSwap || opcode == WcOpcode::kFetchAdd;
+}
+
+}  // namespace
+
+void Completer::reset() {
+  timer_.stop();
+  timer_.forget();
+  retries_ = rnr_retries_ = 0;
+  recovering_ = timing_ = false;
+}
+
+void Completer::on_sent(bool was_idle) {
+  if (was_idle) timer_.restart(qp_.now, qp_.attr.timeout);
+  if (!timing_ && !window_.resending()) {
+    timing_ = true;
+    timed_psn_ = window_.end() - 1;
+    timed_at_ = qp_.now;
+  }
+}
+
+Time Completer::deadline() const {
+  if (window_.idle()) return kNever;
+  // While an RNR NAK is being waited out the peer owes nothing.
+  return qp_.now < requester_.resume_at() ? requester_.resume_at() : timer_.deadline();
+}
+
+void Completer::on_timer() {
+  if (window_.idle() || qp_.now < requester_.resume_at()) return;
+  if (timer_.expired(qp_.now)) {
+    qp_.counters.add(Counter::kTimeouts);
+    recovering_ = false;
+    timer_.rearm(qp_.now, qp_.attr.timeout);
+    retry(RetryCause::kTimeout);
+  } else if (timer_.probe_due(qp_.now)) {
+    qp_.counters.add(Counter::kProbes);
+    recovering_ = false;
+    timing_ = false;
+    timer_.probed(qp_.now);
+    window_.rewind();
+  }
+}
+
+void Completer::on_response(const wire::Packet& packet) {
+  if (!window_.covers(packet.bth.psn)) {
+    const bool past = wire::Psn::distance(packet.bth.psn, window_.unacknowledged()) > 0;
+    qp_.counters.add(past ? Counter::kDropStaleResponse : Counter::kDropUnsentPsn);
+    return;
+  }
+  switch (packet.info->operation) {
+    case wire::Operation::kAcknowledge:
+      return on_acknowledge(packet);
+    case wire::Operation::kReadResponse:
+      return on_read_response(packet);
+    case wire::Operation::kAtomicAcknowledge:
+      return on_atomic_response(packet);
+    default:
+      return;
+  }
+}
+
+void Completer::on_acknowledge(const wire::Packet& packet) {
+  const uint8_t value = packet.aeth.syndrome & 31;
+  switch (packet.aeth.kind()) {
+    case wire::AethKind::kAck:
+      qp_.counters.add(Counter::kRxAcks);
+      acknowledge_before(packet.bth.psn + 1);
+      return;
+    case wire::AethKind::kRnrNak:
+      return on_rnr_nak(packet.bth.psn, value);
+    case wire::AethKind::kNak:
+      return on_nak(packet.bth.psn, value);
+    default:
+      qp_.counters.add(Counter::kDropReservedSyndrome);
+      return;
+  }
+}
+
+// Completes SENDs and WRITEs up to `psn` (exclusive). False when a READ or atomic without response stands in the way:
+// its response was lost, which is an implied NAK (IBTA 9.7.5.1.1).
+bool Completer::acknowledge_before(wire::Psn psn) {
+  const uint32_t target = window_.offset(psn);
+  if (target == 0) return true;
+  uint32_t done = 0;
+  bool blocked = false;
+  while (done < target) {
+    const SendQueue::Entry entry = qp_.sq.entry(qp_.sq.tail());
+    const uint32_t end = window_.offset(wire::Psn(entry.progress.first_psn) + entry.progress.psn_count);
+    if (oldest_is_read_or_atomic()) {
+      blocked = true;
+      break;
+    }
+    if (end > target) {
+      done = target;
+      break;
+    }
+    done = end;
+    complete(WcStatus::kSuccess);
+    if (qp_.failed) break;
+  }
+  if (done > 0) {
+    window_.acknowledge_before(window_.unacknowledged() + done);
+    progress();
+  }
+  if (blocked) {
+    qp_.counters.add(Counter::kRxImpliedNaks);
+    retry(RetryCause::kImpliedNak);
+  }
+  return !blocked;
+}
+
+bool Completer::oldest_is_read_or_atomic() const {
+  return returns_data(completion_opcode(qp_.sq.entry(qp_.sq.tail()).wqe.opcode));
+}
+
+void Completer::on_nak(wire::Psn psn, uint8_t code) {
+  const auto nak = static_cast<wire::NakCode>(code);
+  if (code > static_cast<uint8_t>(wire::NakCode::kInvalidRdRequest)) {
+    qp_.counters.add(Counter::kDropReservedSyndrome);
+    return;
+  }
+  if (!acknowledge_before(psn) || qp_.failed) return;
+  if (nak == wire::NakCode::kPsnSequenceError) {
+    qp_.counters.add(Counter::kRxPsnNaks);
+    return retry(RetryCause::kPsnNak);
+  }
+  qp_.counters.add(Counter::kRxFatalNaks);
+  switch (nak) {
+    case wire::NakCode::kRemoteAccessError:
+      return fail(WcStatus::kRemoteAccessError);
+    case wire::NakCode::kRemoteOperationalError:
+      return fail(WcStatus::kRemoteOperationError);
+    default:
+      return fail(WcStatus::kRemoteInvalidRequestError);
+  }
+}
+
+void Completer::on_rnr_nak(wire::Psn psn, uint8_t code) {
+  constexpr uint8_t kInfinite = 7;
+  if (!acknowledge_before(psn) || qp_.failed) return;
+  // One RNR NAK per wait: duplicates of it neither extend the wait nor spend the budget.
+  if (qp_.now < requester_.resume_at()) return;
+  qp_.counters.add(Counter::kRxRnrNaks);
+  if (qp_.attr.rnr_retry != kInfinite && rnr_retries_++ >= qp_.attr.rnr_retry) {
+    return fail(WcStatus::kRnrRetryExceeded);
+  }
+  timing_ = false;
+  recovering_ = false;
+  const Time resume = qp_.now + wire::rnr_delay(code);
+  requester_.wait_until(resume);
+  timer_.restart(resume, qp_.attr.timeout);
+  window_.rewind();
+}
+
+// Goes back to the oldest unacknowledged PSN. NAKs of one gap, however many, go back once.
+void Completer::retry(RetryCause cause) {
+  if (recovering_ || qp_.now < requester_.resume_at()) return;
+  if (retries_ >= qp_.attr.retry_count) return fail(WcStatus::kRetryExceeded);
+  ++retries_;
+  recovering_ = cause != RetryCause::kTimeout;
+  timing_ = false;
+  window_.rewind();
+}
+
+void Completer::progress() {
+  retries_ = rnr_retries_ = 0;
+  recovering_ = false;
+  if (timing_ && window_.offset(timed_psn_) >= wire::kPsnHalf) {  // acknowledged: lies behind the window now
+    timing_ = false;
+    timer_.sample(qp_.now - timed_at_);
+  }
+  if (window_.idle()) {
+    timer_.stop();
+  } else {
+    timer_.restart(qp_.now, qp_.attr.timeout);
+  }
+}
+
+void Completer::on_read_response(const wire::Packet& packet) {
+  if (packet.info->has_aeth && packet.aeth.kind() != wire::AethKind::kAck) {
+    qp_.counters.add(Counter::kDropReservedSyndrome);
+    return;
+  }
+  // Acknowledges the SENDs and WRITEs before the READ; a READ or atomic in between has lost its response.
+  const uint32_t offset = window_.offset(packet.bth.psn);
+  if (!oldest_is_read_or_atomic()) {
+    const SendQueue::Entry entry = qp_.sq.entry(qp_.sq.tail());
+    const wire::Psn end = wire::Psn(entry.progress.first_psn) + entry.progress.psn_count;
+    if (window_.offset(end) > offset) {  // the PSN is a SEND's or WRITE's
+      qp_.counters.add(Counter::kDropUnsolicitedResponse);
+      return;
+    }
+    acknowledge_before(end);
+    if (qp_.failed) return;
+    return on_read_response(packet);
+  }
+  const SendQueue::Entry entry = qp_.sq.entry(qp_.sq.tail());
+  if (packet.bth.psn != window_.unacknowledged()) {
+    qp_.counters.add(Counter::kRxImpliedNaks);
+    return retry(RetryCause::kImpliedNak);
+  }
+  if (entry.wqe.opcode != WrOpcode::kRdmaRead) return fail(WcStatus::kBadResponseError);
+
+  const uint32_t mtu = qp_.attr.path_mtu;
+  const uint32_t n = entry.progress.responses;
+  const bool last = n + 1 == entry.progress.psn_count;
+  const uint32_t expected = last ? entry.wqe.length - n * mtu : mtu;
+  if (packet.info->last != last) return fail(WcStatus::kBadResponseError);
+  if (packet.payload.size() != expected) return fail(WcStatus::kLocalLengthError);
+  if (!scatter(entry, n * mtu, packet.payload.data(), expected)) return fail(WcStatus::kLocalProtectionError);
+  ++entry.progress.responses;
+  if (last) complete(WcStatus::kSuccess);
+  window_.acknowledge_before(packet.bth.psn + 1);
+  progress();
+}
+
+void Completer::on_atomic_response(const wire::Packet& packet) {
+  if (packet.aeth.kind() != wire::AethKind::kAck) {
+    qp_.counters.add(Counter::kDropReservedSyndrome);
+    return;
+  }
+  if (!acknowledge_before(packet.bth.psn) || qp_.failed) return;
+  const SendQueue::Entry entry = qp_.sq.entry(qp_.sq.tail());
+  if (entry.wqe.opcode != WrOpcode::kCompareSwap && entry.wqe.opcode != WrOpcode::kFetchAdd) {
+    return fail(WcStatus::kBadResponseError);
+  }
+  uint8_t original[8];  // host order in memory, as verbs defines it
+  std::memcpy(original, &packet.atomic_ack_eth.original, sizeof(original));
+  if (!scatter(entry, 0, original, sizeof(original))) return fail(WcStatus::kLocalProtectionError);
+  complete(WcStatus::kSuccess);
+  window_.acknowledge_before(packet.bth.psn + 1);
+  progress();
+}
+
+// Writes `size` bytes at message offset `offset` into the WQE's SGEs; false: one of them does not allow it.
+bool Completer::scatter(const SendQueue::Entry& entry, uint32_t offset, const uint8_t* data, uint32_t size) {
+  for (const queue::Sge& sge : entry.sges) {
+    if (size == 0) break;
+    if (offset >= sge.length) {
+      offset -= sge.length;
+      continue;
+    }
+    const uint32_t piece = std::min(size, sge.length - offset);
+    const memory::Translation t =
+        qp_.mrs.translate(sge.lkey, qp_.pd, sge.address + offset, piece, memory::kLocalWrite);
+    if (t.result != memory::AccessResult::kOk) return false;
+    std::memcpy(t.address, data, piece);
+    data += piece;
+    size -= piece;
+    offset = 0;
+  }
+  return size == 0;
+}
+
+// Completes the oldest WQE and frees its slot.
+void Completer::complete(WcStatus status) {
+  const uint32_t index = qp_.sq.tail();
+  const SendQueue::Entry entry = qp_.sq.entry(index);
+  const WcOpcode opcode = completion_opcode(entry.wqe.opcode);
+  if (status != WcStatus::kSuccess || qp_.signal_all || (entry.wqe.flags & queue::kSignaled)) {
+    Cqe cqe;
+    cqe.wr_id = entry.wqe.wr_id;
+    cqe.status = status;
+    cqe.opcode = opcode;
+    cqe.byte_length = returns_data(opcode) ? entry.wqe.length : 0;
+    qp_.push(qp_.send_cq, cqe);
+  }
+  if (entry.progress.started && returns_data(opcode)) requester_.read_or_atomic_completed();
+  qp_.sq.release();
+  window_.completed(index);
+}
+
+// The oldest WQE ends with an error, and with it the QP (IBTA 10.3.1.2 and table 94).
+void Completer::fail(WcStatus status) {
+  complete(status);
+  qp_.failed = true;
+}
+
+void Completer::settle_local_error() {
+  const auto& error = requester_.local_error();
+  if (error && error->index == qp_.sq.tail()) fail(error->status);
+}
+
+void Completer::flush() {
+  timer_.stop();
+  while (qp_.sq.tail() != qp_.sq.head()) {
+    if (qp_.sq.tail() == qp_.sq.fetched()) qp_.sq.fetch();
+    complete(WcStatus::kFlushError);
+  }
+}
+
+}  // namespace uroce::transport

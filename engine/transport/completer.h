@@ -1,0 +1,63 @@
+// The receiving half of an RC QP's send queue: acknowledgements, READ and atomic responses, timeouts. Completes WQEs in
+// order and tells the requester where to go on (IBTA 9.7.5, 9.7.6). Owned by RcQp.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/transport/qp_context.h"
+#include "engine/transport/requester.h"
+#include "engine/transport/retry_timer.h"
+#include "engine/transport/send_window.h"
+#include "wire/packet.h"
+
+namespace uroce::transport {
+
+class Completer {
+ public:
+  Completer(QpContext& context, SendWindow& window, Requester& requester)
+      : qp_(context), window_(window), requester_(requester) {}
+
+  void reset();
+
+  // A packet whose opcode is a response or acknowledgement.
+  void on_response(const wire::Packet& packet);
+  // A request packet has left: keeps the clocks.
+  void on_sent(bool was_idle);
+  void on_timer();
+  Time deadline() const;
+
+  // Completes a locally failed WQE once it is the oldest.
+  void settle_local_error();
+  // Completes everything left with a flush error, in order (IBTA 10.3.1).
+  void flush();
+
+ private:
+  enum class RetryCause : uint8_t { kPsnNak, kImpliedNak, kTimeout };
+
+  void on_acknowledge(const wire::Packet& packet);
+  void on_nak(wire::Psn psn, uint8_t code);
+  void on_rnr_nak(wire::Psn psn, uint8_t code);
+  void on_read_response(const wire::Packet& packet);
+  void on_atomic_response(const wire::Packet& packet);
+
+  bool acknowledge_before(wire::Psn psn);
+  bool oldest_is_read_or_atomic() const;
+  void retry(RetryCause cause);
+  void progress();
+  bool scatter(const queue::SendQueue::Entry& entry, uint32_t offset, const uint8_t* data, uint32_t size);
+  void complete(queue::WcStatus status);
+  void fail(queue::WcStatus status);
+
+  QpContext& qp_;
+  SendWindow& window_;
+  Requester& requester_;
+  RetryTimer timer_;
+  uint8_t retries_ = 0;      // transport retries since the last progress
+  uint8_t rnr_retries_ = 0;  // RNR retries since the last progress
+  bool recovering_ = false;  // went back already since the last progress or expiry: more of the same NAKs change nothing
+  bool timing_ = false;      // a round trip is being measured
+  wire::Psn timed_psn_;
+  Time timed_at_{};
+};
+
+}  // namespace uroce::transport

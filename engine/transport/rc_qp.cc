@@ -1,0 +1,151 @@
+#include "engine/transport/rc_qp.h"
+
+#include <cerrno>
+
+namespace uroce::transport {
+
+using wire::Packet;
+using wire::TxPacket;
+
+RcQp::RcQp(const RcQpConfig& config)
+    : qp_{config.qpn, config.pd,      config.signal_all, config.mrs,    config.sq,
+          config.rq,  config.send_cq, config.recv_cq,    config.events, config.counters},
+      window_(qp_.sq),
+      requester_(qp_, window_),
+      completer_(qp_, window_, requester_),
+      responder_(qp_) {}
+
+int RcQp::check_values(const QpAttributes& a, uint32_t mask) const {
+  if ((mask & kQpPathMtu) && a.path_mtu != 256 && a.path_mtu != 512 && a.path_mtu != 1024 && a.path_mtu != 2048 &&
+      a.path_mtu != 4096) {
+    return EINVAL;
+  }
+  if ((mask & kQpTimeout) && a.timeout > 31) return EINVAL;
+  if ((mask & kQpMinRnrTimer) && a.min_rnr_timer > 31) return EINVAL;
+  if ((mask & kQpRetryCount) && a.retry_count > 7) return EINVAL;
+  if ((mask & kQpRnrRetry) && a.rnr_retry > 7) return EINVAL;
+  if ((mask & kQpMaxDestRdAtomic) && a.max_dest_rd_atomic > ReplayCache::kSize) return EINVAL;
+  if ((mask & kQpMaxRdAtomic) && a.max_rd_atomic > ReplayCache::kSize) return EINVAL;
+  return 0;
+}
+
+int RcQp::modify(const QpAttributes& attributes, uint32_t mask, Time now) {
+  qp_.now = now;
+  const QpState from = state();
+  const QpState to = (mask & kQpState) ? attributes.state : from;
+  if ((mask & kQpCurrentState) && attributes.current_state != from) return EINVAL;
+  if (const int error = check_transition(QpType::kRc, from, to, mask); error != 0) return error;
+  if (const int error = check_values(attributes, mask); error != 0) return error;
+  apply_attributes(qp_.attr, attributes, mask);
+  if (mask & kQpSqPsn) window_.reset(qp_.attr.sq_psn);
+  if (to != from) enter(to);
+  settle();
+  return 0;
+}
+
+// The one place where the state changes.
+void RcQp::enter(QpState to) {
+  qp_.attr.state = to;
+  switch (to) {
+    case QpState::kReset:
+      qp_.attr = QpAttributes{};
+      qp_.sq.reset();
+      qp_.rq.reset();
+      requester_.reset();
+      completer_.reset();
+      responder_.reset();
+      window_.reset(wire::Psn{});
+      communication_established_ = false;
+      break;
+    case QpState::kRtr:
+      responder_.start(qp_.attr.rq_psn);
+      break;
+    case QpState::kRts:
+      drain_reported_ = false;
+      communication_established_ = true;  // the event is for packets that come before RTS
+      break;
+    case QpState::kErr:
+      completer_.flush();
+      responder_.flush();
+      break;
+    default:
+      break;
+  }
+}
+
+// After every call: what the parts reported becomes state.
+void RcQp::settle() {
+  if (requester_.local_error()) completer_.settle_local_error();
+  if (qp_.failed) {
+    qp_.failed = false;
+    if (state() != QpState::kErr && state() != QpState::kReset) enter(QpState::kErr);
+  }
+  if (state() == QpState::kSqd && !drain_reported_ && window_.idle() && qp_.sq.fetched() == qp_.sq.tail()) {
+    drain_reported_ = true;
+    if (qp_.attr.en_sqd_async_notify) qp_.events.on_event(AsyncEvent::kSqDrained);
+  }
+}
+
+void RcQp::on_packet(const Packet& packet, Time now) {
+  qp_.now = now;
+  const QpState s = state();
+  if (packet.info->transport != wire::Transport::kRc) return qp_.counters.add(Counter::kDropWrongTransport);
+  if (packet.info->request) {
+    if (s != QpState::kRtr && s != QpState::kRts && s != QpState::kSqd) return qp_.counters.add(Counter::kDropQpState);
+    if (!communication_established_) {
+      communication_established_ = true;
+      qp_.events.on_event(AsyncEvent::kCommunicationEstablished);
+    }
+    responder_.on_request(packet);
+  } else {
+    if (s != QpState::kRts && s != QpState::kSqd) return qp_.counters.add(Counter::kDropQpState);
+    completer_.on_response(packet);
+  }
+  settle();
+}
+
+bool RcQp::wants_to_send(Time now) const {
+  if (responder_.nak_pending()) return true;
+  const QpState s = state();
+  if (s == QpState::kRtr) return responder_.wants_to_send();
+  if (s != QpState::kRts && s != QpState::kSqd) return false;
+  return responder_.wants_to_send() || (now >= requester_.resume_at() && requester_.wants_to_send());
+}
+
+bool RcQp::pull(TxPacket& out, Time now) {
+  qp_.now = now;
+  const QpState s = state();
+  const bool responding = s == QpState::kRtr || s == QpState::kRts || s == QpState::kSqd;
+  if ((responding || responder_.nak_pending()) && responder_.pull(out)) {
+    settle();
+    return true;
+  }
+  if (s != QpState::kRts && s != QpState::kSqd) return false;
+  const bool was_idle = window_.idle();
+  const bool sent = requester_.pull(out);
+  if (sent) completer_.on_sent(was_idle);
+  settle();
+  return sent;
+}
+
+bool RcQp::pull_ack(TxPacket& out, Time now) {
+  qp_.now = now;
+  const QpState s = state();
+  return (s == QpState::kRtr || s == QpState::kRts || s == QpState::kSqd) && responder_.pull_ack(out);
+}
+
+void RcQp::on_posted(Time now) {
+  qp_.now = now;
+  if (state() != QpState::kErr) return;
+  completer_.flush();
+  responder_.flush();
+}
+
+void RcQp::on_timer(Time now) {
+  qp_.now = now;
+  if (state() != QpState::kRts && state() != QpState::kSqd) return;
+  completer_.on_timer();
+  settle();
+}
+
+}  // namespace uroce::transport

@@ -1,0 +1,87 @@
+// What a responder remembers of the READs and atomics it accepted: the ones it is still answering, and the finished ones
+// whose answers may have been lost (IBTA 9.7.5.1.2, 9.4.5: as many as the depth it granted). Owned by the responder.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "engine/queue/work_queue.h"
+#include "wire/psn.h"
+
+namespace uroce::transport {
+
+struct ReplayEntry {
+  enum class Kind : uint8_t { kEmpty, kRead, kAtomic };
+
+  Kind kind = Kind::kEmpty;
+  bool answering = false;      // responses from `next` to `count` have to be sent
+  wire::Psn first;             // of the request as it came first
+  uint32_t count = 0;          // PSNs it consumed
+  uint64_t va = 0;             // READ
+  uint32_t rkey = 0;
+  uint32_t length = 0;         // bytes from va on
+  uint32_t start = 0;          // READ: response number where the execution in progress began (0 unless replayed)
+  uint32_t next = 0;           // READ: response number to send next
+  uint32_t end = 0;            // READ: response number where it ends (before `count` for a replay of a part)
+  uint64_t original = 0;       // atomic: the value it found
+};
+
+class ReplayCache {
+ public:
+  static constexpr uint32_t kSize = 16;  // the largest max_dest_rd_atomic
+
+  void reset() {
+    entries_ = {};
+    newest_ = 0;
+    answering_ = 0;
+  }
+
+  // READs and atomics whose responses have not all been sent.
+  uint32_t answering() const { return answering_; }
+
+  // A new entry, to be answered. Takes the place of the oldest one.
+  ReplayEntry& add() {
+    ReplayEntry& entry = entries_[newest_++ % kSize];
+    if (entry.answering) --answering_;
+    entry = ReplayEntry{};
+    entry.answering = true;
+    ++answering_;
+    return entry;
+  }
+
+  void answer_again(ReplayEntry& entry) {
+    if (!entry.answering) ++answering_;
+    entry.answering = true;
+  }
+  void answered(ReplayEntry& entry) {
+    entry.answering = false;
+    --answering_;
+  }
+
+  // The entry whose PSN range holds `psn`, or null.
+  ReplayEntry* find(wire::Psn psn) {
+    for (uint32_t i = 0; i < kSize; ++i) {
+      ReplayEntry& entry = entries_[(newest_ - 1 - i) % kSize];
+      if (entry.kind == ReplayEntry::Kind::kEmpty) return nullptr;
+      if (((psn.value() - entry.first.value()) & wire::kMask24) < entry.count) return &entry;
+    }
+    return nullptr;
+  }
+
+  // The oldest entry that is being answered: responses leave in PSN order. Null when answering() is 0.
+  ReplayEntry* oldest_answering() {
+    if (answering_ == 0) return nullptr;
+    for (uint32_t i = 0; i < kSize; ++i) {
+      ReplayEntry& entry = entries_[(newest_ + i) % kSize];
+      if (entry.answering) return &entry;
+    }
+    return nullptr;
+  }
+
+ private:
+  std::array<ReplayEntry, kSize> entries_{};
+  uint32_t newest_ = 0;  // counts up; index of the next entry to fill
+  uint32_t answering_ = 0;
+};
+
+}  // namespace uroce::transport

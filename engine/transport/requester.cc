@@ -1,0 +1,257 @@
+#include "engine/transport/requester.h"
+
+#include <algorithm>
+
+#include "wire/atomic_eth.h"
+#include "wire/bth.h"
+#include "wire/ieth.h"
+#include "wire/immdt.h"
+#include "wire/reth.h"
+
+namespace uroce::transport {
+
+using queue::SendQueue;
+using queue::SendWqe;
+using queue::WcStatus;
+using queue::WrOpcode;
+using wire::Opcode;
+
+namespace {
+
+constexpr uint32_t kMaxMessage = 0x7fffffff;
+constexpr uint32_t kAtomicSize = 8;
+
+bool is_read_or_atomic(WrOpcode opcode) {
+  return opcode == WrOpcode::kRdmaRead || opcode == WrOpcode::kCompareSwap || opcode == WrOpcode::kFetchAdd;
+}
+
+// The six opcodes of a kind of message, by position. `last` and `only` depend on immediate and invalidate.
+struct MessageOpcodes {
+  Opcode first, middle, last, only;
+};
+
+MessageOpcodes opcodes_of(WrOpcode opcode) {
+  switch (opcode) {
+    case WrOpcode::kRdmaWrite:
+      return {Opcode::kRcWriteFirst, Opcode::kRcWriteMiddle, Opcode::kRcWriteLast, Opcode::kRcWriteOnly};
+    case WrOpcode::kRdmaWriteWithImmediate:
+      return {Opcode::kRcWriteFirst, Opcode::kRcWriteMiddle, Opcode::kRcWriteLastImmediate,
+              Opcode::kRcWriteOnlyImmediate};
+    case WrOpcode::kSendWithImmediate:
+      return {Opcode::kRcSendFirst, Opcode::kRcSendMiddle, Opcode::kRcSendLastImmediate, Opcode::kRcSendOnlyImmediate};
+    case WrOpcode::kSendWithInvalidate:
+      return {Opcode::kRcSendFirst, Opcode::kRcSendMiddle, Opcode::kRcSendLastInvalidate,
+              Opcode::kRcSendOnlyInvalidate};
+    default:
+      return {Opcode::kRcSendFirst, Opcode::kRcSendMiddle, Opcode::kRcSendLast, Opcode::kRcSendOnly};
+  }
+}
+
+}  // namespace
+
+void Requester::reset() {
+  local_error_.reset();
+  reads_outstanding_ = 0;
+  since_ack_request_ = 0;
+  resume_at_ = Time{};
+}
+
+bool Requester::wants_to_send() const {
+  if (local_error_ || window_.in_flight() >= kWindow) return false;
+  if (window_.cursor() == qp_.sq.fetched()) return qp_.attr.state == QpState::kRts && qp_.sq.head() != window_.cursor();
+  const SendQueue::Entry entry = qp_.sq.entry(window_.cursor());
+  return entry.progress.started || may_start(entry);
+}
+
+bool Requester::pull(wire::TxPacket& out) {
+  if (local_error_ || qp_.now < resume_at_ || window_.in_flight() >= kWindow || !position()) return false;
+  build(qp_.sq.entry(window_.cursor()), out);
+  return !local_error_;
+}
+
+// Makes the cursor stand on a WQE that may be sent from. False: nothing to send now.
+bool Requester::position() {
+  if (window_.cursor() == qp_.sq.fetched()) {
+    if (qp_.attr.state != QpState::kRts || qp_.sq.head() == window_.cursor()) return false;
+    qp_.sq.fetch();
+  }
+  const SendQueue::Entry entry = qp_.sq.entry(window_.cursor());
+  return entry.progress.started || start(entry);
+}
+
+// Ordering rules of IBTA 10.8.3.3 and the depth negotiated for READs and atomics (9.7.3.1, 11.2.4.2).
+bool Requester::may_start(const SendQueue::Entry& entry) const {
+  if (qp_.attr.state != QpState::kRts) return false;
+  if ((entry.wqe.flags & queue::kFence) && reads_outstanding_ > 0) return false;
+  if (is_read_or_atomic(entry.wqe.opcode)) {
+    // A depth of 0 is an error that start() reports.
+    return qp_.attr.max_rd_atomic == 0 || reads_outstanding_ < qp_.attr.max_rd_atomic;
+  }
+  return true;
+}
+
+bool Requester::start(const SendQueue::Entry& entry) {
+  if (!may_start(entry)) return false;
+  if (const WcStatus status = validate(entry.wqe); status != WcStatus::kSuccess) {
+    fail(status);
+    return false;
+  }
+  const uint32_t count = entry.wqe.opcode == WrOpcode::kCompareSwap || entry.wqe.opcode == WrOpcode::kFetchAdd
+                             ? 1
+                             : packet_count(entry.wqe.length, qp_.attr.path_mtu);
+  // A receiver tells new from duplicate by half the PSN space (wire.md "RC semantics").
+  if (window_.outstanding() + count > wire::kPsnHalf) return false;
+  entry.progress.first_psn = window_.end().value();
+  entry.progress.psn_count = count;
+  entry.progress.started = true;
+  if (is_read_or_atomic(entry.wqe.opcode)) ++reads_outstanding_;
+  return true;
+}
+
+WcStatus Requester::validate(const SendWqe& wqe) const {
+  switch (wqe.opcode) {
+    case WrOpcode::kCompareSwap:
+    case WrOpcode::kFetchAdd:
+      if (wqe.length != kAtomicSize) return WcStatus::kLocalLengthError;
+      [[fallthrough]];
+    case WrOpcode::kRdmaRead:
+      if (qp_.attr.max_rd_atomic == 0 || (wqe.flags & queue::kInline)) return WcStatus::kLocalQpOperationError;
+      break;
+    case WrOpcode::kSend:
+    case WrOpcode::kSendWithImmediate:
+    case WrOpcode::kSendWithInvalidate:
+    case WrOpcode::kRdmaWrite:
+    case WrOpcode::kRdmaWriteWithImmediate:
+      break;
+    default:
+      return WcStatus::kLocalQpOperationError;
+  }
+  return wqe.length > kMaxMessage ? WcStatus::kLocalLengthError : WcStatus::kSuccess;
+}
+
+void Requester::build(const SendQueue::Entry& entry, wire::TxPacket& out) {
+  const bool again = window_.resending();
+  const uint32_t n = (window_.next().value() - entry.progress.first_psn) & 0xffffff;
+  out.clear_payload();
+  uint32_t psns = 1;
+  bool last = true;
+  switch (entry.wqe.opcode) {
+    case WrOpcode::kRdmaRead:
+      psns = entry.progress.psn_count - n;
+      build_read_request(entry, n, out);
+      break;
+    case WrOpcode::kCompareSwap:
+    case WrOpcode::kFetchAdd:
+      build_atomic(entry, out);
+      break;
+    default:
+      last = n + 1 == entry.progress.psn_count;
+      build_message_packet(entry, n, out);
+      break;
+  }
+  if (local_error_) return;
+  window_.sent(psns, last);
+  qp_.counters.add(Counter::kTxRequests);
+  if (again) qp_.counters.add(Counter::kTxRetransmissions);
+}
+
+// Asking costs the peer a packet, so not every message asks: the last posted one does, those whose completion
+// somebody waits for, and long messages now and then (IBTA 9.7.5.1.2 leaves it to the requester).
+bool Requester::want_ack(const SendQueue::Entry& entry, uint32_t n) const {
+  if (since_ack_request_ + 1 >= kAckInterval || window_.in_flight() + 1 >= kWindow) return true;
+  if (n + 1 != entry.progress.psn_count) return false;
+  return qp_.signal_all || (entry.wqe.flags & queue::kSignaled) || qp_.sq.head() == window_.cursor() + 1;
+}
+
+void Requester::emit_bth(Opcode opcode, bool solicited, bool ack_request, wire::TxPacket& out) {
+  since_ack_request_ = ack_request ? 0 : since_ack_request_ + 1;
+  wire::Bth bth{};
+  bth.opcode = opcode;
+  bth.solicited = solicited;
+  bth.mig_req = true;  // migrated state, as native HCAs send it
+  bth.pad = out.pad;
+  bth.pkey = 0xffff;
+  bth.dest_qp = qp_.attr.dest_qpn;
+  bth.ack_request = ack_request;
+  bth.psn = window_.next();
+  bth.emit(out.header.data());
+  out.header_size = wire::Bth::kSize;
+}
+
+void Requester::build_message_packet(const SendQueue::Entry& entry, uint32_t n, wire::TxPacket& out) {
+  const SendWqe& wqe = entry.wqe;
+  const uint32_t count = entry.progress.psn_count;
+  const uint32_t offset = n * qp_.attr.path_mtu;
+  const bool last = n + 1 == count;
+  const uint32_t size = std::min(qp_.attr.path_mtu, wqe.length - offset);
+  if (!gather(entry, offset, size, out)) return fail(WcStatus::kLocalProtectionError);
+  out.pad = static_cast<uint8_t>(-size & 3);
+
+  const MessageOpcodes opcodes = opcodes_of(wqe.opcode);
+  const Opcode opcode = count == 1 ? opcodes.only : n == 0 ? opcodes.first : last ? opcodes.last : opcodes.middle;
+  const wire::OpcodeInfo& info = wire::opcode_info(opcode);
+  // The event is asked for where the receiver completes (IBTA 9.2.3): SENDs, and WRITEs with immediate.
+  const bool solicited = last && (wqe.flags & queue::kSolicited) && wqe.opcode != WrOpcode::kRdmaWrite;
+  emit_bth(opcode, solicited, want_ack(entry, n), out);
+  if (info.has_reth) {
+    wire::Reth{wqe.remote_address, wqe.rkey, wqe.length}.emit(&out.header[out.header_size]);
+    out.header_size += wire::Reth::kSize;
+  }
+  if (info.has_immdt) {
+    wire::ImmDt{wqe.immediate_or_rkey}.emit(&out.header[out.header_size]);
+    out.header_size += wire::ImmDt::kSize;
+  }
+  if (info.has_ieth) {
+    wire::Ieth{wqe.immediate_or_rkey}.emit(&out.header[out.header_size]);
+    out.header_size += wire::Ieth::kSize;
+  }
+}
+
+// `n` responses have arrived: asks for the rest only (IBTA 9.7.5.2.8 lets a retried READ start in the middle).
+void Requester::build_read_request(const SendQueue::Entry& entry, uint32_t n, wire::TxPacket& out) {
+  const SendWqe& wqe = entry.wqe;
+  const uint32_t offset = n * qp_.attr.path_mtu;
+  emit_bth(Opcode::kRcReadRequest, false, true, out);
+  wire::Reth{wqe.remote_address + offset, wqe.rkey, wqe.length - offset}.emit(&out.header[out.header_size]);
+  out.header_size += wire::Reth::kSize;
+}
+
+void Requester::build_atomic(const SendQueue::Entry& entry, wire::TxPacket& out) {
+  const SendWqe& wqe = entry.wqe;
+  const bool swap = wqe.opcode == WrOpcode::kCompareSwap;
+  emit_bth(swap ? Opcode::kRcCompareSwap : Opcode::kRcFetchAdd, false, true, out);
+  wire::AtomicEth atomic{};
+  atomic.va = wqe.remote_address;
+  atomic.rkey = wqe.rkey;
+  atomic.swap_add = swap ? wqe.swap : wqe.compare_add;
+  atomic.compare = swap ? wqe.compare_add : 0;
+  atomic.emit(&out.header[out.header_size]);
+  out.header_size += wire::AtomicEth::kSize;
+}
+
+// Points the packet at message bytes [offset, offset + size). False: an SGE does not pass its checks.
+bool Requester::gather(const SendQueue::Entry& entry, uint32_t offset, uint32_t size, wire::TxPacket& out) {
+  out.payload_size = size;
+  if (size == 0) return true;
+  if (entry.wqe.flags & queue::kInline) {
+    out.fragments[out.fragment_count++] = {entry.inline_data + offset, size};
+    return true;
+  }
+  for (const queue::Sge& sge : entry.sges) {
+    if (offset >= sge.length) {
+      offset -= sge.length;
+      continue;
+    }
+    const uint32_t piece = std::min(size, sge.length - offset);
+    const memory::Translation t =
+        qp_.mrs.translate(sge.lkey, qp_.pd, sge.address + offset, piece, memory::kLocalRead);
+    if (t.result != memory::AccessResult::kOk) return false;
+    out.fragments[out.fragment_count++] = {t.address, piece};
+    size -= piece;
+    offset = 0;
+    if (size == 0) return true;
+  }
+  return false;  // sizes are sums of the SGEs, so this is not reached
+}
+
+}  // namespace uroce::transport

@@ -1,0 +1,71 @@
+// The sending half of an RC QP's send queue: turns WQEs into request packets, one per pull(), from any PSN onward.
+// A packet is a function of its WQE and its PSN alone, so resending needs no copies (go-back-N, IBTA 9.7.5).
+// Owned by RcQp.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "engine/transport/qp_context.h"
+#include "engine/transport/send_window.h"
+#include "wire/opcode.h"
+#include "wire/tx_packet.h"
+
+namespace uroce::transport {
+
+class Requester {
+ public:
+  // Packets in flight without acknowledgement. Bounds what a receiver's ring has to take at once.
+  static constexpr uint32_t kWindow = 128;
+  // An acknowledgement is asked for at least this often inside long messages.
+  static constexpr uint32_t kAckInterval = kWindow / 4;
+
+  Requester(QpContext& context, SendWindow& window) : qp_(context), window_(window) {}
+
+  void reset();
+
+  // True when pull() would probably give a packet now. May be wrong in the positive.
+  bool wants_to_send() const;
+
+  // The next request packet, or false. In SQD no new WQE is started.
+  bool pull(wire::TxPacket& out);
+
+  // A WQE that failed before it was sent (IBTA 11.6.2 local errors). It completes after all that precede it.
+  struct LocalError {
+    uint32_t index;
+    queue::WcStatus status;
+  };
+  const std::optional<LocalError>& local_error() const { return local_error_; }
+
+  // A READ or atomic completed: one more may be started.
+  void read_or_atomic_completed() { --reads_outstanding_; }
+  uint32_t reads_outstanding() const { return reads_outstanding_; }
+
+  // Nothing is sent until then (RNR NAK).
+  void wait_until(Time time) { resume_at_ = time; }
+  Time resume_at() const { return resume_at_; }
+
+ private:
+  bool position();
+  bool may_start(const queue::SendQueue::Entry& entry) const;
+  bool start(const queue::SendQueue::Entry& entry);
+  queue::WcStatus validate(const queue::SendWqe& wqe) const;
+  void fail(queue::WcStatus status) { local_error_ = LocalError{window_.cursor(), status}; }
+
+  void build(const queue::SendQueue::Entry& entry, wire::TxPacket& out);
+  void build_message_packet(const queue::SendQueue::Entry& entry, uint32_t n, wire::TxPacket& out);
+  void build_read_request(const queue::SendQueue::Entry& entry, uint32_t n, wire::TxPacket& out);
+  void build_atomic(const queue::SendQueue::Entry& entry, wire::TxPacket& out);
+  bool gather(const queue::SendQueue::Entry& entry, uint32_t offset, uint32_t size, wire::TxPacket& out);
+  void emit_bth(wire::Opcode opcode, bool solicited, bool ack_request, wire::TxPacket& out);
+  bool want_ack(const queue::SendQueue::Entry& entry, uint32_t n) const;
+
+  QpContext& qp_;
+  SendWindow& window_;
+  std::optional<LocalError> local_error_;
+  uint32_t reads_outstanding_ = 0;
+  uint32_t since_ack_request_ = 0;
+  Time resume_at_{};
+};
+
+}  // namespace uroce::transport

@@ -1,0 +1,104 @@
+// The responder half of an RC QP: takes requests in PSN order, executes them on memory regions and receive buffers, and
+// owes the peer ACKs, NAKs, READ responses and atomic results (IBTA 9.7.4, 9.7.5.1). Owned by RcQp.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "engine/transport/qp_context.h"
+#include "engine/transport/replay_cache.h"
+#include "wire/aeth.h"
+#include "wire/packet.h"
+#include "wire/tx_packet.h"
+
+namespace uroce::transport {
+
+class Responder {
+ public:
+  // An ACK may wait this long for company and for the application's answer to go first (design decision 2).
+  static constexpr Duration kAckDelay = std::chrono::microseconds(20);
+  // Not longer than for this many packets that asked for one.
+  static constexpr uint32_t kAckCoalesce = 16;
+
+  explicit Responder(QpContext& context) : qp_(context) {}
+
+  void reset();
+  // To RTR: expects `psn` first.
+  void start(wire::Psn psn) { expected_ = psn; }
+
+  void on_request(const wire::Packet& packet);
+
+  // True when pull() has a READ response, atomic result or NAK to send.
+  bool wants_to_send() const { return replays_.answering() > 0 || nak_.pending; }
+  bool pull(wire::TxPacket& out);
+  // The QP failed by our own NAK, which still has to leave, after the responses that precede it.
+  bool nak_pending() const { return nak_.pending; }
+
+  // An ACK is owed. pull_ack() gives it, unless responses that must precede it are still waiting.
+  bool ack_owed() const { return ack_owed_; }
+  bool ack_urgent() const { return ack_owed_ && acks_coalesced_ >= kAckCoalesce; }
+  bool pull_ack(wire::TxPacket& out);
+  Time deadline() const { return ack_owed_ ? ack_due_ : kNever; }
+
+  // Completes receive requests with a flush error, in order. A pending NAK stays.
+  void flush();
+
+ private:
+  // What the request packets so far have begun (IBTA 9.7.4.1.2 opcode sequence).
+  enum class Message : uint8_t { kNone, kSend, kWrite };
+  struct Nak {
+    bool pending = false;
+    wire::Psn psn;
+    wire::Aeth aeth;
+  };
+
+  void on_expected(const wire::Packet& packet);
+  void on_duplicate(const wire::Packet& packet);
+  void on_ahead();
+
+  bool in_sequence(const wire::Packet& packet) const;
+  bool length_valid(const wire::Packet& packet) const;
+  void on_send(const wire::Packet& packet);
+  void on_write(const wire::Packet& packet);
+  void on_read(const wire::Packet& packet);
+  void on_atomic(const wire::Packet& packet);
+  void replay_read(ReplayEntry& entry, const wire::Packet& packet);
+
+  bool take_receive(wire::Psn psn);
+  queue::WcStatus place(const wire::Packet& packet);
+  void complete_receive(queue::WcStatus status, const wire::Packet* packet);
+  void accepted(const wire::Packet& packet, uint32_t psns, bool message_done);
+
+  void nak(wire::Aeth aeth, wire::Psn psn);
+  void reject(wire::NakCode code, wire::Psn psn, queue::WcStatus receive_status);
+  bool pull_read_response(ReplayEntry& entry, wire::TxPacket& out);
+  void pull_atomic_response(ReplayEntry& entry, wire::TxPacket& out);
+  void emit(wire::Opcode opcode, wire::Psn psn, wire::TxPacket& out);
+  void emit_aeth(wire::Aeth aeth, wire::TxPacket& out);
+  wire::Aeth ack_aeth() const { return wire::Aeth::make_ack(wire::kNoCreditsCode, msn_); }
+
+  QpContext& qp_;
+  wire::Psn expected_;
+  wire::Msn msn_;
+  Message message_ = Message::kNone;
+  bool silent_ = false;  // a NAK reported the gap: nothing more until the expected PSN comes (IBTA 9.7.5.2.8)
+
+  // The WRITE in progress, and the length of the SEND or WRITE so far.
+  uint64_t write_va_ = 0;
+  uint32_t write_rkey_ = 0;
+  uint32_t write_length_ = 0;
+  uint32_t received_ = 0;
+
+  // The receive request in use.
+  bool has_receive_ = false;
+  queue::ReceiveWqe receive_;
+  std::array<queue::Sge, queue::kMaxSge> receive_sges_;
+
+  ReplayCache replays_;
+  Nak nak_;
+  bool ack_owed_ = false;
+  uint32_t acks_coalesced_ = 0;
+  Time ack_due_ = kNever;
+};
+
+}  // namespace uroce::transport

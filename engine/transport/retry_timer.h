@@ -1,0 +1,60 @@
+// When to send again without having been asked to, and when to give up.
+//
+// Two clocks run while anything is unacknowledged. The transport timer of the QP (IBTA 9.7.6.1.3: 4.096 us * 2^timeout,
+// expiry between 1x and 4x) spends the retry budget. Before it, a few probes go out after multiples of the measured
+// round trip; they spend nothing, because resending early only looks like a duplicate to the peer (ConnectX does the
+// same, wire.md "Adaptive retransmission").
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "engine/base/time.h"
+
+namespace uroce::transport {
+
+class RetryTimer {
+ public:
+  static constexpr Duration kMinProbe = std::chrono::milliseconds(1);
+  static constexpr Duration kMaxProbe = std::chrono::milliseconds(16);
+  static constexpr Duration kInitialProbe = std::chrono::milliseconds(4);
+  static constexpr int kMaxProbes = 8;
+
+  static Duration transport_timeout(uint8_t code) { return Duration(4096) * (int64_t{1} << (code & 31)); }
+
+  // Something was sent while nothing was outstanding, or the peer made progress: both clocks start anew.
+  void restart(Time now, uint8_t timeout_code) {
+    probes_ = 0;
+    expires_at_ = timeout_code == 0 ? kNever : now + transport_timeout(timeout_code);
+    probe_at_ = now + probe_interval();
+  }
+  // The transport timer expired and everything is sent again.
+  void rearm(Time now, uint8_t timeout_code) { restart(now, timeout_code); }
+  void stop() { expires_at_ = probe_at_ = kNever; }
+
+  bool expired(Time now) const { return now >= expires_at_; }
+  bool probe_due(Time now) const { return now >= probe_at_; }
+  void probed(Time now) {
+    ++probes_;
+    probe_at_ = probes_ >= kMaxProbes ? kNever : now + std::min<Duration>(probe_interval() * (1 << probes_), 4 * kMaxProbe);
+  }
+  Time deadline() const { return std::min(expires_at_, probe_at_); }
+
+  // One round trip was measured on a packet that was sent only once (Karn).
+  void sample(Duration rtt) {
+    smoothed_ = smoothed_.count() == 0 ? rtt : smoothed_ + (rtt - smoothed_) / 8;
+  }
+  void forget() { smoothed_ = Duration{}; }
+
+ private:
+  Duration probe_interval() const {
+    return smoothed_.count() == 0 ? kInitialProbe : std::clamp<Duration>(8 * smoothed_, kMinProbe, kMaxProbe);
+  }
+
+  Duration smoothed_{};
+  Time expires_at_ = kNever;
+  Time probe_at_ = kNever;
+  int probes_ = 0;
+};
+
+}  // namespace uroce::transport

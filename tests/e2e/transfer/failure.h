@@ -1,0 +1,21 @@
+// How rc_transfer ends when something is wrong. Thrown anywhere, caught once per side in session.cc and main.cc.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace uroce::transfer {
+
+enum class ExitCode { kOk = 0, kMismatch = 1, kUsage = 2, kTimeout = 3 };
+
+struct Failure : std::runtime_error {
+  Failure(ExitCode exit_code, const std::string& text) : std::runtime_error(text), code(exit_code) {}
+  ExitCode code;
+};
+
+// Another side failed and has said so itself.
+struct PeerFailure : Failure {
+  using Failure::Failure;
+};
+
+}  // namespace uroce::transfer

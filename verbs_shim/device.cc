@@ -1,0 +1,88 @@
+// ibv_get_device_list and what can be asked of a device without opening it: its name, index and GUID. Nothing is opened
+// and no privilege is needed (design decision 6).
+
+#include <endian.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "verbs_shim/objects.h"
+
+namespace uroce::verbs {
+namespace {
+
+// What the kernel would have in sysfs and /dev. The numbers come from the ifindex, which is unique on the host.
+std::unique_ptr<Device> make_device(const engine::DeviceInfo& info) {
+  auto device = std::make_unique<Device>();
+  ibv_device& verbs = device->verbs;
+  verbs.node_type = IBV_NODE_CA;
+  verbs.transport_type = IBV_TRANSPORT_IB;
+  std::snprintf(verbs.name, sizeof(verbs.name), "%s", info.name.c_str());
+  std::snprintf(verbs.dev_name, sizeof(verbs.dev_name), "uverbs%d", info.netdev.index);
+  std::snprintf(verbs.dev_path, sizeof(verbs.dev_path), "/sys/class/infiniband_verbs/%s", verbs.dev_name);
+  std::snprintf(verbs.ibdev_path, sizeof(verbs.ibdev_path), "/sys/class/infiniband/%s", verbs.name);
+  device->info = info;
+  return device;
+}
+
+bool same_device(const engine::DeviceInfo& a, const engine::DeviceInfo& b) {
+  return a.name == b.name && a.netdev.index == b.netdev.index && a.guid == b.guid;
+}
+
+// The one Device of this netdev: a second listing gives the same pointers.
+ibv_device* intern(const engine::DeviceInfo& info) {
+  static std::mutex mutex;
+  // Never destroyed: threads and atexit handlers of the application may still use a device then.
+  static auto& devices = *new std::vector<std::unique_ptr<Device>>;
+  std::lock_guard guard(mutex);
+  for (const auto& device : devices) {
+    if (same_device(device->info, info)) return &device->verbs;
+  }
+  devices.push_back(make_device(info));
+  return &devices.back()->verbs;
+}
+
+ibv_device** list_devices(int& count) {
+  engine::Host* host = engine::Host::instance();
+  if (host == nullptr) return fail(ENODEV);
+  const std::vector<engine::DeviceInfo> infos = host->devices();
+  auto** list = static_cast<ibv_device**>(std::calloc(infos.size() + 1, sizeof(ibv_device*)));
+  if (list == nullptr) return fail(ENOMEM);
+  count = 0;
+  for (const engine::DeviceInfo& info : infos) list[count++] = intern(info);
+  return list;
+}
+
+}  // namespace
+}  // namespace uroce::verbs
+
+using namespace uroce::verbs;
+
+extern "C" {
+
+ibv_device** ibv_get_device_list(int* num_devices) {
+  int count = 0;
+  ibv_device** list = nullptr;
+  const int error = without_exceptions([&] {
+    list = list_devices(count);
+    return list == nullptr ? errno : 0;
+  });
+  if (num_devices != nullptr) *num_devices = list == nullptr ? 0 : count;
+  return list != nullptr ? list : fail(error);
+}
+
+void ibv_free_device_list(ibv_device** list) { std::free(list); }
+
+const char* ibv_get_device_name(ibv_device* device) { return device->name; }
+
+int ibv_get_device_index(ibv_device* device) { return from(device).info.netdev.index; }
+
+__be64 ibv_get_device_guid(ibv_device* device) { return htobe64(from(device).info.guid); }
+
+}  // extern "C"

@@ -1,0 +1,162 @@
+// The objects behind the pointers that applications hold. Each begins with its ibv_* struct as the libibverbs ABI lays
+// it out, followed by what the shim keeps with it; from() leads from the one to the other.
+// The layouts that applications reach into are in reference/verbs-abi.md and asserted in tests/verbs_shim/.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "engine/base/spinlock.h"
+#include "engine/engine.h"
+#include "engine/host.h"
+#include "engine/queue/completion_queue.h"
+#include "engine/queue/work_queue.h"
+#include "verbs_shim/event_queue.h"
+
+namespace uroce::verbs {
+
+// --- device ----------------------------------------------------------------------------------------------------------
+
+struct DeviceAbi {
+  ibv_device verbs;
+  // libmlx5 and libefa look behind ibv_device for their provider's mark; zeroes say "not yours".
+  uint64_t provider_marks[8];
+};
+
+// Lives as long as the process: a pointer from ibv_get_device_list() never dangles.
+struct Device : DeviceAbi {
+  engine::DeviceInfo info;
+};
+
+inline Device& from(ibv_device* device) { return *static_cast<Device*>(reinterpret_cast<DeviceAbi*>(device)); }
+
+// --- context ---------------------------------------------------------------------------------------------------------
+
+// verbs_context grows at its beginning: 648 bytes up to rdma-core 56, 672 from 60, 696 from 64.
+inline constexpr size_t kNewestVerbsContextSize = 696;
+
+struct ContextAbi {
+  // Slots newer than the header this is built with; null means unsupported.
+  void* newer_slots[(kNewestVerbsContextSize - sizeof(verbs_context)) / sizeof(void*)];
+  verbs_context verbs;
+};
+
+struct Context : ContextAbi {
+  std::shared_ptr<engine::Engine> engine;
+  engine::EventHandler on_event;  // puts the engine's events into async_events
+  EventQueue<ibv_async_event> async_events;
+  std::atomic<uint32_t> users{0};  // PDs, CQs and channels
+};
+
+inline Context& from(ibv_context* context) {
+  auto* bytes = reinterpret_cast<uint8_t*>(context) - offsetof(ContextAbi, verbs.context);
+  return *static_cast<Context*>(reinterpret_cast<ContextAbi*>(bytes));
+}
+
+inline Device& device_of(ibv_context* context) { return from(context->device); }
+
+// --- protection domain -----------------------------------------------------------------------------------------------
+
+struct Pd : ibv_pd {
+  std::atomic<uint32_t> users{0};  // MRs, QPs and AHs
+};
+
+inline Pd& from(ibv_pd* pd) { return *static_cast<Pd*>(pd); }
+
+// --- completion channel and queue ------------------------------------------------------------------------------------
+
+struct Cq;
+
+struct Channel final : ibv_comp_channel, queue::CompletionNotifier {
+  EventQueue<Cq*> events;
+  std::atomic<uint32_t> users{0};  // CQs
+
+  void on_completion(queue::CompletionQueue& cq) override;
+};
+
+inline Channel& from(ibv_comp_channel* channel) { return *static_cast<Channel*>(channel); }
+
+struct Cq : ibv_cq_ex, queue::CompletionQueue {
+  Cq(uint32_t capacity, ibv_comp_channel* events_to)
+      : ibv_cq_ex{}, CompletionQueue(capacity, events_to == nullptr ? nullptr : &from(events_to)) {}
+
+  engine::Engine* engine = nullptr;
+  std::atomic<uint32_t> users{0};  // QPs; one that has it for both directions counts twice
+  // Events handed to the application; ibv_cq counts the acknowledged ones. Under the lock of the respective queue.
+  uint32_t completion_events_taken = 0;
+  uint32_t async_events_taken = 0;
+  // ibv_start_poll .. ibv_end_poll.
+  bool single_threaded = false;
+  SpinLock extended_poll_lock;
+  queue::Cqe current;
+};
+
+inline Cq& from(ibv_cq_ex* cq) { return *static_cast<Cq*>(cq); }
+inline Cq& from(ibv_cq* cq) { return from(reinterpret_cast<ibv_cq_ex*>(cq)); }
+
+// --- queue pair ------------------------------------------------------------------------------------------------------
+
+struct QpAbi {
+  ibv_qp_ex verbs;
+  void* newer_slots[1];  // ibv_qp_ex grows at its end: wr_flush, rdma-core 45
+};
+
+// Work requests between ibv_wr_start() and ibv_wr_complete(); the send lock is held meanwhile.
+struct WrBuilder {
+  uint32_t count = 0;  // reserved slots
+  int error = 0;       // the first failure; then nothing of the batch is posted
+  queue::SendQueue::Slot slot{};
+};
+
+struct Qp : QpAbi {
+  engine::Engine* engine = nullptr;
+  engine::Qp* engine_qp = nullptr;
+  queue::SendQueue* send_queue = nullptr;
+  queue::ReceiveQueue* receive_queue = nullptr;
+  SpinLock send_lock;
+  SpinLock receive_lock;
+  WrBuilder builder;
+  uint64_t send_ops = 0;  // enum ibv_qp_create_send_ops_flags asked for; 0: no ibv_wr_* functions
+  bool signal_all = false;
+  uint32_t async_events_taken = 0;  // see Cq
+};
+
+inline Qp& from(ibv_qp_ex* qp) { return *static_cast<Qp*>(reinterpret_cast<QpAbi*>(qp)); }
+inline Qp& from(ibv_qp* qp) { return from(reinterpret_cast<ibv_qp_ex*>(qp)); }
+
+// --- helpers ---------------------------------------------------------------------------------------------------------
+
+// A number for the `handle` fields, and for PDs their identity in the engine. Unique within the process.
+inline uint32_t next_handle() {
+  static std::atomic<uint32_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+// How verbs report the failure of a create function: errno and null.
+inline std::nullptr_t fail(int error) {
+  errno = error;
+  return nullptr;
+}
+
+// How the functions of int that report through errno do it.
+inline int fail_minus_one(int error) {
+  errno = error;
+  return -1;
+}
+
+// Keeps exceptions of the set-up code inside: returns what `body` returns, or the errno value of what it threw.
+int without_exceptions(const std::function<int()>& body) noexcept;
+
+// Waits until the application has acknowledged as many events as it took. `mutex`, `condition` and `acknowledged` are
+// the fields that ibv_cq and ibv_qp have for it.
+void wait_for_acknowledgements(pthread_mutex_t& mutex, pthread_cond_t& condition, const uint32_t& acknowledged,
+                               uint32_t taken);
+// The other side of it.
+void acknowledge(pthread_mutex_t& mutex, pthread_cond_t& condition, uint32_t& acknowledged, uint32_t count);
+
+}  // namespace uroce::verbs

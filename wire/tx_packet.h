@@ -1,0 +1,43 @@
+// A packet to send, before it has bytes: where it goes, its transport headers, and where its payload lies.
+// The transport fills headers and fragments; the engine adds the envelope; a PacketIo backend makes the bytes
+// (Ethernet/IP/UDP in front, pad and ICRC behind). Design decision 4.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "wire/envelope.h"
+
+namespace uroce::wire {
+
+// A piece of payload in place, in application memory. Valid until PacketIo::send returns.
+struct Fragment {
+  const uint8_t* data;
+  uint32_t size;
+};
+
+struct TxPacket {
+  // BTH (12) plus the longest extension an RC, UC, UD or XRC packet carries: XRCETH (4) + AtomicETH (28).
+  static constexpr size_t kMaxHeaderSize = 48;
+  // The largest number of pieces one packet can be gathered from: one per SGE of a work request.
+  static constexpr size_t kMaxFragments = 16;
+
+  const Envelope* envelope = nullptr;  // set by the engine; outlives the call of PacketIo::send
+  uint32_t payload_size = 0;           // bytes, without pad; the sum of all fragments
+  uint8_t header_size = 0;             // bytes used of `header`: BTH and extension headers
+  uint8_t fragment_count = 0;
+  uint8_t pad = 0;  // 0..3 zero bytes after the payload, as BTH.PadCnt says
+  std::array<uint8_t, kMaxHeaderSize> header;
+  std::array<Fragment, kMaxFragments> fragments;
+
+  void clear_payload() {
+    payload_size = 0;
+    fragment_count = 0;
+    pad = 0;
+  }
+
+  // Size of everything covered by the UDP header: UDP header, BTH.., payload, pad, ICRC.
+  uint32_t udp_length() const { return 8u + header_size + payload_size + pad + 4u; }
+};
+
+}  // namespace uroce::wire
