@@ -31,10 +31,10 @@ class Host {
  private:
   Host(Options options, std::shared_ptr<net::NetView> view);
 
-  struct Entry;
+  struct Engines;
   Options options_;
   std::shared_ptr<net::NetView> view_;
-  std::shared_ptr<Entry> entries_;
+  std::shared_ptr<Engines> engines_;
 };
 
 }  // namespace uroce::engine

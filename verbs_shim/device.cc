@@ -1,15 +1,13 @@
 // ibv_get_device_list and what can be asked of a device without opening it: its name, index and GUID. Nothing is opened
 // and no privilege is needed (design decision 6).
 
-#include <endian.h>
-
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <endian.h>
 #include <memory>
 #include <mutex>
-#include <new>
-#include <string>
 #include <vector>
 
 #include "verbs_shim/objects.h"
@@ -48,15 +46,12 @@ ibv_device* intern(const engine::DeviceInfo& info) {
   return &devices.back()->verbs;
 }
 
-ibv_device** list_devices(int& count) {
+// Returns 0 or an errno value.
+int list_devices(std::vector<ibv_device*>& devices) {
   engine::Host* host = engine::Host::instance();
-  if (host == nullptr) return fail(ENODEV);
-  const std::vector<engine::DeviceInfo> infos = host->devices();
-  auto** list = static_cast<ibv_device**>(std::calloc(infos.size() + 1, sizeof(ibv_device*)));
-  if (list == nullptr) return fail(ENOMEM);
-  count = 0;
-  for (const engine::DeviceInfo& info : infos) list[count++] = intern(info);
-  return list;
+  if (host == nullptr) return ENODEV;
+  for (const engine::DeviceInfo& info : host->devices()) devices.push_back(intern(info));
+  return 0;
 }
 
 }  // namespace
@@ -67,22 +62,30 @@ using namespace uroce::verbs;
 extern "C" {
 
 ibv_device** ibv_get_device_list(int* num_devices) {
-  int count = 0;
-  ibv_device** list = nullptr;
-  const int error = without_exceptions([&] {
-    list = list_devices(count);
-    return list == nullptr ? errno : 0;
-  });
-  if (num_devices != nullptr) *num_devices = list == nullptr ? 0 : count;
-  return list != nullptr ? list : fail(error);
+  if (num_devices != nullptr) *num_devices = 0;
+  std::vector<ibv_device*> devices;
+  if (const int error = without_exceptions([&] { return list_devices(devices); })) return fail(error);
+  auto** list = static_cast<ibv_device**>(std::calloc(devices.size() + 1, sizeof(ibv_device*)));
+  if (list == nullptr) return fail(ENOMEM);
+  std::copy(devices.begin(), devices.end(), list);
+  if (num_devices != nullptr) *num_devices = static_cast<int>(devices.size());
+  return list;
 }
 
-void ibv_free_device_list(ibv_device** list) { std::free(list); }
+void ibv_free_device_list(ibv_device** list) {
+  std::free(list);
+}
 
-const char* ibv_get_device_name(ibv_device* device) { return device->name; }
+const char* ibv_get_device_name(ibv_device* device) {
+  return device->name;
+}
 
-int ibv_get_device_index(ibv_device* device) { return from(device).info.netdev.index; }
+int ibv_get_device_index(ibv_device* device) {
+  return from(device).info.netdev.index;
+}
 
-__be64 ibv_get_device_guid(ibv_device* device) { return htobe64(from(device).info.guid); }
+__be64 ibv_get_device_guid(ibv_device* device) {
+  return htobe64(from(device).info.guid);
+}
 
 }  // extern "C"

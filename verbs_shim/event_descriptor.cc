@@ -1,12 +1,11 @@
 #include "verbs_shim/event_descriptor.h"
 
+#include <cerrno>
+#include <cstdint>
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/uio.h>
 #include <unistd.h>
-
-#include <cerrno>
-#include <cstdint>
 
 namespace uroce::verbs {
 

@@ -1,21 +1,6 @@
 #include "verbs_shim/objects.h"
 
-#include <cerrno>
-#include <functional>
-#include <new>
-#include <system_error>
-
 namespace uroce::verbs {
-
-int without_exceptions(const std::function<int()>& body) noexcept {
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    return ENOMEM;
-  } catch (const std::system_error& error) {
-    return error.code().value();
-  }
-}
 
 void wait_for_acknowledgements(pthread_mutex_t& mutex, pthread_cond_t& condition, const uint32_t& acknowledged,
                                uint32_t taken) {

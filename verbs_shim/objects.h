@@ -3,13 +3,14 @@
 // The layouts that applications reach into are in reference/verbs-abi.md and asserted in tests/verbs_shim/.
 #pragma once
 
-#include <infiniband/verbs.h>
-
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <infiniband/verbs.h>
 #include <memory>
-#include <utility>
+#include <new>
+#include <system_error>
 
 #include "engine/base/spinlock.h"
 #include "engine/engine.h"
@@ -33,7 +34,9 @@ struct Device : DeviceAbi {
   engine::DeviceInfo info;
 };
 
-inline Device& from(ibv_device* device) { return *static_cast<Device*>(reinterpret_cast<DeviceAbi*>(device)); }
+inline Device& from(ibv_device* device) {
+  return *static_cast<Device*>(reinterpret_cast<DeviceAbi*>(device));
+}
 
 // --- context ---------------------------------------------------------------------------------------------------------
 
@@ -58,7 +61,9 @@ inline Context& from(ibv_context* context) {
   return *static_cast<Context*>(reinterpret_cast<ContextAbi*>(bytes));
 }
 
-inline Device& device_of(ibv_context* context) { return from(context->device); }
+inline Device& device_of(ibv_context* context) {
+  return from(context->device);
+}
 
 // --- protection domain -----------------------------------------------------------------------------------------------
 
@@ -66,7 +71,9 @@ struct Pd : ibv_pd {
   std::atomic<uint32_t> users{0};  // MRs, QPs and AHs
 };
 
-inline Pd& from(ibv_pd* pd) { return *static_cast<Pd*>(pd); }
+inline Pd& from(ibv_pd* pd) {
+  return *static_cast<Pd*>(pd);
+}
 
 // --- completion channel and queue ------------------------------------------------------------------------------------
 
@@ -79,7 +86,9 @@ struct Channel final : ibv_comp_channel, queue::CompletionNotifier {
   void on_completion(queue::CompletionQueue& cq) override;
 };
 
-inline Channel& from(ibv_comp_channel* channel) { return *static_cast<Channel*>(channel); }
+inline Channel& from(ibv_comp_channel* channel) {
+  return *static_cast<Channel*>(channel);
+}
 
 struct Cq : ibv_cq_ex, queue::CompletionQueue {
   Cq(uint32_t capacity, ibv_comp_channel* events_to)
@@ -96,8 +105,12 @@ struct Cq : ibv_cq_ex, queue::CompletionQueue {
   queue::Cqe current;
 };
 
-inline Cq& from(ibv_cq_ex* cq) { return *static_cast<Cq*>(cq); }
-inline Cq& from(ibv_cq* cq) { return from(reinterpret_cast<ibv_cq_ex*>(cq)); }
+inline Cq& from(ibv_cq_ex* cq) {
+  return *static_cast<Cq*>(cq);
+}
+inline Cq& from(ibv_cq* cq) {
+  return from(reinterpret_cast<ibv_cq_ex*>(cq));
+}
 
 // --- queue pair ------------------------------------------------------------------------------------------------------
 
@@ -126,8 +139,12 @@ struct Qp : QpAbi {
   uint32_t async_events_taken = 0;  // see Cq
 };
 
-inline Qp& from(ibv_qp_ex* qp) { return *static_cast<Qp*>(reinterpret_cast<QpAbi*>(qp)); }
-inline Qp& from(ibv_qp* qp) { return from(reinterpret_cast<ibv_qp_ex*>(qp)); }
+inline Qp& from(ibv_qp_ex* qp) {
+  return *static_cast<Qp*>(reinterpret_cast<QpAbi*>(qp));
+}
+inline Qp& from(ibv_qp* qp) {
+  return from(reinterpret_cast<ibv_qp_ex*>(qp));
+}
 
 // --- helpers ---------------------------------------------------------------------------------------------------------
 
@@ -150,7 +167,16 @@ inline int fail_minus_one(int error) {
 }
 
 // Keeps exceptions of the set-up code inside: returns what `body` returns, or the errno value of what it threw.
-int without_exceptions(const std::function<int()>& body) noexcept;
+template <class Body>
+int without_exceptions(Body&& body) noexcept {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return ENOMEM;
+  } catch (const std::system_error& error) {
+    return error.code().value();
+  }
+}
 
 // Waits until the application has acknowledged as many events as it took. `mutex`, `condition` and `acknowledged` are
 // the fields that ibv_cq and ibv_qp have for it.

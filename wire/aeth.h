@@ -57,7 +57,7 @@ struct Aeth {
   static constexpr size_t kSize = AethView::kSize;
 
   uint8_t syndrome = 0;
-  Msn msn;
+  Msn msn{};
 
   // credit_code: 0..31, see credit_count(). rnr_code: 0..31, see rnr_delay().
   static constexpr Aeth make_ack(uint8_t credit_code, Msn msn) { return make(0x00, credit_code, msn); }

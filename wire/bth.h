@@ -35,9 +35,9 @@ struct Bth {
   uint16_t pkey = kDefaultPkey;
   bool fecn = false;
   bool becn = false;
-  Qpn dest_qp;
+  Qpn dest_qp{};
   bool ack_request = false;
-  Psn psn;
+  Psn psn{};
 
   static constexpr Bth parse(const BthView& view) {
     return {.opcode = view.opcode(),

@@ -59,8 +59,10 @@ UROCE_PCLMUL UROCE_INLINE __m128i take16(const Cursor& c, size_t offset) {
   return v;
 }
 
+constexpr uint64_t kFirstHalfTo96Bits = polynomial::power(96 - 1);
+
 // floor(x^95 / P), bit 63 - i being the coefficient of x^i.
-constexpr uint64_t barrett_quotient() {
+constexpr uint64_t kBarrettQuotient = [] {
   uint64_t quotient = 0;
   uint32_t remainder = polynomial::kOne;  // long division of x^95: bring down 95 zeros
   for (int i = 0; i < 95; ++i) {
@@ -68,16 +70,16 @@ constexpr uint64_t barrett_quotient() {
     remainder = polynomial::times_x(remainder);
   }
   return quotient;
-}
+}();
 
 // The CRC register after the message piece in `v`: v * x^32 mod P.
 UROCE_PCLMUL UROCE_INLINE uint32_t reduced(__m128i v) {
   // First half to 96 bits; the factor stands in the low bits, which lets bit k of the sum mean x^(95-k).
-  const __m128i first_factor = _mm_cvtsi64_si128(polynomial::power(96 - 1));
+  const __m128i first_factor = _mm_cvtsi64_si128(static_cast<int64_t>(kFirstHalfTo96Bits));
   v = _mm_xor_si128(_mm_clmulepi64_si128(v, first_factor, 0x00), _mm_srli_si128(v, 8));
   // Barrett: the quotient by P is exact from the upper 64 bits; the remainder is the lower 32 of v + quotient * P. The
   // x^32 of P does not reach them.
-  const __m128i mu = _mm_cvtsi64_si128(static_cast<int64_t>(barrett_quotient()));
+  const __m128i mu = _mm_cvtsi64_si128(static_cast<int64_t>(kBarrettQuotient));
   const __m128i p = _mm_cvtsi64_si128(int64_t{kCrc32Polynomial} << 1);
   const __m128i quotient = _mm_clmulepi64_si128(v, mu, 0x00);
   v = _mm_xor_si128(v, _mm_clmulepi64_si128(quotient, p, 0x00));
@@ -178,6 +180,11 @@ UROCE_AVX512 UROCE_INLINE __m512i add3(__m512i a, __m512i b, __m512i c) {
   return _mm512_ternarylogic_epi64(a, b, c, 0x96);  // a ^ b ^ c
 }
 
+template <int index>
+UROCE_AVX512 UROCE_INLINE __m128i lane(__m512i v) {
+  return _mm512_maskz_extracti32x4_epi32(0xf, v, index);
+}
+
 // v, each of its four lanes moved by `distance` bits, plus `other`.
 template <uint32_t distance>
 UROCE_AVX512 UROCE_INLINE __m512i moved_onto(__m512i v, __m512i other) {
@@ -187,23 +194,21 @@ UROCE_AVX512 UROCE_INLINE __m512i moved_onto(__m512i v, __m512i other) {
   return add3(_mm512_clmulepi64_epi128(v, factors, 0x00), _mm512_clmulepi64_epi128(v, factors, 0x11), other);
 }
 
-template <int index>
-UROCE_AVX512 UROCE_INLINE __m128i lane(__m512i v) {
-  return _mm512_maskz_extracti32x4_epi32(0xf, v, index);
-}
-
-// The four lanes of v moved onto the last one.
+// The four lanes of v moved onto the last one. Multiplications are what limits the throughput: two for all lanes.
 UROCE_AVX512 UROCE_INLINE __m128i lanes_joined(__m512i v) {
-  const __m128i a = _mm_xor_si128(moved<384>(_mm512_castsi512_si128(v)), moved<256>(lane<1>(v)));
-  const __m128i b = _mm_xor_si128(moved<128>(lane<2>(v)), lane<3>(v));
-  return _mm_xor_si128(a, b);
+  alignas(64) static constexpr std::array<uint64_t, 2> kFactors[4] = {kMove<384>, kMove<256>, kMove<128>, {}};
+  const __m512i factors = _mm512_load_si512(kFactors);
+  const __m512i last_lane = _mm512_maskz_mov_epi64(0xc0, v);
+  const __m512i sum =
+      add3(_mm512_clmulepi64_epi128(v, factors, 0x00), _mm512_clmulepi64_epi128(v, factors, 0x11), last_lane);
+  return _mm_xor_si128(_mm_xor_si128(lane<0>(sum), lane<1>(sum)), _mm_xor_si128(lane<2>(sum), lane<3>(sum)));
 }
 
 template <bool copying>
 UROCE_AVX512 uint32_t run_avx512(uint32_t state, uint8_t* dst, const uint8_t* src, size_t n) {
   Cursor c{dst, src, n};
   if (n < 16) return run_short<copying>(state, c);
-  if (n < 128) return run_128<copying>(state, c);
+  if (n < 64) return run_128<copying>(state, c);
 
   __m512i v =
       _mm512_xor_si512(take64<copying>(c, 0), _mm512_zextsi128_si512(_mm_cvtsi32_si128(static_cast<int>(state))));

@@ -17,7 +17,7 @@ struct Deth {
   static constexpr size_t kSize = DethView::kSize;
 
   uint32_t qkey = 0;
-  Qpn source_qp;
+  Qpn source_qp{};
 
   static constexpr Deth parse(const DethView& view) { return {.qkey = view.qkey(), .source_qp = view.source_qp()}; }
   constexpr void emit(uint8_t* out) const {

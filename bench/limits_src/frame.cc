@@ -1,5 +1,5 @@
-// Frame template of xsk_bench. The MAC addresses are broadcast and a local one: XDP on the peer redirects before anything
-// looks at them.
+// Frame template of xsk_bench. The MAC addresses are broadcast and a local one: XDP on the peer redirects before
+// anything looks at them.
 #include "bench/limits_src/frame.h"
 
 #include <arpa/inet.h>

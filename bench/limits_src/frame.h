@@ -21,7 +21,9 @@ void write_frame(uint8_t* frame, uint32_t bytes);  // headers and a zero payload
 // Told by EtherType and UDP port: the kernel's own packets (ND, ARP) reach the socket too.
 bool is_our_frame(const uint8_t* frame, uint32_t bytes);
 
-inline void set_stamp(uint8_t* frame, const Stamp& stamp) { std::memcpy(frame + kHeaderBytes, &stamp, sizeof stamp); }
+inline void set_stamp(uint8_t* frame, const Stamp& stamp) {
+  std::memcpy(frame + kHeaderBytes, &stamp, sizeof stamp);
+}
 inline Stamp get_stamp(const uint8_t* frame) {
   Stamp stamp;
   std::memcpy(&stamp, frame + kHeaderBytes, sizeof stamp);

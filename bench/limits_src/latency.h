@@ -1,11 +1,10 @@
 // Time stamps and the summary of many short durations. Used by every mode of xsk_bench and socket_bench.
 #pragma once
 
-#include <time.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <time.h>
 #include <vector>
 
 namespace uroce::limits {

@@ -1,24 +1,26 @@
 // Process set-up shared by xsk_bench and socket_bench.
 #include "bench/limits_src/process.h"
 
-#include <sched.h>
-#include <signal.h>
-
 #include <cerrno>
 #include <cstdio>
+#include <sched.h>
+#include <signal.h>
 #include <system_error>
 
 namespace uroce::limits {
 namespace {
 volatile sig_atomic_t stop_flag = 0;
-void on_signal(int) { stop_flag = 1; }
+void on_signal(int) {
+  stop_flag = 1;
+}
 }  // namespace
 
 void pin_to_cpu(int cpu) {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(static_cast<size_t>(cpu), &set);
-  if (sched_setaffinity(0, sizeof set, &set) != 0) throw std::system_error(errno, std::generic_category(), "pin to CPU");
+  if (sched_setaffinity(0, sizeof set, &set) != 0)
+    throw std::system_error(errno, std::generic_category(), "pin to CPU");
 }
 
 void stop_on_signals() {
@@ -28,7 +30,9 @@ void stop_on_signals() {
   sigaction(SIGINT, &action, nullptr);
 }
 
-bool stop_requested() { return stop_flag != 0; }
+bool stop_requested() {
+  return stop_flag != 0;
+}
 
 void announce_ready() {
   std::puts("ready");

@@ -2,20 +2,22 @@
 #include "bench/limits_src/xsk.h"
 
 #include <bpf/bpf.h>
+#include <cerrno>
 #include <linux/bpf.h>
 #include <linux/if_link.h>
 #include <net/if.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <system_error>
+#include <unistd.h>
 
 #include "bench/limits_src/frame.h"
 
 namespace uroce::limits {
 namespace {
+
+constexpr int kBindAttempts = 200;
+constexpr useconds_t kBindPauseUs = 5000;
 
 [[noreturn]] void fail(int error, const std::string& step) {
   throw std::system_error(error, std::generic_category(), step);
@@ -41,7 +43,7 @@ Xsk::Xsk(const XskConfig& config) : tx_frames_(config.frames) {
   const unsigned ifindex = if_nametoindex(config.netdev.c_str());
   if (ifindex == 0) fail(errno, "netdev " + config.netdev);
   create_umem(2 * config.frames);
-  create_socket(config, ifindex);
+  create_socket(config);
   if (config.receive) attach_program(config, ifindex);
 }
 
@@ -59,25 +61,25 @@ void Xsk::create_umem(uint32_t chunks) {
   void* area = mmap(nullptr, area_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   if (area == MAP_FAILED) fail(errno, "UMEM memory");
   area_ = static_cast<uint8_t*>(area);
-  const xsk_umem_config umem_config = {.fill_size = chunks,
-                                       .comp_size = chunks,
-                                       .frame_size = kChunkBytes,
-                                       .frame_headroom = 0,
-                                       .flags = 0};
+  const xsk_umem_config umem_config = {
+      .fill_size = chunks, .comp_size = chunks, .frame_size = kChunkBytes, .frame_headroom = 0, .flags = 0};
   if (int e = xsk_umem__create(&umem_, area_, area_bytes_, &fill_, &completion_, &umem_config)) fail(-e, "UMEM");
 }
 
-void Xsk::create_socket(const XskConfig& config, unsigned ifindex) {
+void Xsk::create_socket(const XskConfig& config) {
   xsk_socket_config socket_config = {};
   socket_config.rx_size = config.frames;
   socket_config.tx_size = config.frames;
   socket_config.libxdp_flags = XSK_LIBXDP_FLAGS__INHIBIT_PROG_LOAD;
   socket_config.bind_flags = XDP_USE_NEED_WAKEUP | XDP_COPY;
   if (config.multi_buffer) socket_config.bind_flags |= XDP_USE_SG;
-  char name[IF_NAMESIZE];
-  if (int e = xsk_socket__create(&socket_, if_indextoname(ifindex, name), 0, umem_, &rx_, &tx_, &socket_config)) {
-    fail(-e, "AF_XDP socket on " + config.netdev);
+  // The kernel frees the queue of a process that ended only from a work queue, some time later: EBUSY until then.
+  int error = -EBUSY;
+  for (int attempt = 0; error == -EBUSY && attempt < kBindAttempts; ++attempt) {
+    if (attempt != 0) usleep(kBindPauseUs);
+    error = xsk_socket__create(&socket_, config.netdev.c_str(), 0, umem_, &rx_, &tx_, &socket_config);
   }
+  if (error != 0) fail(-error, "AF_XDP socket on " + config.netdev);
   fd_ = xsk_socket__fd(socket_);
 }
 

@@ -1,13 +1,12 @@
-// One AF_XDP socket on queue 0 of a netdev, with its UMEM and, if it receives, an XDP program that redirects everything to
-// it. As thin as possible: what the modes of xsk_bench measure is the kernel, not this class.
+// One AF_XDP socket on queue 0 of a netdev, with its UMEM and, if it receives, an XDP program that redirects everything
+// to it. As thin as possible: what the modes of xsk_bench measure is the kernel, not this class.
 #pragma once
 
-#include <linux/if_xdp.h>
-#include <xdp/xsk.h>
-
 #include <cstdint>
+#include <linux/if_xdp.h>
 #include <string>
 #include <vector>
+#include <xdp/xsk.h>
 
 namespace uroce::limits {
 
@@ -34,8 +33,8 @@ class Xsk {
   // Writes the frame template into every chunk of the sending direction. Frames longer than a chunk take several.
   void prepare_tx(uint32_t frame_bytes);
 
-  // Queues `count` frames of the prepared length, each with the stamp {time_ns, first_index + i, count}, without a system
-  // call. False, with nothing queued, when that many chunks are not free.
+  // Queues `count` frames of the prepared length, each with the stamp {time_ns, first_index + i, count}, without a
+  // system call. False, with nothing queued, when that many chunks are not free.
   bool queue(uint32_t count, uint64_t time_ns, uint32_t first_index);
 
   // The TX system call, if the kernel asks for one. In copy mode it sends at most 32 frames. Returns 0 or errno.
@@ -44,8 +43,9 @@ class Xsk {
   // Takes back the chunks of sent frames; returns how many are still on their way.
   uint32_t reap();
 
-  // Calls sink(const uint8_t* frame, uint32_t bytes) for each frame received, at most `limit` chunks per call, and gives the
-  // chunks back. A frame of several chunks is handed over as its first chunk's start with the length of the whole.
+  // Calls sink(const uint8_t* frame, uint32_t bytes) for each frame received, at most `limit` chunks per call, and
+  // gives the chunks back. A frame of several chunks is handed over as its first chunk's start with the length of the
+  // whole.
   template <typename Sink>
   uint32_t receive(uint32_t limit, Sink&& sink);
 
@@ -53,7 +53,7 @@ class Xsk {
 
  private:
   void create_umem(uint32_t chunks);
-  void create_socket(const XskConfig& config, unsigned ifindex);
+  void create_socket(const XskConfig& config);
   void attach_program(const XskConfig& config, unsigned ifindex);
 
   uint8_t* area_ = nullptr;

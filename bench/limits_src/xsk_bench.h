@@ -1,5 +1,5 @@
-// The modes of xsk_bench, one file each. Every mode prints one JSON object on stdout; those that wait for a peer print a
-// line "ready" first. Set-up errors are thrown.
+// The modes of xsk_bench, one file each. Every mode prints one JSON object on stdout; those that wait for a peer print
+// a line "ready" first. Set-up errors are thrown.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@ namespace uroce::limits {
 
 struct XskBenchOptions {
   std::string netdev;
-  uint32_t send_bytes = 64;         // whole Ethernet frame, without FCS
-  uint32_t iterations = 100'000;    // ping, kick
-  double seconds = 1;               // sink: length of the measured window
-  uint32_t payload = 0;             // sink: bytes of each frame that count as payload
-  uint32_t batch = 32;              // blast: frames per system call
-  uint32_t frames = 1024;           // UMEM chunks per direction, a power of two
-  std::vector<uint32_t> bursts;     // kick: numbers of descriptors to try
-  bool generic = false;             // SKB mode instead of native XDP
+  uint32_t send_bytes = 64;       // whole Ethernet frame, without FCS
+  uint32_t iterations = 100'000;  // ping, kick
+  double seconds = 1;             // sink: length of the measured window
+  uint32_t payload = 0;           // sink: bytes of each frame that count as payload
+  uint32_t batch = 32;            // blast: frames per system call
+  uint32_t frames = 1024;         // UMEM chunks per direction, a power of two
+  std::vector<uint32_t> bursts;   // kick: numbers of descriptors to try
+  bool generic = false;           // SKB mode instead of native XDP
 };
 
 // Latency: one frame goes forth, one comes back; both sides spin on their RX ring.

@@ -15,9 +15,13 @@ namespace {
 
 constexpr uint32_t kLargestSingleRx = Xsk::kChunkBytes - XDP_PACKET_HEADROOM;
 
-bool needs_multi_buffer(uint32_t frame_bytes) { return frame_bytes > kLargestSingleRx; }
+bool needs_multi_buffer(uint32_t frame_bytes) {
+  return frame_bytes > kLargestSingleRx;
+}
 
-bool is_retry(int error) { return error == EAGAIN || error == EBUSY || error == ENOBUFS; }
+bool is_retry(int error) {
+  return error == EAGAIN || error == EBUSY || error == ENOBUFS;
+}
 
 }  // namespace
 

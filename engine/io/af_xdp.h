@@ -28,8 +28,9 @@ struct AfXdpConfig {
   uint32_t mtu = 1500;
   std::vector<wire::IpAddress> local_addresses;  // packets to these are ours
   bool force_generic = false;
-  uint32_t rx_frames = 4096;  // per queue; a power of two; fewer are used when many queues would need too much memory
-  uint32_t tx_frames = 2048;  // for all queues together; a power of two
+  // Powers of two. Fewer are used where they would take more than 64 MiB, or more than half of RLIMIT_MEMLOCK.
+  uint32_t rx_frames = 4096;  // per queue
+  uint32_t tx_frames = 2048;  // for all queues together
 };
 
 class AfXdp final : public PacketIo {
@@ -70,6 +71,7 @@ class AfXdp final : public PacketIo {
   // Set-up, in af_xdp_open.cc.
   std::optional<IoError> attach(const AfXdpConfig& config);
   std::optional<IoError> open_sockets(const AfXdpConfig& config);
+  std::optional<IoError> open_queues_when_released(const std::string& netdev, uint32_t queue_count);
   std::optional<IoError> open_queues(const std::string& netdev, uint32_t queue_count);
   void set_up_sending(const AfXdpConfig& config);
 

@@ -1,51 +1,31 @@
 #include "engine/io/af_xdp_error.h"
 
-#include <linux/capability.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <cerrno>
+#include <cstdint>
 #include <system_error>
+
+#include "engine/io/privileges.h"
 
 namespace uroce::io {
 namespace {
 
-std::string error_text(int error) { return std::generic_category().message(error); }
-
-constexpr uint32_t kCapBpf = 39;  // CAP_BPF, kernel 5.8
-
-bool has_capability(const __user_cap_data_struct* data, uint32_t capability) {
-  return (data[capability / 32].effective & (1U << (capability % 32))) != 0;
+std::string error_text(int error) {
+  return std::generic_category().message(error);
 }
 
-std::string use_udp() { return "or use UDP sockets, which need no privilege (UROCE_IO=udp)"; }
+std::string use_udp() {
+  return "or use UDP sockets, which need no privilege (UROCE_IO=udp)";
+}
 
 }  // namespace
-
-std::string missing_capabilities() {
-  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
-  __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {};
-  if (syscall(SYS_capget, &header, data) != 0) return {};
-  const bool admin = has_capability(data, CAP_SYS_ADMIN);  // includes CAP_BPF
-  std::string missing;
-  const auto need = [&](bool present, const char* name) {
-    if (present) return;
-    if (!missing.empty()) missing += ", ";
-    missing += name;
-  };
-  need(has_capability(data, CAP_NET_RAW), "CAP_NET_RAW");
-  need(has_capability(data, CAP_NET_ADMIN), "CAP_NET_ADMIN");
-  need(admin || has_capability(data, kCapBpf), "CAP_BPF");
-  return missing;
-}
 
 IoError permission_error(const std::string& netdev) {
   const std::string missing = missing_capabilities();
   if (missing.empty()) {
     return {EPERM, "AF_XDP on " + netdev + " is not permitted although all capabilities are there",
             "a user namespace or a container's seccomp profile is in the way: allow bpf() and run in the initial user "
-            "namespace, " + use_udp()};
+            "namespace, " +
+                use_udp()};
   }
   return {EPERM, "AF_XDP on " + netdev + " lacks " + missing,
           "run as root or with these capabilities (setcap cap_net_raw,cap_net_admin,cap_bpf+ep PROGRAM), " + use_udp()};
@@ -96,14 +76,15 @@ IoError umem_error(const std::string& netdev, int error, size_t size) {
     return {error, "the kernel does not register packet memory for " + netdev + ": " + error_text(error),
             "please report this with the kernel version, " + use_udp()};
   }
-  rlimit limit{};
-  getrlimit(RLIMIT_MEMLOCK, &limit);
-  const std::string current =
-      limit.rlim_cur == RLIM_INFINITY ? "unlimited" : std::to_string(limit.rlim_cur / 1024) + " KiB";
+  const size_t limit = lockable_memory();
+  const std::string current = limit == SIZE_MAX ? "unlimited" : std::to_string(limit / 1024) + " KiB";
   const std::string needed = std::to_string(size / 1024);
-  return {error, "locked memory for AF_XDP on " + netdev + ": RLIMIT_MEMLOCK is " + current + ", " + needed +
-                     " KiB more are needed",
-          "ulimit -l unlimited (or at least " + needed + "), or CAP_IPC_LOCK, " + use_udp()};
+  return {error,
+          "locked memory for AF_XDP on " + netdev + ": RLIMIT_MEMLOCK is " + current +
+              " for all that this user "
+              "locks, " +
+              needed + " KiB more are needed",
+          "ulimit -l unlimited, or CAP_IPC_LOCK, " + use_udp()};
 }
 
 IoError socket_error(const std::string& netdev, uint32_t queue, int error) {

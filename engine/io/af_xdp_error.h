@@ -11,9 +11,6 @@
 
 namespace uroce::io {
 
-// Capabilities that AF_XDP needs and this thread does not have, e.g. "CAP_NET_RAW, CAP_BPF"; empty: none is missing.
-std::string missing_capabilities();
-
 // EPERM, whichever call said it.
 IoError permission_error(const std::string& netdev);
 IoError netdev_down_error(const std::string& netdev);
@@ -21,7 +18,8 @@ IoError netdev_down_error(const std::string& netdev);
 IoError program_present_error(const std::string& netdev, const AttachedProgram& program);
 // Loading or attaching the program failed.
 IoError program_load_error(const std::string& netdev, int error);
-IoError program_attach_error(const std::string& netdev, int ifindex, uint32_t mtu, int error, const XdpProgram& program);
+IoError program_attach_error(const std::string& netdev, int ifindex, uint32_t mtu, int error,
+                             const XdpProgram& program);
 // Registering `size` bytes of UMEM failed.
 IoError umem_error(const std::string& netdev, int error, size_t size);
 // Creating or binding the socket of a queue failed.

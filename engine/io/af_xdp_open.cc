@@ -3,10 +3,13 @@
 #include <bit>
 #include <cassert>
 #include <cerrno>
+#include <chrono>
+#include <thread>
 
 #include "engine/io/af_xdp.h"
 #include "engine/io/af_xdp_error.h"
 #include "engine/io/netdev_query.h"
+#include "engine/io/privileges.h"
 #include "wire/ip_udp.h"
 
 namespace uroce::io {
@@ -16,10 +19,13 @@ constexpr uint32_t kRxHeadroom = 256;  // XDP_PACKET_HEADROOM: the kernel keeps 
 constexpr uint32_t kSmallChunk = 2048;
 constexpr uint32_t kLargeChunk = 4096;  // the kernel takes no chunk larger than a page
 constexpr size_t kMemoryBudget = size_t{64} << 20;
-constexpr uint32_t kMinRxFrames = 64;  // per queue, whatever the budget says
+constexpr uint32_t kMinFrames = 64;  // to receive per queue, and to send, whatever the budget says
+constexpr std::chrono::milliseconds kReleaseTime{500};
 
 // The largest frame of the netdev; a tag may be in front of it when hardware does not strip it.
-uint32_t frame_limit(uint32_t mtu) { return static_cast<uint32_t>(wire::kEthernetSize + wire::kVlanTagSize) + mtu; }
+uint32_t frame_limit(uint32_t mtu) {
+  return static_cast<uint32_t>(wire::kEthernetSize + wire::kVlanTagSize) + mtu;
+}
 
 XskConfig choose_sizes(const AfXdpConfig& config, uint32_t queue_count, XdpProgram::Mode mode) {
   assert(std::has_single_bit(config.rx_frames) && std::has_single_bit(config.tx_frames));
@@ -27,10 +33,13 @@ XskConfig choose_sizes(const AfXdpConfig& config, uint32_t queue_count, XdpProgr
   sizes.chunk_size = frame_limit(config.mtu) + kRxHeadroom <= kSmallChunk ? kSmallChunk : kLargeChunk;
   sizes.rx_frames = config.rx_frames;
   sizes.tx_ring_size = config.tx_frames;
-  const auto memory = [&] {
-    return (size_t{sizes.rx_frames} * queue_count + sizes.tx_ring_size) * sizes.chunk_size;
-  };
-  while (memory() > kMemoryBudget && sizes.rx_frames > kMinRxFrames) sizes.rx_frames /= 2;
+  // Of a limited locked memory only half: it is the user's, not the process's, and there may be another netdev.
+  const size_t budget = std::min(kMemoryBudget, lockable_memory() / 2) / sizes.chunk_size;
+  while (size_t{sizes.rx_frames} * queue_count + sizes.tx_ring_size > budget) {  // the larger share gives way
+    uint32_t& larger = sizes.rx_frames * queue_count >= sizes.tx_ring_size ? sizes.rx_frames : sizes.tx_ring_size;
+    if (larger <= kMinFrames) break;
+    larger /= 2;
+  }
   sizes.bind_flags = XDP_USE_NEED_WAKEUP;
   if (mode == XdpProgram::Mode::kGeneric) sizes.bind_flags |= XDP_COPY;  // generic mode never fills zero-copy rings
   if (frame_limit(config.mtu) + kRxHeadroom > kLargeChunk) sizes.bind_flags |= XDP_USE_SG;
@@ -49,7 +58,8 @@ IoResult<AfXdp> AfXdp::open(const AfXdpConfig& config) {
     if (error != 0) return socket_error(config.netdev, queue, error);
   }
   // From here on packets arrive.
-  if (const int error = io->set_local_addresses(config.local_addresses)) return program_load_error(config.netdev, error);
+  if (const int error = io->set_local_addresses(config.local_addresses))
+    return program_load_error(config.netdev, error);
   return io;
 }
 
@@ -66,7 +76,6 @@ std::optional<IoError> AfXdp::attach(const AfXdpConfig& config) {
   return std::nullopt;
 }
 
-// Before Linux 6.6 the kernel refuses XDP_USE_SG; frames are then limited to one chunk.
 std::optional<IoError> AfXdp::open_sockets(const AfXdpConfig& config) {
   const uint32_t queue_count = rx_queue_count(config.netdev);
   xsk_config_ = choose_sizes(config, queue_count, program_.mode());
@@ -74,12 +83,25 @@ std::optional<IoError> AfXdp::open_sockets(const AfXdpConfig& config) {
   if (const int error = area_.map(chunks * xsk_config_.chunk_size)) {
     return umem_error(config.netdev, error, chunks * xsk_config_.chunk_size);
   }
-  std::optional<IoError> error = open_queues(config.netdev, queue_count);
+  std::optional<IoError> error = open_queues_when_released(config.netdev, queue_count);
+  // Before Linux 6.6 the kernel refuses XDP_USE_SG; frames are then limited to one chunk.
   if (error && error->code == EINVAL && multi_buffer()) {
     xsk_config_.bind_flags &= static_cast<uint16_t>(~XDP_USE_SG);
-    error = open_queues(config.netdev, queue_count);
+    error = open_queues_when_released(config.netdev, queue_count);
   }
   return error;
+}
+
+// When a socket is closed the kernel lets go of its queue and its locked memory a moment later: a process that follows
+// another one has to wait for that.
+std::optional<IoError> AfXdp::open_queues_when_released(const std::string& netdev, uint32_t queue_count) {
+  const auto deadline = std::chrono::steady_clock::now() + kReleaseTime;
+  while (true) {
+    std::optional<IoError> error = open_queues(netdev, queue_count);
+    const bool may_be_released = error && (error->code == EBUSY || error->code == ENOBUFS);
+    if (!may_be_released || std::chrono::steady_clock::now() > deadline) return error;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
 }
 
 std::optional<IoError> AfXdp::open_queues(const std::string& netdev, uint32_t queue_count) {

@@ -76,9 +76,13 @@ size_t MemoryEnd::send(std::span<const wire::TxPacket> burst) {
   return count;
 }
 
-bool MemoryEnd::prepare_to_wait() { return in_->empty(); }
+bool MemoryEnd::prepare_to_wait() {
+  return in_->empty();
+}
 
-std::string MemoryEnd::description() const { return in_ == out_ ? "memory loop" : "memory link"; }
+std::string MemoryEnd::description() const {
+  return in_ == out_ ? "memory loop" : "memory link";
+}
 
 bool MemoryEnd::inject_frame(std::span<const uint8_t> frame) {
   if (in_->full()) return false;

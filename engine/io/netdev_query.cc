@@ -1,13 +1,12 @@
 #include "engine/io/netdev_query.h"
 
+#include <algorithm>
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
 #include <net/if.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <algorithm>
 
 namespace uroce::io {
 namespace {

@@ -4,10 +4,9 @@
 // Called only by the holder of the engine's progress lock, so implementations need no locks. Calls are per burst.
 #pragma once
 
-#include <poll.h>
-
 #include <cstdint>
 #include <memory>
+#include <poll.h>
 #include <span>
 #include <string>
 
@@ -26,13 +25,13 @@ struct RxPacket {
 // Counts that a backend keeps; monotonic.
 struct IoCounters {
   uint64_t rx_packets = 0;
-  uint64_t rx_bytes = 0;        // UDP length
-  uint64_t rx_malformed = 0;    // not IP/UDP 4791 as we expect it: options, fragments, length mismatch
-  uint64_t rx_no_buffer = 0;    // the kernel dropped: ring full or fill ring empty
+  uint64_t rx_bytes = 0;      // UDP length
+  uint64_t rx_malformed = 0;  // not IP/UDP 4791 as we expect it: options, fragments, length mismatch
+  uint64_t rx_no_buffer = 0;  // the kernel dropped: ring full or fill ring empty
   uint64_t tx_packets = 0;
   uint64_t tx_bytes = 0;
-  uint64_t tx_backpressure = 0; // send() took fewer packets than offered
-  uint64_t tx_errors = 0;       // the kernel refused a packet; it is lost, retransmission repairs it
+  uint64_t tx_backpressure = 0;  // send() took fewer packets than offered
+  uint64_t tx_errors = 0;        // the kernel refused a packet; it is lost, retransmission repairs it
 };
 
 class PacketIo {

@@ -1,8 +1,7 @@
 #include "engine/io/umem.h"
 
-#include <sys/mman.h>
-
 #include <cerrno>
+#include <sys/mman.h>
 
 namespace uroce::io {
 

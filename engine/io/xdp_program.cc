@@ -1,13 +1,12 @@
 #include "engine/io/xdp_program.h"
 
+#include <algorithm>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
-#include <linux/if_link.h>
-#include <unistd.h>
-
-#include <algorithm>
 #include <cassert>
 #include <cerrno>
+#include <linux/if_link.h>
+#include <unistd.h>
 
 #include "roce_steer.skel.h"
 
@@ -53,7 +52,9 @@ int create_link(int program_fd, int ifindex, uint32_t flags, int& link_fd) {
 
 }  // namespace
 
-bool AttachedProgram::is_ours() const { return name == kProgramName; }
+bool AttachedProgram::is_ours() const {
+  return name == kProgramName;
+}
 
 std::optional<AttachedProgram> attached_xdp_program(int ifindex) {
   const QuietLibbpf quiet;

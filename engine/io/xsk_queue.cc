@@ -1,16 +1,17 @@
 #include "engine/io/xsk_queue.h"
 
-#include <fcntl.h>
-#include <sys/socket.h>
-
 #include <cassert>
 #include <cerrno>
+#include <fcntl.h>
+#include <sys/socket.h>
 
 namespace uroce::io {
 namespace {
 
 // libxdp leaves it out: a program started by the application must not keep the socket alive.
-void set_close_on_exec(int fd) { fcntl(fd, F_SETFD, FD_CLOEXEC); }
+void set_close_on_exec(int fd) {
+  fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
 
 }  // namespace
 
@@ -30,7 +31,9 @@ int XskUmem::create(UmemArea& area, const XskConfig& config, xsk_ring_prod& firs
   return 0;
 }
 
-XskQueue::~XskQueue() { xsk_socket__delete(socket_); }
+XskQueue::~XskQueue() {
+  xsk_socket__delete(socket_);
+}
 
 int XskQueue::open(const std::string& netdev, uint32_t queue_id, XskUmem& umem, const XskConfig& config,
                    uint64_t first_rx_chunk) {
@@ -65,7 +68,7 @@ uint64_t XskQueue::rx_no_buffer() const {
   xdp_statistics statistics{};
   socklen_t size = sizeof(statistics);
   if (getsockopt(fd(), SOL_XDP, XDP_STATISTICS, &statistics, &size) != 0) return 0;
-  return statistics.rx_dropped + statistics.rx_ring_full + statistics.rx_fill_ring_empty_descs;
+  return statistics.rx_dropped + statistics.rx_ring_full;  // an empty FILL ring shows as dropped
 }
 
 void XskQueue::publish_recycled() {

@@ -2,13 +2,12 @@
 // netdev. AfXdp owns them; nothing here knows what is in a packet.
 #pragma once
 
-#include <linux/if_xdp.h>
-#include <xdp/xsk.h>
-
 #include <cstddef>
 #include <cstdint>
+#include <linux/if_xdp.h>
 #include <string>
 #include <vector>
+#include <xdp/xsk.h>
 
 #include "engine/io/umem.h"
 

@@ -1,11 +1,12 @@
-// A live view of the host's network configuration, read from netlink (libnl-route-3) and followed by notifications:
-// netdevs, addresses as GIDs, routes and neighbours. Reading needs no privilege and changes nothing (decisions 5, 6).
+// A live view of the host's network configuration, read from netlink (libnl) and followed by notifications: netdevs,
+// addresses as GIDs, routes and neighbours. Reading needs no privilege and changes nothing (decisions 5, 6). Host
+// makes one per process and its engines share it.
 //
-// Thread-safe: every call locks. Snapshots are values.
+// Thread-safe: every call but descriptor() and generation() takes a lock. Snapshots are values. The view is of the
+// network namespace in which it was opened; threads that use it stay there.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,15 +18,16 @@ namespace uroce::net {
 
 // One network device that can carry RoCE v2.
 struct Netdev {
-  int index = 0;                  // ifindex
-  std::string name;               // "eth0"
+  int index = 0;     // ifindex
+  std::string name;  // "eth0"
   wire::MacAddress mac{};
-  uint32_t mtu = 0;               // bytes, L3
-  bool up = false;                // IFF_UP
-  bool running = false;           // IFF_RUNNING / carrier: link is operational
-  uint32_t speed_mbps = 0;        // from ethtool/sysfs; 0 = unknown (veth says 10000)
-  // Addresses in GID table order without holes: IPv4, then global IPv6, then link-local (in the kernel's order
-  // within each group). Tentative, dadfailed and deprecated-unusable addresses are left out.
+  uint32_t mtu = 0;         // bytes, L3
+  bool up = false;          // IFF_UP
+  bool running = false;     // IFF_RUNNING / carrier: link is operational
+  uint32_t speed_mbps = 0;  // from ethtool; 0 = unknown (veth says 10000)
+  // Addresses in GID table order without holes: IPv4, then global IPv6, then link-local. Within a group in the
+  // kernel's order, so that all processes agree; for IPv6 that is the latest first. Each address once. Tentative
+  // and dadfailed addresses are left out; deprecated ones stay, since what uses them goes on (RFC 4862 section 5.5.4).
   std::vector<wire::IpAddress> addresses;
 
   friend bool operator==(const Netdev&, const Netdev&) = default;
@@ -33,17 +35,19 @@ struct Netdev {
 
 // How a packet from `source` to `destination` leaves a netdev.
 struct Route {
-  wire::IpAddress next_hop;       // the destination itself when it is on-link
-  uint32_t mtu = 0;               // path MTU in bytes the kernel knows for it, else the netdev's
-  uint8_t hop_limit = 64;         // from the route metric, else net.ipv4.ip_default_ttl / ipv6 hop_limit
-  bool local = false;             // the destination is an address of this host
+  wire::IpAddress next_hop;  // the destination itself when it is on-link
+  uint32_t mtu = 0;          // path MTU in bytes the kernel knows for it, at most the netdev's
+  uint8_t hop_limit = 64;    // from the route metric, else net.ipv4.ip_default_ttl / ipv6 hop_limit
+  bool local = false;        // the destination is an address of this netdev
 };
 
 enum class NeighbourState : uint8_t { kUnknown, kResolving, kUsable, kStale, kFailed };
 
 struct Neighbour {
   NeighbourState state = NeighbourState::kUnknown;
-  wire::MacAddress mac{};         // valid in kUsable and kStale
+  wire::MacAddress mac{};  // valid in kUsable and kStale, else zero
+
+  friend bool operator==(const Neighbour&, const Neighbour&) = default;
 };
 
 class NetView {
@@ -52,29 +56,37 @@ class NetView {
   static std::unique_ptr<NetView> open();
   virtual ~NetView() = default;
 
-  // Usable netdevs: Ethernet-like (ARPHRD_ETHER), not loopback, not a slave of a bond or bridge. With or without
-  // addresses, up or down: the port state says it. Sorted by ifindex.
+  // Usable netdevs: Ethernet-like (ARPHRD_ETHER), not loopback, without a master (bond, bridge, team, VRF). With or
+  // without addresses, up or down: the port state says it. Sorted by ifindex.
   virtual std::vector<Netdev> netdevs() = 0;
   virtual std::optional<Netdev> netdev(int index) = 0;
 
-  // Asks the kernel (RTM_GETROUTE bound to the netdev): what `ip route get DEST oif DEV from SRC` answers.
-  // nullopt: no route. Multicast and link-local destinations are on-link.
+  // Asks the kernel (RTM_GETROUTE bound to the netdev): what `ip route get DEST oif DEV from SRC` answers, except
+  // that a destination which no route of this netdev covers is not taken for on-link.
+  // nullopt: no route, an unspecified, broadcast or anycast destination, netdev down or not usable; for IPv4 also a
+  // source that is no address of this host. Multicast and link-local destinations are on-link. `source` may be
+  // unspecified.
   virtual std::optional<Route> route(int netdev_index, const wire::IpAddress& source,
                                      const wire::IpAddress& destination) = 0;
 
-  // The neighbour table's entry for an on-link address.
+  // The neighbour table's entry for an on-link address. Permanent and NOARP entries are usable; so is any address
+  // on a netdev without ARP and, by its fixed mapping, a multicast group. kStale: the MAC address is good to send to
+  // but not confirmed of late.
   virtual Neighbour neighbour(int netdev_index, const wire::IpAddress& address) = 0;
 
   // Makes the kernel resolve or re-probe a neighbour (RTM_NEWNEIGH with NTF_USE; without CAP_NET_ADMIN by sending
-  // an empty UDP datagram to its discard port). Returns at once; the outcome arrives as a change.
+  // an empty UDP datagram to its discard port). Returns at once; the outcome arrives as a change if neighbour() has
+  // been asked for this address before.
   virtual void resolve_neighbour(int netdev_index, const wire::IpAddress& address) = 0;
 
   // Readable when the kernel has news; then call process_changes().
   virtual int descriptor() const = 0;
-  // Reads pending notifications without blocking. True if anything changed. A lost notification (ENOBUFS) leads to a
+  // Reads pending notifications without waiting. True if anything changed. A lost notification (ENOBUFS) leads to a
   // complete re-read inside.
   virtual bool process_changes() = 0;
-  // Goes up with every change of links, addresses, routes or neighbours: a cheap test whether cached data is fresh.
+  // Goes up with every change of usable netdevs, their addresses, routes, rules, and the neighbours that neighbour()
+  // has been asked for: a cheap test whether cached data is fresh. Read it before asking. Sysctls and path MTUs that
+  // the kernel learns from ICMP are not announced, and seen by the next route().
   virtual uint64_t generation() const = 0;
 };
 

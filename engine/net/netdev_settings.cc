@@ -1,13 +1,12 @@
 // See netdev_settings.h.
 #include "engine/net/netdev_settings.h"
 
+#include <array>
+#include <fstream>
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
 #include <net/if.h>
 #include <sys/ioctl.h>
-
-#include <cstring>
-#include <fstream>
 
 namespace uroce::net {
 namespace {
@@ -29,28 +28,31 @@ uint8_t hop_limit_or_default(uint32_t value) {
 
 uint32_t link_speed_mbps(int descriptor, const std::string& netdev_name) {
   // ETHTOOL_GLINKSETTINGS is asked twice: the first answer is minus the number of words of the link mode masks, the
-  // second has them. A driver without link settings refuses.
-  struct {
-    ethtool_link_settings settings;
-    uint32_t masks[3 * 127];
-  } query{};
-  query.settings.cmd = ETHTOOL_GLINKSETTINGS;
+  // second has room for them. A driver without link settings refuses.
+  constexpr size_t kMaskBytes = 3 * 127 * sizeof(uint32_t);  // three masks of at most INT8_MAX words
+  alignas(ethtool_link_settings) std::array<char, sizeof(ethtool_link_settings) + kMaskBytes> buffer{};
+  auto* settings = reinterpret_cast<ethtool_link_settings*>(buffer.data());
   ifreq request{};
-  std::strncpy(request.ifr_name, netdev_name.c_str(), IFNAMSIZ - 1);
-  request.ifr_data = reinterpret_cast<char*>(&query);
-  if (ioctl(descriptor, SIOCETHTOOL, &request) != 0 || query.settings.link_mode_masks_nwords >= 0) return 0;
-  query.settings.link_mode_masks_nwords = static_cast<int8_t>(-query.settings.link_mode_masks_nwords);
-  query.settings.cmd = ETHTOOL_GLINKSETTINGS;
+  netdev_name.copy(request.ifr_name, IFNAMSIZ - 1);
+  request.ifr_data = buffer.data();
+  settings->cmd = ETHTOOL_GLINKSETTINGS;
+  if (ioctl(descriptor, SIOCETHTOOL, &request) != 0 || settings->link_mode_masks_nwords >= 0) return 0;
+  settings->cmd = ETHTOOL_GLINKSETTINGS;
+  settings->link_mode_masks_nwords = static_cast<int8_t>(-settings->link_mode_masks_nwords);
   if (ioctl(descriptor, SIOCETHTOOL, &request) != 0) return 0;
-  return query.settings.speed == static_cast<uint32_t>(SPEED_UNKNOWN) ? 0 : query.settings.speed;
+  return settings->speed == static_cast<uint32_t>(SPEED_UNKNOWN) ? 0 : settings->speed;
 }
 
-uint8_t default_ttl() { return hop_limit_or_default(read_sysctl("ipv4/ip_default_ttl")); }
+uint8_t default_ttl() {
+  return hop_limit_or_default(read_sysctl("ipv4/ip_default_ttl"));
+}
 
 uint8_t default_hop_limit(const std::string& netdev_name) {
   return hop_limit_or_default(read_sysctl("ipv6/conf/" + netdev_name + "/hop_limit"));
 }
 
-uint32_t ipv6_mtu(const std::string& netdev_name) { return read_sysctl("ipv6/conf/" + netdev_name + "/mtu"); }
+uint32_t ipv6_mtu(const std::string& netdev_name) {
+  return read_sysctl("ipv6/conf/" + netdev_name + "/mtu");
+}
 
 }  // namespace uroce::net

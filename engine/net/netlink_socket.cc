@@ -1,10 +1,10 @@
 // See netlink_socket.h.
 #include "engine/net/netlink_socket.h"
 
+#include <cerrno>
 #include <netlink/errno.h>
 #include <netlink/netlink.h>
-
-#include <cerrno>
+#include <string>
 #include <system_error>
 
 namespace uroce::net {
@@ -14,8 +14,7 @@ namespace {
 constexpr int kNotificationBufferBytes = 1 << 20;
 
 void check(int result, const char* what) {
-  // libnl folds errno into its own codes; errno itself still holds the cause here.
-  if (result < 0) throw std::system_error(errno != 0 ? errno : EIO, std::generic_category(), what);
+  if (result < 0) throw std::system_error(EIO, std::generic_category(), std::string(what) + ": " + nl_geterror(result));
 }
 
 }  // namespace
@@ -28,7 +27,6 @@ NetlinkSocket::NetlinkSocket() : socket_(nl_socket_alloc()) {
   };
   check(nl_socket_modify_cb(socket_.get(), NL_CB_VALID, NL_CB_CUSTOM, deliver, this), "netlink callback");
   nl_socket_disable_auto_ack(socket_.get());
-  errno = 0;
   check(nl_connect(socket_.get(), NETLINK_ROUTE), "netlink socket");
 }
 
@@ -59,8 +57,8 @@ NetlinkSocket::Drained NetlinkSocket::drain(const Handler& handler) {
       if (drained == Drained::kNothing) drained = Drained::kMessages;
       continue;
     }
-    // ENOBUFS reads as NLE_NOMEM. Any other failure means a message not understood: lost just the same. The error
-    // is cleared by reading it, so the loop goes on to the messages behind it.
+    // ENOBUFS reads as NLE_NOMEM; reading it clears it, and messages may follow. After any other failure a message is
+    // lost just the same, and what follows is left to the next call.
     drained = Drained::kOverrun;
     if (result != -NLE_NOMEM) return drained;
   }

@@ -2,12 +2,11 @@
 // libnl's socket that turns its callbacks into one function per message. Used by NetView; not thread-safe.
 #pragma once
 
+#include <functional>
 #include <linux/netlink.h>
+#include <memory>
 #include <netlink/msg.h>
 #include <netlink/socket.h>
-
-#include <functional>
-#include <memory>
 #include <span>
 
 namespace uroce::net {

@@ -2,6 +2,8 @@
 // rtnetlink.h and neighbour.h.
 #include "engine/net/rtnetlink.h"
 
+#include <array>
+#include <cstring>
 #include <linux/if_addr.h>
 #include <linux/if_link.h>
 #include <linux/neighbour.h>
@@ -9,11 +11,8 @@
 #include <net/if.h>
 #include <net/if_arp.h>
 #include <netlink/attr.h>
-#include <sys/socket.h>
-
-#include <array>
-#include <cstring>
 #include <new>
+#include <sys/socket.h>
 
 namespace uroce::net::rtnetlink {
 namespace {
@@ -24,7 +23,9 @@ using wire::MacAddress;
 template <int kMax>
 using Attributes = std::array<nlattr*, kMax + 1>;
 
-uint8_t family_of(const IpAddress& address) { return address.is_v4() ? AF_INET : AF_INET6; }
+uint8_t family_of(const IpAddress& address) {
+  return address.is_v4() ? AF_INET : AF_INET6;
+}
 
 template <typename Header>
 NlMessage make_request(int type, int flags, const Header& header) {
@@ -92,7 +93,9 @@ NlMessage dump_links() {
   return message;
 }
 
-NlMessage dump_addresses() { return make_request(RTM_GETADDR, NLM_F_DUMP, ifaddrmsg{}); }
+NlMessage dump_addresses() {
+  return make_request(RTM_GETADDR, NLM_F_DUMP, ifaddrmsg{});
+}
 
 NlMessage get_route(int netdev_index, const IpAddress& source, const IpAddress& destination) {
   rtmsg header{};

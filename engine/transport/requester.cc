@@ -53,6 +53,7 @@ void Requester::reset() {
   local_error_.reset();
   reads_outstanding_ = 0;
   since_ack_request_ = 0;
+  ack_requested_ = false;
   resume_at_ = Time{};
 }
 
@@ -155,16 +156,22 @@ void Requester::build(const SendQueue::Entry& entry, wire::TxPacket& out) {
   if (again) qp_.counters.add(Counter::kTxRetransmissions);
 }
 
-// Asking costs the peer a packet, so not every message asks: the last posted one does, those whose completion
-// somebody waits for, and long messages now and then (IBTA 9.7.5.1.2 leaves it to the requester).
+// Asking costs the peer a packet, so not every message asks (IBTA 9.7.5.1.2 leaves it to the requester): those whose
+// completion somebody waits for do, long messages now and then, and the last posted one if no answer is under way.
 bool Requester::want_ack(const SendQueue::Entry& entry, uint32_t n) const {
   if (since_ack_request_ + 1 >= kAckInterval || window_.in_flight() + 1 >= kWindow) return true;
   if (n + 1 != entry.progress.psn_count) return false;
-  return qp_.signal_all || (entry.wqe.flags & queue::kSignaled) || qp_.sq.head() == window_.cursor() + 1;
+  if (qp_.signal_all || (entry.wqe.flags & queue::kSignaled)) return true;
+  const bool answer_under_way = ack_requested_ && window_.offset(ack_requested_psn_) < window_.in_flight();
+  return !answer_under_way && qp_.sq.head() == window_.cursor() + 1;
 }
 
 void Requester::emit_bth(Opcode opcode, bool solicited, bool ack_request, wire::TxPacket& out) {
   since_ack_request_ = ack_request ? 0 : since_ack_request_ + 1;
+  if (ack_request) {
+    ack_requested_ = true;
+    ack_requested_psn_ = window_.next();
+  }
   wire::Bth bth{};
   bth.opcode = opcode;
   bth.solicited = solicited;

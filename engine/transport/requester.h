@@ -64,7 +64,9 @@ class Requester {
   SendWindow& window_;
   std::optional<LocalError> local_error_;
   uint32_t reads_outstanding_ = 0;
-  uint32_t since_ack_request_ = 0;
+  uint32_t since_ack_request_ = 0;  // packets
+  bool ack_requested_ = false;
+  wire::Psn ack_requested_psn_;     // the last one that asked
   Time resume_at_{};
 };
 

@@ -1,10 +1,9 @@
 #include "tests/e2e/transfer/plan.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <fmt/format.h>
 
 #include "tests/e2e/transfer/failure.h"
 
@@ -22,7 +21,9 @@ uint64_t plan_key(const PlanOptions& options, uint32_t qp, Direction direction) 
 
 }  // namespace
 
-const char* mix_word(unsigned bit) { return kMixNames[bit]; }
+const char* mix_word(unsigned bit) {
+  return kMixNames[bit];
+}
 
 std::string PlanOptions::problem() const {
   const auto outside = [](uint64_t value, uint64_t low, uint64_t high) { return value < low || value > high; };
@@ -117,7 +118,8 @@ uint32_t Plan::pick_size() {
   return static_cast<uint32_t>(std::min<uint64_t>(bound + random_.below(bound), max));
 }
 
-// Unsignaled WRs hold their place in the send queue until a later signaled one completes, so no run of them may fill it.
+// Unsignaled WRs hold their place in the send queue until a later signaled one completes, so no run of them may fill
+// it.
 bool Plan::pick_signaled(uint64_t number) {
   const bool last = number + 1 == messages();
   const bool run_ends = unsignaled_run_ + 1 >= std::max(1u, options_.queue_depth / 2);
@@ -138,7 +140,9 @@ void Plan::plan_operands(Message& message) {
   }
 }
 
-uint64_t Plan::initial_swap_word() const { return mix(key_ ^ 0x636173); }
+uint64_t Plan::initial_swap_word() const {
+  return mix(key_ ^ 0x636173);
+}
 
 std::string Plan::describe(uint64_t number) {
   const Message& message = at(number);

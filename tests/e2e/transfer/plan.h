@@ -34,14 +34,28 @@ enum class Variation : uint8_t { kInline = kKinds, kZeroLength, kMultiSge };
 inline constexpr unsigned kMixWords = kKinds + 3;
 
 const char* mix_word(unsigned bit);  // "send" ... "multi-sge", as in --mix
-constexpr uint32_t mix_bit(Kind kind) { return 1u << static_cast<unsigned>(kind); }
-constexpr uint32_t mix_bit(Variation variation) { return 1u << static_cast<unsigned>(variation); }
+constexpr uint32_t mix_bit(Kind kind) {
+  return 1u << static_cast<unsigned>(kind);
+}
+constexpr uint32_t mix_bit(Variation variation) {
+  return 1u << static_cast<unsigned>(variation);
+}
 
-constexpr bool is_atomic(Kind kind) { return kind == Kind::kCompareSwap || kind == Kind::kFetchAdd; }
-constexpr bool is_send(Kind kind) { return kind <= Kind::kSendInv; }
-constexpr bool is_write(Kind kind) { return kind == Kind::kWrite || kind == Kind::kWriteImm; }
-constexpr bool has_immediate(Kind kind) { return kind == Kind::kSendImm || kind == Kind::kWriteImm; }
-constexpr bool consumes_receive(Kind kind) { return is_send(kind) || kind == Kind::kWriteImm; }
+constexpr bool is_atomic(Kind kind) {
+  return kind == Kind::kCompareSwap || kind == Kind::kFetchAdd;
+}
+constexpr bool is_send(Kind kind) {
+  return kind <= Kind::kSendInv;
+}
+constexpr bool is_write(Kind kind) {
+  return kind == Kind::kWrite || kind == Kind::kWriteImm;
+}
+constexpr bool has_immediate(Kind kind) {
+  return kind == Kind::kSendImm || kind == Kind::kWriteImm;
+}
+constexpr bool consumes_receive(Kind kind) {
+  return is_send(kind) || kind == Kind::kWriteImm;
+}
 
 enum class Direction : uint8_t { kClientToServer, kServerToClient };
 
@@ -52,12 +66,12 @@ inline constexpr uint32_t kRemoteOffset = 128;
 // Decided by the client and sent to the server.
 struct PlanOptions {
   uint64_t seed = 1;
-  uint64_t messages = 1000;    // per QP and direction
-  uint32_t max_size = 65536;   // bytes
-  uint32_t mix = 0;            // mix_bit()s
-  uint32_t queue_depth = 32;   // outstanding requests per QP and direction
+  uint64_t messages = 1000;   // per QP and direction
+  uint32_t max_size = 65536;  // bytes
+  uint32_t mix = 0;           // mix_bit()s
+  uint32_t queue_depth = 32;  // outstanding requests per QP and direction
   uint32_t qps = 1;
-  uint32_t mtu = 0;            // path MTU; 0: the smaller of the active MTUs
+  uint32_t mtu = 0;  // path MTU; 0: the smaller of the active MTUs
   bool bidirectional = false;
   bool unsignaled = false;
 

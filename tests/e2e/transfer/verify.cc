@@ -1,14 +1,13 @@
 #include "tests/e2e/transfer/verify.h"
 
-#include <endian.h>
-#include <fmt/format.h>
-#include <isa-l/crc64.h>
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <endian.h>
+#include <fmt/format.h>
+#include <isa-l/crc64.h>
+#include <sys/mman.h>
 
 #include "tests/e2e/transfer/failure.h"
 
@@ -18,7 +17,9 @@ namespace {
 constexpr size_t kMaxGap = 64;
 
 // Little-endian on every machine, so that peers agree.
-uint64_t stream_word(uint64_t key, uint64_t index) { return htole64(mix(key + index * kGoldenGamma)); }
+uint64_t stream_word(uint64_t key, uint64_t index) {
+  return htole64(mix(key + index * kGoldenGamma));
+}
 
 }  // namespace
 
@@ -98,7 +99,9 @@ GuardedMemory::GuardedMemory(uint64_t slots, size_t slot_size, uint64_t guard_ke
   fill_stream(key_, 0, bytes());
 }
 
-GuardedMemory::~GuardedMemory() { munmap(base_, size_); }
+GuardedMemory::~GuardedMemory() {
+  munmap(base_, size_);
+}
 
 void GuardedMemory::fill_payload(uint64_t number, const Pieces& pieces, uint64_t key) {
   uint64_t position = 0;
@@ -146,7 +149,9 @@ std::optional<size_t> GuardedMemory::stale_write(uint64_t number, const Pieces& 
   return guard_range(number, 0, std::min(slot_size_, end + kMargin));
 }
 
-std::optional<size_t> GuardedMemory::any_difference() const { return first_difference(key_, 0, bytes()); }
+std::optional<size_t> GuardedMemory::any_difference() const {
+  return first_difference(key_, 0, bytes());
+}
 
 uint64_t GuardedMemory::hash(uint64_t number, const Pieces& pieces) const {
   uint64_t crc = 0;

@@ -1,8 +1,8 @@
 // Memory that can be judged to the byte: payloads and guards are keyed pseudo-random streams.
 //
 // A GuardedMemory is divided into slots, one per message in flight. A free slot holds nothing but the guard stream. A
-// message occupies pieces of its slot; all bytes around and between them must stay as they are. After a message has been
-// verified its pieces get the guard stream back, so a late or repeated write shows up like any other stray one.
+// message occupies pieces of its slot; all bytes around and between them must stay as they are. After a message has
+// been verified its pieces get the guard stream back, so a late or repeated write shows up like any other stray one.
 // Used by the requester (sources and sinks of its SGEs) and the responder (receive buffers and targets).
 #pragma once
 
@@ -28,7 +28,7 @@ struct Piece {
 using Pieces = std::vector<Piece>;  // ascending, not overlapping; a message is their concatenation
 
 inline constexpr uint32_t kMaxPieces = 8;
-inline constexpr size_t kMargin = 256;        // guard bytes looked at beyond the last piece
+inline constexpr size_t kMargin = 256;         // guard bytes looked at beyond the last piece
 inline constexpr uint32_t kReceiveSlack = 64;  // the most by which a receive buffer exceeds its message
 
 // Splits `size` bytes at random into at most `max_pieces` pieces at random offsets.

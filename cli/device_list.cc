@@ -1,0 +1,25 @@
+#include "cli/device_list.h"
+
+#include "engine/host.h"
+
+namespace uroce::cli {
+
+std::optional<std::vector<Device>> list_devices() {
+  engine::Host* host = engine::Host::instance();
+  if (host == nullptr) return std::nullopt;
+  std::vector<Device> devices;
+  for (const engine::DeviceInfo& info : host->devices()) {
+    const engine::PortStatus port = host->engine(info)->port_status();
+    devices.push_back({.name = info.name,
+                       .netdev = info.netdev.name,
+                       .up = info.netdev.up,
+                       .active = port.active,
+                       .mtu = port.netdev_mtu,
+                       .path_mtu = port.active_mtu,
+                       .gids = port.gids,
+                       .probe = probe_netdev(info.netdev.index, info.netdev.name)});
+  }
+  return devices;
+}
+
+}  // namespace uroce::cli

@@ -1,0 +1,199 @@
+#include "cli/doctor.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fmt/format.h>
+#include <linux/magic.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "cli/io_forecast.h"
+#include "cli/library.h"
+#include "engine/io/privileges.h"
+
+namespace uroce::cli {
+namespace {
+
+constexpr KernelVersion kKernelWithXdpLink{5, 9};      // XDP bpf_link: detaches when its process ends
+constexpr KernelVersion kKernelWithMultiBuffer{6, 6};  // multi-buffer AF_XDP
+constexpr size_t kPacketMemory = size_t{64} << 20;     // what AF_XDP locks at most (engine/io/af_xdp_open.cc)
+
+bool af_xdp_in_kernel(const HostFacts& host) {
+  return host.af_xdp_socket_error != EAFNOSUPPORT;
+}
+
+Finding check_kernel(const HostFacts& host) {
+  const std::string version = fmt::format("Linux {}.{}", host.kernel.major, host.kernel.minor);
+  if (host.kernel < kKernelWithXdpLink) {
+    return {Status::kWarn, "kernel", version + " is too old for AF_XDP with uroce (no XDP bpf_link)",
+            "use Linux 5.9 or later, or UDP sockets (--io udp)"};
+  }
+  if (host.kernel < kKernelWithMultiBuffer) {
+    return {Status::kWarn, "kernel", version + " has no multi-buffer AF_XDP: path MTU 4096 is not possible with AF_XDP",
+            "Linux 6.6 or later if you need path MTU 4096"};
+  }
+  return {Status::kOk, "kernel", version, ""};
+}
+
+Finding check_af_xdp(const HostFacts& host) {
+  switch (host.af_xdp_socket_error) {
+    case 0:
+      return {Status::kOk, "af_xdp", "an AF_XDP socket can be created", ""};
+    case EAFNOSUPPORT:
+      return {Status::kWarn, "af_xdp", "the kernel has no AF_XDP", "a kernel with CONFIG_XDP_SOCKETS, or --io udp"};
+    default:
+      return {Status::kWarn, "af_xdp",
+              fmt::format("an AF_XDP socket cannot be created: {}", std::strerror(host.af_xdp_socket_error)),
+              "run with sudo, or use UDP sockets (--io udp)"};
+  }
+}
+
+Finding check_privileges(const HostFacts& host) {
+  if (host.privileges.af_xdp()) {
+    return {Status::kOk, "capabilities", "CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF are there", ""};
+  }
+  return {Status::kWarn, "capabilities", privilege_problem(host.privileges), ""};
+}
+
+Finding check_memlock(const HostFacts& host) {
+  if (host.lockable_memory == SIZE_MAX) return {Status::kOk, "memlock", "no limit", ""};
+  const std::string limit = fmt::format("RLIMIT_MEMLOCK is {} KiB", host.lockable_memory / 1024);
+  if (host.lockable_memory >= kPacketMemory) return {Status::kOk, "memlock", limit, ""};
+  return {Status::kWarn, "memlock", fmt::format("{}; AF_XDP locks up to {} KiB", limit, kPacketMemory / 1024),
+          "ulimit -l unlimited (for good: memlock in /etc/security/limits.conf), or CAP_IPC_LOCK"};
+}
+
+Finding check_port(const HostFacts& host) {
+  if (host.port_holders.empty()) return {Status::kOk, "udp port 4791", "free", ""};
+  std::string holders;
+  bool kernel = false;
+  for (const PortHolder& holder : host.port_holders) {
+    kernel |= holder.inode == 0;
+    const std::string name = holder.inode == 0        ? "the kernel (Soft-RoCE, rdma_rxe)"
+                             : holder.process.empty() ? "a process of another user"
+                                                      : "process " + holder.process;
+    holders += (holders.empty() ? "" : ", ") + name;
+  }
+  return {Status::kWarn, "udp port 4791", "in use by " + holders,
+          kernel ? "rdma link delete the Soft-RoCE devices: they and uroce cannot share a netdev"
+                 : "UDP sockets (--io udp) need it: end that process first (ss -lunp sport = :4791)"};
+}
+
+Finding check_library(const HostFacts& host) {
+  if (!host.library.empty()) return {Status::kOk, "library", host.library, ""};
+  return {Status::kFail, "library", "liburoce.so is not where this uroce belongs to",
+          "build it (tools/build) or install it (cmake --install)"};
+}
+
+Section host_section(const HostFacts& host) {
+  return {"host",
+          {check_library(host),
+           check_kernel(host),
+           check_af_xdp(host),
+           check_privileges(host),
+           check_memlock(host),
+           {Status::kOk, "bpffs", fmt::format("{}mounted; not needed", host.bpffs ? "" : "not "), ""},
+           {Status::kOk, "btf", fmt::format("kernel BTF is {}; not needed", host.btf ? "there" : "missing"), ""},
+           check_port(host)}};
+}
+
+Finding check_link(const Device& device) {
+  if (device.active) return {Status::kOk, "link", "up", ""};
+  if (!device.up) return {Status::kWarn, "link", "down", fmt::format("ip link set dev {} up", device.netdev)};
+  return {Status::kWarn, "link", "up, but no carrier", "check the cable, or the peer's end"};
+}
+
+Finding check_gids(const Device& device) {
+  if (!device.gids.empty()) {
+    return {Status::kOk, "addresses",
+            fmt::format("{} GIDs, the first is {}", device.gids.size(), device.gids.front().text()), ""};
+  }
+  return {Status::kWarn, "addresses", "no IP address, so no GID",
+          fmt::format("ip address add ADDRESS/PREFIX dev {}", device.netdev)};
+}
+
+Finding check_mtu(const Device& device, KernelVersion kernel) {
+  if (device.path_mtu == 0) {
+    return {Status::kFail, "mtu", fmt::format("{} is too small for RoCE", device.mtu),
+            fmt::format("ip link set dev {} mtu 1500", device.netdev)};
+  }
+  const std::string text = fmt::format("{}, so path MTU {}", device.mtu, device.path_mtu);
+  if (device.path_mtu == 4096 && (!device.probe.xdp.multi_buffer || kernel < kKernelWithMultiBuffer)) {
+    return {Status::kWarn, "mtu", text + "; with AF_XDP less, since multi-buffer is missing in the kernel or driver",
+            ""};
+  }
+  return {Status::kOk, "mtu", text, ""};
+}
+
+Finding check_driver(const Device& device) {
+  const std::string text =
+      fmt::format("{}, {} receive queue{}", device.probe.driver.empty() ? "unknown" : device.probe.driver,
+                  device.probe.queues, device.probe.queues == 1 ? "" : "s");
+  if (device.probe.xdp.zero_copy) return {Status::kOk, "driver", text + ", XDP zero-copy", ""};
+  if (device.probe.xdp.native) return {Status::kOk, "driver", text + ", native XDP", ""};
+  return {Status::kWarn, "driver", text + ", no native XDP: AF_XDP in generic mode, slower", ""};
+}
+
+Finding check_io(const Device& device, const HostFacts& host) {
+  const XdpMode mode = forecast_xdp(device.probe, host.privileges, af_xdp_in_kernel(host));
+  if (mode != XdpMode::kNone) return {Status::kOk, "io", fmt::format("AF_XDP, {}", xdp_mode_name(mode)), ""};
+  const std::string why = why_no_xdp(device.netdev, device.probe, host.privileges, af_xdp_in_kernel(host));
+  if (host.port_holders.empty()) return {Status::kWarn, "io", "UDP sockets; no AF_XDP: " + why, ""};
+  return {Status::kFail, "io", "none: UDP port 4791 is in use, and no AF_XDP: " + why, ""};
+}
+
+Section device_section(const Device& device, const HostFacts& host) {
+  Section section{fmt::format("netdev {} (device {})", device.netdev, device.name),
+                  {check_link(device), check_gids(device), check_mtu(device, host.kernel), check_driver(device)}};
+  if (!device.probe.rxe_device.empty()) {
+    section.findings.push_back(
+        {Status::kWarn, "soft-roce",
+         fmt::format("the kernel's {} is on this netdev and takes its packets", device.probe.rxe_device),
+         fmt::format("rdma link delete {}", device.probe.rxe_device)});
+  }
+  section.findings.push_back(check_io(device, host));
+  return section;
+}
+
+bool has_failure(const Section& section) {
+  for (const Finding& finding : section.findings) {
+    if (finding.status == Status::kFail) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+HostFacts collect_host_facts() {
+  struct statfs bpffs {};
+  return {.kernel = kernel_version(),
+          .af_xdp_socket_error = af_xdp_socket_error(),
+          .privileges = current_privileges(),
+          .lockable_memory = io::lockable_memory(),
+          .port_holders = roce_port_holders(),
+          .btf = access("/sys/kernel/btf/vmlinux", R_OK) == 0,
+          .bpffs = statfs("/sys/fs/bpf", &bpffs) == 0 && bpffs.f_type == BPF_FS_MAGIC,
+          .library = find_library().value_or("")};
+}
+
+Report diagnose(const HostFacts& host, const std::vector<Device>& devices) {
+  Report report;
+  report.sections.push_back(host_section(host));
+  std::string usable;
+  for (const Device& device : devices) {
+    report.sections.push_back(device_section(device, host));
+    const bool works = device.active && !device.gids.empty() && !has_failure(report.sections.back());
+    if (works) usable += (usable.empty() ? "" : ", ") + device.name;
+  }
+  report.usable = !usable.empty() && !has_failure(report.sections.front());
+  if (report.usable) {
+    report.verdict = "usable: " + usable;
+  } else if (devices.empty()) {
+    report.verdict = "not usable: there is no Ethernet netdev here";
+  } else {
+    report.verdict = "not usable: no device with link, address and packet I/O; see above";
+  }
+  return report;
+}
+
+}  // namespace uroce::cli

@@ -1,0 +1,32 @@
+// `uroce doctor`: judges what the probes found and says for every problem what to do.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cli/device_list.h"
+#include "cli/host_probe.h"
+#include "cli/report.h"
+
+namespace uroce::cli {
+
+// What is not tied to one netdev.
+struct HostFacts {
+  KernelVersion kernel;
+  int af_xdp_socket_error = 0;
+  Privileges privileges;
+  size_t lockable_memory = SIZE_MAX;  // bytes; SIZE_MAX: unlimited
+  std::vector<PortHolder> port_holders;
+  bool btf = false;
+  bool bpffs = false;
+  std::string library;  // path of liburoce.so; empty: not found
+};
+
+HostFacts collect_host_facts();
+
+// Usable means: at least one device is active and can send through AF_XDP or UDP sockets.
+Report diagnose(const HostFacts& host, const std::vector<Device>& devices);
+
+}  // namespace uroce::cli

@@ -1,0 +1,139 @@
+// The command line: uroce run | devices | doctor | version. Parses the arguments and hands over.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "cli/arguments.h"
+#include "cli/device_list.h"
+#include "cli/devices.h"
+#include "cli/doctor.h"
+#include "cli/exit_codes.h"
+#include "cli/run.h"
+
+namespace uroce::cli {
+namespace {
+
+constexpr const char* kVersionLine = "uroce " UROCE_VERSION;
+
+constexpr const char* kExitCodes = "Exit codes: 0 ok, 1 failed, 2 wrong usage. See uroce(1).";
+
+CLI::App* add_run(CLI::App& app, RunOptions& options) {
+  CLI::App* run = app.add_subcommand("run", "Run a program that uses libibverbs, with uroce as its RDMA provider");
+  run->add_option("command", options.command, "The program and its arguments; whatever follows it is not for uroce")
+      ->required();
+  run->add_option("--io", options.io, "Packet I/O: af_xdp (root), udp (anybody), or auto: the best one available")
+      ->check(CLI::IsMember({"auto", "af_xdp", "udp"}))
+      ->envname("UROCE_IO");
+  run->add_option("--netdev", options.netdev, "Only this netdev becomes a device, e.g. eth0")->envname("UROCE_NETDEV");
+  run->add_option("--faults", options.faults, "Make faults, e.g. drop=1%,dup=0.5%,reorder=1%,corrupt=0.1%,seed=7")
+      ->envname("UROCE_FAULTS");
+  run->add_option("--xdp-mode", options.xdp_mode, "XDP in the driver (native), in the stack (generic), or auto")
+      ->check(CLI::IsMember({"auto", "native", "generic"}))
+      ->envname("UROCE_XDP_MODE");
+  run->add_flag("--quiet", options.quiet, "No line about the packet I/O on stderr (UROCE_QUIET=1)");
+  run->footer(
+      "Examples:\n"
+      "  sudo uroce run ib_send_lat -d uroce_eth0            (server)\n"
+      "  sudo uroce run ib_send_lat -d uroce_eth0 192.0.2.1  (client)\n"
+      "  uroce run --io udp -- ibv_rc_pingpong -g 0 192.0.2.1\n"
+      "  sudo uroce run --faults drop=1% -- ib_write_bw -d uroce_eth0 192.0.2.1\n\n"
+      "Exit code: the command's; 1 refused beforehand, 2 wrong usage, 126 not executable, 127 not found.");
+  return run;
+}
+
+CLI::App* add_devices(CLI::App& app, bool& json) {
+  CLI::App* devices = app.add_subcommand("devices", "List the RDMA devices that programs will see");
+  devices->add_flag("--json", json, "Print JSON");
+  devices->footer(std::string("Examples:\n  uroce devices\n  sudo uroce devices --json | jq '.[].device'\n\n") +
+                  kExitCodes);
+  return devices;
+}
+
+CLI::App* add_doctor(CLI::App& app, std::string& netdev, bool& json) {
+  CLI::App* doctor = app.add_subcommand("doctor", "Check whether uroce can work here, and say what to do if not");
+  doctor->add_option("--netdev", netdev, "Look at this netdev only");
+  doctor->add_flag("--json", json, "Print JSON");
+  doctor->footer(
+      "Examples:\n  uroce doctor\n  sudo uroce doctor --netdev eth0\n\n"
+      "Exit code: 0 at least one device can be used, 1 none can, 2 wrong usage.");
+  return doctor;
+}
+
+int show_devices(bool json) {
+  const auto devices = list_devices();
+  if (!devices) return kExitFailed;
+  const bool af_xdp_in_kernel = af_xdp_socket_error() != EAFNOSUPPORT;
+  const auto format = json ? devices_json : devices_text;
+  fmt::print("{}", format(*devices, current_privileges(), af_xdp_in_kernel));
+  return kExitOk;
+}
+
+int show_doctor(const std::string& netdev, bool json) {
+  auto devices = list_devices();
+  if (!devices) return kExitFailed;
+  if (!netdev.empty()) {
+    std::erase_if(*devices, [&](const Device& device) { return device.netdev != netdev && device.name != netdev; });
+    if (devices->empty()) {
+      fmt::print(stderr, "uroce: no usable netdev '{}'; see uroce devices\n", netdev);
+      return kExitFailed;
+    }
+  }
+  const Report report = diagnose(collect_host_facts(), *devices);
+  const bool colour = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
+  fmt::print("{}", json ? format_json(report) : format_text(report, colour));
+  return report.usable ? kExitOk : kExitFailed;
+}
+
+std::vector<std::string> options_with_value(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_items_expected() == 0) continue;
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+int main(int argc, char** argv) {
+  CLI::App app{"RoCE v2 in user space: RDMA programs on any Ethernet netdev, no RDMA device and no kernel module"};
+  app.name("uroce");
+  app.require_subcommand(0, 1);
+  app.set_version_flag("--version", kVersionLine);
+  app.footer(std::string("Examples:\n  uroce doctor\n  uroce devices\n  sudo uroce run ib_write_bw -d uroce_eth0\n\n") +
+             kExitCodes);
+
+  RunOptions run_options;
+  bool devices_as_json = false, doctor_as_json = false;
+  std::string doctor_netdev;
+  const CLI::App* run_command = add_run(app, run_options);
+  const CLI::App* devices_command = add_devices(app, devices_as_json);
+  const CLI::App* doctor_command = add_doctor(app, doctor_netdev, doctor_as_json);
+  const CLI::App* version_command = app.add_subcommand("version", "Print the version");
+
+  std::vector<std::string> arguments = mark_command({argv + 1, argv + argc}, options_with_value(*run_command));
+  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
+  try {
+    app.parse(arguments);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kExitOk : kExitUsage;
+  }
+
+  if (run_command->parsed()) return run(std::move(run_options));
+  if (devices_command->parsed()) return show_devices(devices_as_json);
+  if (doctor_command->parsed()) return show_doctor(doctor_netdev, doctor_as_json);
+  if (version_command->parsed()) {
+    fmt::print("{}\n", kVersionLine);
+    return kExitOk;
+  }
+  fmt::print(stderr, "{}", app.help());
+  return kExitUsage;
+}
+
+}  // namespace
+}  // namespace uroce::cli
+
+int main(int argc, char** argv) {
+  return uroce::cli::main(argc, argv);
+}

@@ -1,0 +1,128 @@
+#include "cli/run.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fmt/format.h>
+#include <system_error>
+#include <unistd.h>
+
+#include "cli/exit_codes.h"
+#include "cli/host_probe.h"
+#include "cli/library.h"
+#include "cli/target.h"
+#include "engine/io/fault_spec.h"
+#include "engine/net/net_view.h"
+
+namespace uroce::cli {
+namespace {
+
+int complain(int exit_code, const std::string& line) {
+  fmt::print(stderr, "uroce: {}\n", line);
+  return exit_code;
+}
+
+std::string environment(const char* name, const char* otherwise = "") {
+  const char* value = std::getenv(name);
+  return value == nullptr ? otherwise : value;
+}
+
+// A device name is as good as the netdev's: uroce_eth0 -> eth0.
+std::string netdev_of(const std::string& name, const std::vector<net::Netdev>& netdevs) {
+  static constexpr std::string_view kPrefix = "uroce_";
+  const bool known =
+      std::any_of(netdevs.begin(), netdevs.end(), [&](const auto& netdev) { return netdev.name == name; });
+  return known || name.rfind(kPrefix, 0) != 0 ? name : name.substr(kPrefix.size());
+}
+
+// Makes sure that options.netdev is a usable netdev's name. Returns the complaint.
+std::optional<std::string> check_netdev(RunOptions& options) {
+  if (options.netdev.empty()) return std::nullopt;
+  try {
+    const std::vector<net::Netdev> netdevs = net::NetView::open()->netdevs();
+    options.netdev = netdev_of(options.netdev, netdevs);
+    std::string names;
+    for (const net::Netdev& netdev : netdevs) {
+      if (netdev.name == options.netdev) return std::nullopt;
+      names += (names.empty() ? "" : ", ") + netdev.name;
+    }
+    return fmt::format("no usable netdev '{}'; there {}", options.netdev, names.empty() ? "is none" : "are: " + names);
+  } catch (const std::system_error& error) {
+    return fmt::format("cannot read netdevs: {}", error.what());
+  }
+}
+
+std::optional<std::string> check_settings(RunOptions& options) {
+  if (!options.faults.empty()) {
+    const auto spec = io::parse_fault_spec(options.faults);
+    if (const auto* problem = std::get_if<std::string>(&spec)) return *problem;
+  }
+  if (options.io == "af_xdp") {
+    const Privileges privileges = current_privileges();
+    if (!privileges.af_xdp()) return privilege_problem(privileges);
+  }
+  return check_netdev(options);
+}
+
+int complain_about(const Target& target, const std::string& command) {
+  switch (target.kind) {
+    case TargetKind::kNotFound:
+      return complain(kExitNotFound, fmt::format("{}: command not found", command));
+    case TargetKind::kNotExecutable:
+      return complain(kExitNotExecutable, fmt::format("{}: not an executable file", target.path));
+    case TargetKind::kStatic:
+      return complain(kExitNotExecutable, fmt::format("{} is statically linked, so nothing can be preloaded into it; "
+                                                      "a dynamically linked build of it is needed",
+                                                      target.path));
+    case TargetKind::kForeign:
+      return complain(kExitNotExecutable,
+                      fmt::format("{} is built for another machine or word size than liburoce.so", target.path));
+    case TargetKind::kUsable:
+      break;
+  }
+  return kExitOk;
+}
+
+void set_environment(const RunOptions& options, const std::string& library) {
+  const std::pair<const char*, const std::string&> settings[] = {{"UROCE_IO", options.io},
+                                                                 {"UROCE_NETDEV", options.netdev},
+                                                                 {"UROCE_FAULTS", options.faults},
+                                                                 {"UROCE_XDP_MODE", options.xdp_mode}};
+  for (const auto& [name, value] : settings) {
+    if (!value.empty()) setenv(name, value.c_str(), 1);
+  }
+  if (options.quiet) setenv("UROCE_QUIET", "1", 1);
+  setenv("LD_PRELOAD", preload_value(library, environment("LD_PRELOAD")).c_str(), 1);
+}
+
+}  // namespace
+
+int run(RunOptions options) {
+  if (const auto problem = check_settings(options)) return complain(kExitFailed, *problem);
+  const Target target = find_target(options.command.front(), environment("PATH", "/usr/local/bin:/usr/bin:/bin"));
+  if (target.kind != TargetKind::kUsable) return complain_about(target, options.command.front());
+  const std::optional<std::string> library = find_library();
+  if (!library) {
+    return complain(kExitFailed,
+                    "liburoce.so is not where this uroce belongs to; build it (tools/build) or install it");
+  }
+  if (library->find_first_of(" :") != std::string::npos) {
+    return complain(kExitFailed,
+                    fmt::format("{}: LD_PRELOAD cannot name a path with a blank or a colon; move it", *library));
+  }
+  if (target.privileged) {
+    complain(kExitOk, fmt::format("warning: {} gains privileges when started, so the loader ignores uroce; "
+                                  "run a copy without its set-user-ID bit or capabilities",
+                                  target.path));
+  }
+  set_environment(options, *library);
+
+  std::vector<char*> arguments;
+  for (std::string& argument : options.command) arguments.push_back(argument.data());
+  arguments.push_back(nullptr);
+  execvp(target.path.c_str(), arguments.data());
+  return complain(kExitNotExecutable, fmt::format("{}: {}", target.path, std::strerror(errno)));
+}
+
+}  // namespace uroce::cli

@@ -1,0 +1,21 @@
+// `uroce run`: starts a program with the uroce library preloaded.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace uroce::cli {
+
+struct RunOptions {
+  // Values of UROCE_IO, UROCE_NETDEV, UROCE_FAULTS and UROCE_XDP_MODE; empty: left as they are.
+  std::string io, netdev, faults, xdp_mode;
+  bool quiet = false;                // UROCE_QUIET=1
+  std::vector<std::string> command;  // the program and its arguments; not empty
+};
+
+// Checks what can be known beforehand, then becomes the program. Returns the exit code, after one line on stderr, only
+// when it cannot be started.
+int run(RunOptions options);
+
+}  // namespace uroce::cli

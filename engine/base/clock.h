@@ -1,0 +1,16 @@
+// The one clock of the engine. Not for the transport, which is told the time.
+#pragma once
+
+#include <ctime>
+
+#include "engine/base/time.h"
+
+namespace uroce {
+
+inline Time monotonic_now() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return Time(std::chrono::seconds(t.tv_sec) + Duration(t.tv_nsec));
+}
+
+}  // namespace uroce

@@ -1,0 +1,222 @@
+#include "engine/datapath.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/io/memory_link.h"
+#include "wire/icrc.h"
+
+namespace uroce::engine {
+
+namespace {
+
+// QPNs 0 and 1 and the multicast QPN stay out of the range wherever it lies.
+uint32_t draw_first_qpn(const std::function<uint32_t()>& random) {
+  const uint32_t ranges = (1u << 24) / Limits::kMaxQp;
+  return (1 + random() % (ranges - 2)) * Limits::kMaxQp;
+}
+
+Counter parse_drop(wire::ParseError error) {
+  return error == wire::ParseError::kUnknownOpcode ? Counter::kDropUnknownOpcode : Counter::kDropParse;
+}
+
+}  // namespace
+
+Datapath::Datapath(std::function<uint32_t()> random)
+    : mrs_(random), qpns_(draw_first_qpn(random), Limits::kMaxQp, random), loop_(io::make_memory_loop()) {
+  loop_burst_ = std::make_unique<TxBurst>(*loop_);
+}
+
+Datapath::~Datapath() = default;
+
+void Datapath::attach(std::unique_ptr<io::PacketIo> wire, std::function<void(Qp&)> need_neighbour) {
+  wire_ = std::move(wire);
+  wire_burst_ = std::make_unique<TxBurst>(*wire_);
+  need_neighbour_ = std::move(need_neighbour);
+}
+
+void Datapath::ring(Qp& qp) {
+  if (qp.rung.exchange(true, std::memory_order_seq_cst)) return;
+  Qp* head = rung_.load(std::memory_order_relaxed);
+  do {
+    qp.next_rung = head;
+  } while (!rung_.compare_exchange_weak(head, &qp, std::memory_order_seq_cst));
+}
+
+void Datapath::collect_doorbells(Time now) {
+  if (rung_.load(std::memory_order_relaxed) == nullptr) return;
+  Qp* qp = rung_.exchange(nullptr, std::memory_order_seq_cst);
+  while (qp != nullptr) {
+    Qp* const next = qp->next_rung;
+    qp->rung.store(false, std::memory_order_seq_cst);
+    qp->rc.on_posted(now);
+    reschedule(*qp, now);
+    qp = next;
+  }
+}
+
+bool Datapath::iterate(Caller caller, Time now) {
+  due_.splice(due_.end(), owed_);
+  collect_doorbells(now);
+  bool moved = transmit(now);
+  moved |= receive(*wire_, now);
+  while (receive(*loop_, now)) moved = true;
+  expire_timers(now);
+  if (caller == Caller::kBackground) due_.splice(due_.end(), owed_);
+  moved |= transmit(now);
+  return moved;
+}
+
+bool Datapath::unfinished() const {
+  return !ready_.empty() || !owed_.empty() || !due_.empty() || wire_burst_->waiting() || loop_burst_->waiting() ||
+         !loop_->prepare_to_wait();
+}
+
+void Datapath::reschedule(Qp& qp, Time now) {
+  if (!qp.ready_hook.is_linked() && qp.rc.wants_to_send(now)) ready_.push_back(qp);
+  if (qp.rc.ack_owed()) {
+    if (qp.rc.ack_urgent()) {
+      qp.ack_hook.unlink();
+      due_.push_back(qp);
+    } else if (!qp.ack_hook.is_linked()) {
+      owed_.push_back(qp);
+    }
+  }
+  // A later deadline needs no new place: on_timer() is told the time and the place is taken anew then.
+  if (const Time deadline = qp.rc.deadline(); deadline < qp.timer_at || !qp.timer_hook.is_linked()) {
+    qp.timer_hook.unlink();
+    qp.timer_at = deadline;
+    if (deadline != kNever) timers_.insert(qp);
+  }
+  if (qp.visible_state.load(std::memory_order_relaxed) != qp.rc.state()) {
+    qp.visible_state.store(qp.rc.state(), std::memory_order_release);
+  }
+}
+
+void Datapath::expire_timers(Time now) {
+  while (!timers_.empty() && timers_.begin()->timer_at <= now) {
+    Qp& qp = *timers_.begin();
+    qp.timer_hook.unlink();
+    qp.timer_at = kNever;
+    qp.rc.on_timer(now);
+    reschedule(qp, now);
+    // Whatever the transport asks for, time moves on.
+    if (qp.timer_hook.is_linked() && qp.timer_at <= now) {
+      qp.timer_hook.unlink();
+      qp.timer_at = now + std::chrono::microseconds(1);
+      timers_.insert(qp);
+    }
+  }
+}
+
+// --- sending -----------------------------------------------------------------------------------------------------------
+
+bool Datapath::transmit(Time now) {
+  bool moved = false;
+  int budget = kTransmitLimit;
+  while (!ready_.empty() && budget > 0) {
+    Qp& qp = ready_.front();
+    ready_.pop_front();
+    const int before = budget;
+    const bool room = transmit_quantum(qp, now, budget);
+    moved |= budget != before;
+    reschedule(qp, now);
+    if (!room) break;
+  }
+  moved |= transmit_acks(now);
+  wire_burst_->flush();
+  loop_burst_->flush();
+  return moved;
+}
+
+// False: backpressure.
+bool Datapath::transmit_quantum(Qp& qp, Time now, int& budget) {
+  const bool sendable_now = sendable(qp);
+  for (int i = 0; i < kQuantum && budget > 0; ++i) {
+    wire::TxPacket* const packet = burst(qp).next();
+    if (packet == nullptr) return false;
+    if (!qp.rc.pull(*packet, now)) return true;
+    --budget;
+    packet->envelope = &qp.path.envelope;
+    if (sendable_now) {
+      burst(qp).commit();
+    } else {
+      counters_.add(Counter::kDropNoNeighbour);  // as if lost on the wire: the retry timer repairs or gives up
+    }
+  }
+  return true;
+}
+
+bool Datapath::transmit_acks(Time now) {
+  bool moved = false;
+  while (!due_.empty()) {
+    Qp& qp = due_.front();
+    wire::TxPacket* const packet = burst(qp).next();
+    if (packet == nullptr) break;
+    due_.pop_front();
+    if (!qp.rc.pull_ack(*packet, now)) continue;  // responses go first; the last of them brings the QP back here
+    packet->envelope = &qp.path.envelope;
+    if (sendable(qp)) burst(qp).commit();
+    moved = true;
+  }
+  return moved;
+}
+
+bool Datapath::sendable(Qp& qp) {
+  if (!qp.path.resolved && need_neighbour_) need_neighbour_(qp);
+  return qp.path.resolved;
+}
+
+void Datapath::forget_waiting_packets() {
+  if (wire_burst_) wire_burst_->drop();
+  loop_burst_->drop();
+}
+
+void Datapath::remove(Qp& qp) {
+  collect_doorbells(Time{});
+  forget_waiting_packets();
+  qp.ready_hook.unlink();
+  qp.ack_hook.unlink();
+  qp.timer_hook.unlink();
+  qp.all_hook.unlink();
+  qpns_.release(qp.rc.qpn());
+  qp.init.send_cq->purge(qp.rc.qpn().value());
+  if (qp.init.recv_cq != qp.init.send_cq) qp.init.recv_cq->purge(qp.rc.qpn().value());
+}
+
+// --- receiving ---------------------------------------------------------------------------------------------------------
+
+bool Datapath::receive(io::PacketIo& io, Time now) {
+  const size_t count = io.receive(arrived_);
+  for (size_t i = 0; i < count; ++i) deliver(arrived_[i], now);
+  return count > 0;
+}
+
+// The order of checks: length, opcode, TVer, QPN, addresses, P_Key, ICRC, then the transport's (faults.md, Security).
+void Datapath::deliver(const io::RxPacket& rx, Time now) {
+  wire::Packet packet;
+  if (const wire::ParseError error = wire::parse_packet(rx.ib, packet); error != wire::ParseError::kNone) {
+    return counters_.add(parse_drop(error));
+  }
+  Qp* const qp = qpns_.find(packet.bth.dest_qp);
+  if (qp == nullptr) return counters_.add(Counter::kDropUnknownQp);
+  if (const auto reason = refuse(rx, packet, *qp)) return counters_.add(*reason);
+  qp->rc.on_packet(packet, now);
+  reschedule(*qp, now);
+}
+
+std::optional<Counter> Datapath::refuse(const io::RxPacket& rx, const wire::Packet& packet, const Qp& qp) const {
+  using transport::QpState;
+  constexpr uint16_t kPkeyBase = 0x7fff;  // bit 15 is membership, not identity (IBTA 10.9.3)
+  const QpState state = qp.rc.state();
+  if (state == QpState::kReset || state == QpState::kInit || state == QpState::kErr) return Counter::kDropQpState;
+  const wire::Envelope& ours = qp.path.envelope;
+  if (rx.envelope.source != ours.destination || rx.envelope.destination != ours.source) {
+    return Counter::kDropWrongAddress;
+  }
+  if ((packet.bth.pkey & kPkeyBase) != (Limits::kPkey & kPkeyBase)) return Counter::kDropWrongPkey;
+  if (!wire::icrc_matches(rx.envelope, rx.ib)) return Counter::kDropBadIcrc;
+  return std::nullopt;
+}
+
+}  // namespace uroce::engine

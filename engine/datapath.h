@@ -1,0 +1,98 @@
+// Everything that happens to packets of one netdev between the packet I/O and the QPs: doorbells, scheduling of
+// transmissions, demultiplexing of arrivals, timers, delayed ACKs. All of it under the progress lock, except ring().
+// Owned by LocalEngine; Progress decides who runs iterate() and when.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "engine/base/counters.h"
+#include "engine/io/packet_io.h"
+#include "engine/memory/mr_table.h"
+#include "engine/qp.h"
+#include "engine/qpn_space.h"
+#include "engine/tx_burst.h"
+#include "wire/packet.h"
+
+namespace uroce::engine {
+
+class Datapath {
+ public:
+  enum class Caller : uint8_t { kApplication, kBackground };
+
+  explicit Datapath(std::function<uint32_t()> random);
+  ~Datapath();
+
+  // `wire` moves packets from now on. `need_neighbour` is called when a QP has packets but its next hop no address.
+  void attach(std::unique_ptr<io::PacketIo> wire, std::function<void(Qp&)> need_neighbour);
+  io::PacketIo* wire() const { return wire_.get(); }
+
+  // --- any thread -------------------------------------------------------------------------------------------------
+  // The QP has new work.
+  void ring(Qp& qp);
+  bool rung() const { return rung_.load(std::memory_order_seq_cst) != nullptr; }
+  const Counters& counters() const { return counters_; }
+
+  // --- under the progress lock --------------------------------------------------------------------------------------
+  memory::MrTable& memory_regions() { return mrs_; }
+  QpnSpace& qpns() { return qpns_; }
+  Counters& counters() { return counters_; }
+
+  // One round: send what is ready, take what arrived, expire timers, send what that made ready. ACKs owed before the
+  // round leave with it; those that it makes wait for the next one, so that the application's answer goes first. In the
+  // background nobody answers, and they leave at once. True if packets moved.
+  bool iterate(Caller caller, Time now);
+
+  // Work is left over that needs no outside event: packets ready, ACKs owed.
+  bool unfinished() const;
+  Time next_deadline() const { return timers_.empty() ? kNever : timers_.begin()->timer_at; }
+
+  // The QP's state may have changed from outside (modify).
+  void reschedule(Qp& qp, Time now);
+  void remove(Qp& qp);
+  // Memory that packets under backpressure point to is about to go away.
+  void forget_waiting_packets();
+  template <class F>
+  void for_each_qp(F&& f) {
+    for (Qp& qp : qps_) f(qp);
+  }
+  void add(Qp& qp) { qps_.push_back(qp); }
+
+ private:
+  static constexpr size_t kReceiveBurst = 64;
+  static constexpr int kQuantum = 16;             // packets of one QP before the next one's turn
+  static constexpr int kTransmitLimit = 4 * 32;   // packets sent before arrivals are looked at again
+
+  void collect_doorbells(Time now);
+  bool transmit(Time now);
+  bool transmit_quantum(Qp& qp, Time now, int& budget);
+  bool transmit_acks(Time now);
+  bool sendable(Qp& qp);
+  bool receive(io::PacketIo& io, Time now);
+  void deliver(const io::RxPacket& rx, Time now);
+  std::optional<Counter> refuse(const io::RxPacket& rx, const wire::Packet& packet, const Qp& qp) const;
+  void expire_timers(Time now);
+  TxBurst& burst(const Qp& qp) { return qp.path.loopback ? *loop_burst_ : *wire_burst_; }
+
+  Counters counters_;
+  memory::MrTable mrs_;
+  QpnSpace qpns_;
+  std::unique_ptr<io::PacketIo> wire_;
+  std::unique_ptr<io::PacketIo> loop_;  // QPs of this process connected to each other
+  std::unique_ptr<TxBurst> wire_burst_;
+  std::unique_ptr<TxBurst> loop_burst_;
+  std::function<void(Qp&)> need_neighbour_;
+  std::array<io::RxPacket, kReceiveBurst> arrived_;
+
+  std::atomic<Qp*> rung_{nullptr};
+  QpList qps_;
+  ReadyList ready_;
+  AckList owed_;  // ACKs that may wait for the application
+  AckList due_;   // ACKs that have waited
+  TimerQueue timers_;
+};
+
+}  // namespace uroce::engine

@@ -1,0 +1,80 @@
+#include "engine/host.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <map>
+#include <mutex>
+#include <system_error>
+
+#include "engine/io_selection.h"
+#include "engine/local_engine.h"
+
+namespace uroce::engine {
+
+namespace {
+
+// Modified EUI-64 of the MAC address (RFC 4291 appendix A), as kernel RoCE drivers form their GUID.
+uint64_t guid_of(const wire::MacAddress& mac) {
+  const uint8_t bytes[8] = {static_cast<uint8_t>(mac[0] ^ 2), mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]};
+  uint64_t guid = 0;
+  for (const uint8_t byte : bytes) guid = guid << 8 | byte;
+  return guid;
+}
+
+}  // namespace
+
+std::shared_ptr<Engine> Engine::create(const net::Netdev& netdev, std::shared_ptr<net::NetView> view,
+                                       const Options& options) {
+  return std::make_shared<LocalEngine>(netdev, std::move(view), options, open_packet_io);
+}
+
+struct Host::Engines {
+  std::mutex lock;
+  std::map<int, std::weak_ptr<Engine>> by_ifindex;
+};
+
+Host::Host(Options options, std::shared_ptr<net::NetView> view)
+    : options_(std::move(options)), view_(std::move(view)), engines_(std::make_shared<Engines>()) {}
+
+Host* Host::instance() {
+  // Never destroyed: applications call into verbs until the very end of the process.
+  static Host* const host = []() -> Host* {
+    Options options;
+    if (const auto error = Options::from_environment(options)) {
+      std::fputs(fmt::format("uroce: {}\n", *error).c_str(), stderr);
+      return nullptr;
+    }
+    try {
+      return new Host(std::move(options), net::NetView::open());
+    } catch (const std::system_error& e) {
+      std::fputs(fmt::format("uroce: cannot read the network configuration: {}\n", e.what()).c_str(), stderr);
+      return nullptr;
+    }
+  }();
+  return host;
+}
+
+std::vector<DeviceInfo> Host::devices() {
+  view_->process_changes();
+  std::vector<DeviceInfo> devices;
+  for (net::Netdev& netdev : view_->netdevs()) {
+    if (!options_.netdev.empty() && options_.netdev != netdev.name) continue;
+    DeviceInfo device;
+    device.name = "uroce_" + netdev.name;
+    device.guid = guid_of(netdev.mac);
+    device.netdev = std::move(netdev);
+    devices.push_back(std::move(device));
+  }
+  return devices;
+}
+
+std::shared_ptr<Engine> Host::engine(const DeviceInfo& device) {
+  std::lock_guard guard(engines_->lock);
+  std::weak_ptr<Engine>& slot = engines_->by_ifindex[device.netdev.index];
+  std::shared_ptr<Engine> engine = slot.lock();
+  if (!engine) slot = engine = Engine::create(device.netdev, view_, options_);
+  return engine;
+}
+
+}  // namespace uroce::engine

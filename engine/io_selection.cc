@@ -1,0 +1,74 @@
+#include "engine/io_selection.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "engine/io/af_xdp.h"
+#include "engine/io/fault_injector.h"
+#include "engine/io/udp.h"
+
+namespace uroce::engine {
+
+namespace {
+
+void say(const net::Netdev& netdev, const std::string& text) {
+  // One write, so that lines of several processes do not mix.
+  const std::string line = fmt::format("uroce: {}: {}\n", netdev.name, text);
+  std::fputs(line.c_str(), stderr);
+}
+
+std::variant<OpenedIo, io::IoError> open_af_xdp(const net::Netdev& netdev, const Options& options) {
+  io::AfXdpConfig config;
+  config.ifindex = netdev.index;
+  config.netdev = netdev.name;
+  config.mtu = netdev.mtu;
+  config.local_addresses = netdev.addresses;
+  config.force_generic = options.force_generic_xdp;
+  auto result = io::AfXdp::open(config);
+  if (auto* error = std::get_if<io::IoError>(&result)) return *error;
+  auto& xdp = std::get<std::unique_ptr<io::AfXdp>>(result);
+  OpenedIo opened;
+  opened.set_addresses = [xsk = xdp.get()](std::span<const wire::IpAddress> a) { xsk->set_local_addresses(a); };
+  opened.io = std::move(xdp);
+  return opened;
+}
+
+std::variant<OpenedIo, io::IoError> open_udp(const net::Netdev& netdev) {
+  auto result = io::UdpIo::open({.netdev = netdev.name, .ifindex = netdev.index, .mtu = netdev.mtu});
+  if (auto* error = std::get_if<io::IoError>(&result)) return *error;
+  OpenedIo opened;
+  opened.io = std::move(std::get<std::unique_ptr<io::UdpIo>>(result));
+  return opened;
+}
+
+}  // namespace
+
+std::variant<OpenedIo, io::IoError> open_packet_io(const net::Netdev& netdev, const Options& options) {
+  std::string reason;
+  std::variant<OpenedIo, io::IoError> result = io::IoError{};
+  if (options.io != Options::Io::kUdp) {
+    result = open_af_xdp(netdev, options);
+    if (auto* error = std::get_if<io::IoError>(&result)) reason = fmt::format("{}; {}", error->what, error->remedy);
+  }
+  const bool fall_back = options.io == Options::Io::kAuto && !reason.empty();
+  if (options.io == Options::Io::kUdp || fall_back) {
+    result = open_udp(netdev);
+    if (auto* error = std::get_if<io::IoError>(&result)) reason = fmt::format("{}; {}", error->what, error->remedy);
+  }
+  if (std::holds_alternative<io::IoError>(result)) {
+    say(netdev, reason);
+    return result;
+  }
+  auto& opened = std::get<OpenedIo>(result);
+  if (!options.faults.empty()) {
+    const auto spec = io::parse_fault_spec(options.faults);  // has been checked when the environment was read
+    opened.io = std::make_unique<io::FaultInjector>(std::move(opened.io), std::get<io::FaultSpec>(spec));
+  }
+  if (!options.quiet) {
+    say(netdev, opened.io->description() + (fall_back ? fmt::format(" (not AF_XDP: {})", reason) : ""));
+  }
+  return result;
+}
+
+}  // namespace uroce::engine

@@ -1,0 +1,26 @@
+// Which packet I/O an engine gets: what UROCE_IO asks for, or the best that the process may open.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <variant>
+
+#include "engine/engine.h"
+#include "engine/io/io_error.h"
+#include "engine/io/packet_io.h"
+
+namespace uroce::engine {
+
+struct OpenedIo {
+  std::unique_ptr<io::PacketIo> io;
+  // Tells the packet I/O that the netdev's addresses changed; may be empty.
+  std::function<void(std::span<const wire::IpAddress>)> set_addresses;
+};
+
+// Opens packet I/O for a netdev. The outcome has been told on stderr: an error with its remedy, or one line when the
+// automatic choice was not AF_XDP.
+using IoOpener = std::function<std::variant<OpenedIo, io::IoError>(const net::Netdev&, const Options&)>;
+
+std::variant<OpenedIo, io::IoError> open_packet_io(const net::Netdev& netdev, const Options& options);
+
+}  // namespace uroce::engine

@@ -1,0 +1,71 @@
+// The engine of one netdev in this process: puts datapath, progress and network view together behind Engine.
+#pragma once
+
+#include <algorithm>
+#include <mutex>
+#include <vector>
+
+#include "engine/datapath.h"
+#include "engine/engine.h"
+#include "engine/io_selection.h"
+#include "engine/progress.h"
+
+namespace uroce::engine {
+
+class LocalEngine final : public Engine {
+ public:
+  LocalEngine(const net::Netdev& netdev, std::shared_ptr<net::NetView> view, const Options& options, IoOpener opener);
+  ~LocalEngine() override;
+
+  const std::string& netdev_name() const override { return name_; }
+  PortStatus port_status() override;
+
+  int register_memory(const memory::MemoryRegion& region, uint32_t& key) override;
+  int deregister_memory(uint32_t key) override;
+  int create_qp(const QpInit& init, Qp*& qp) override;
+  int modify_qp(Qp& qp, const transport::QpAttributes& attributes, uint32_t mask) override;
+  transport::QpAttributes query_qp(Qp& qp) override;
+  void destroy_qp(Qp* qp) override;
+
+  void doorbell(Qp& qp) override;
+  void receive_doorbell(Qp& qp) override;
+  void progress() override;
+  void expect_sleep() override;
+
+  void add_event_handler(EventHandler* handler) override;
+  void remove_event_handler(EventHandler* handler) override;
+
+  const Counters& counters() const { return datapath_.counters(); }
+
+ private:
+  int open_io();
+  int check_path_mtu(uint32_t path_mtu);
+  void look_at_network(bool news);
+  void follow_network();
+  void refresh_paths(const net::Netdev& netdev);
+  void resolve(Qp& qp);
+  void find_neighbour(Path& path);
+  void announce(const net::Netdev& before, const net::Netdev& after);
+
+  const int netdev_index_;
+  const std::string name_;
+  const std::shared_ptr<net::NetView> view_;
+  const Options options_;
+  const IoOpener opener_;
+
+  std::mutex setup_;  // opening the packet I/O, and `netdev_`
+  net::Netdev netdev_;
+  std::atomic<uint64_t> seen_generation_{0};
+  bool open_ = false;
+  std::atomic<uint32_t> max_udp_length_{0};  // of the packet I/O; 0 before it is open
+  std::function<void(std::span<const wire::IpAddress>)> set_addresses_;
+  bool kernel_routes_ = false;
+
+  std::mutex handlers_lock_;
+  std::vector<EventHandler*> handlers_;
+
+  Datapath datapath_;
+  Progress progress_;  // last: its thread uses everything above
+};
+
+}  // namespace uroce::engine

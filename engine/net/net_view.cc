@@ -1,0 +1,337 @@
+// NetView on two netlink sockets: one is subscribed to changes, the other asks. Links and addresses are kept, since
+// they are few and wanted as a whole; routes and neighbours are asked for one by one, however many the host has.
+#include "engine/net/net_view.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <linux/rtnetlink.h>
+#include <map>
+#include <mutex>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <utility>
+
+#include "engine/net/netdev_settings.h"
+#include "engine/net/netlink_socket.h"
+#include "engine/net/rtnetlink.h"
+
+namespace uroce::net {
+namespace {
+
+using wire::IpAddress;
+using wire::MacAddress;
+
+// A dump is cut short when the table changes under it. Whatever changed is also waiting as a notification, so after
+// this many attempts the incomplete table is good enough to go on with.
+constexpr int kDumpAttempts = 4;
+
+bool is_multicast(const IpAddress& address) {
+  return address.is_v4() ? (address.v4_bytes()[0] & 0xf0) == 0xe0 : address.bytes[0] == 0xff;
+}
+
+bool is_any(const IpAddress& address) {
+  static constexpr uint8_t kZero[4] = {};
+  return address.is_unspecified() || address == IpAddress::v4(kZero);
+}
+
+// RFC 1112 section 6.4 and RFC 2464 section 7.
+MacAddress multicast_mac(const IpAddress& group) {
+  const uint8_t* b = group.bytes.data();
+  if (group.is_v4()) return {0x01, 0x00, 0x5e, static_cast<uint8_t>(b[13] & 0x7f), b[14], b[15]};
+  return {0x33, 0x33, b[12], b[13], b[14], b[15]};
+}
+
+// Place of an address in the GID table, see Netdev::addresses.
+int gid_group(const IpAddress& address) {
+  return address.is_v4() ? 0 : address.is_link_local() ? 2 : 1;
+}
+
+// The kernel resolves the neighbour to which it has a packet to send. One to the discard port, empty, bound to the
+// netdev, does what NTF_USE does, without privilege.
+void send_discard_datagram(int netdev_index, const IpAddress& address) {
+  int family = address.is_v4() ? AF_INET : AF_INET6;
+  int fd = socket(family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return;
+  constexpr int kDiscardPort = 9;
+  constexpr int kOn = 1;
+  if (setsockopt(fd, SOL_SOCKET, SO_BINDTOIFINDEX, &netdev_index, sizeof(netdev_index)) == 0 &&
+      setsockopt(fd, SOL_SOCKET, SO_DONTROUTE, &kOn, sizeof(kOn)) == 0) {
+    sockaddr_in v4{};
+    v4.sin_family = AF_INET;
+    v4.sin_port = htons(kDiscardPort);
+    std::memcpy(&v4.sin_addr, address.v4_bytes(), sizeof(v4.sin_addr));
+    sockaddr_in6 v6{};
+    v6.sin6_family = AF_INET6;
+    v6.sin6_port = htons(kDiscardPort);
+    v6.sin6_scope_id = static_cast<uint32_t>(netdev_index);
+    std::memcpy(&v6.sin6_addr, address.bytes.data(), sizeof(v6.sin6_addr));
+    const void* to = address.is_v4() ? static_cast<const void*>(&v4) : &v6;
+    // A failure shows as a neighbour that stays unresolved.
+    (void)sendto(fd, nullptr, 0, 0, static_cast<const sockaddr*>(to), address.is_v4() ? sizeof(v4) : sizeof(v6));
+  }
+  close(fd);
+}
+
+class NetlinkView final : public NetView {
+ public:
+  NetlinkView();
+
+  std::vector<Netdev> netdevs() override;
+  std::optional<Netdev> netdev(int index) override;
+  std::optional<Route> route(int netdev_index, const IpAddress& source, const IpAddress& destination) override;
+  Neighbour neighbour(int netdev_index, const IpAddress& address) override;
+  void resolve_neighbour(int netdev_index, const IpAddress& address) override;
+  int descriptor() const override { return notifications_.descriptor(); }
+  bool process_changes() override;
+  uint64_t generation() const override { return generation_.load(std::memory_order_acquire); }
+
+ private:
+  struct Link {
+    Netdev netdev;
+    bool arp = true;
+    bool operator==(const Link&) const = default;
+  };
+  using Links = std::map<int, Link>;
+
+  void changed() { generation_.fetch_add(1, std::memory_order_acq_rel); }
+  bool dump(NlMessage (*make_request)(), const NetlinkSocket::Handler& handler);
+  bool apply_link(Links& links, const nlmsghdr& message);
+  void read_addresses(Links& links);
+  void read_everything();
+  void apply_notification(const nlmsghdr& message);
+  void apply_neighbour(const nlmsghdr& message);
+  std::optional<rtnetlink::RouteAnswer> ask_route(const Netdev& netdev, const IpAddress& source,
+                                                  const IpAddress& destination);
+
+  std::mutex mutex_;
+  NetlinkSocket notifications_;
+  NetlinkSocket requests_;
+  Links links_;                     // the usable netdevs
+  bool addresses_changed_ = false;  // read_addresses() is due
+  // Neighbours that somebody asked for and the last answer. Changes of others are of no interest: on a large segment
+  // the kernel reports some all the time.
+  std::map<std::pair<int, std::array<uint8_t, 16>>, Neighbour> asked_neighbours_;
+  std::atomic<uint64_t> generation_{1};
+};
+
+NetlinkView::NetlinkView() {
+  // First subscribe, then read: nothing that changes in between is missed.
+  static constexpr std::array kGroups = {
+      RTNLGRP_LINK,       RTNLGRP_NEIGH,     RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV4_ROUTE,
+      RTNLGRP_IPV6_ROUTE, RTNLGRP_IPV4_RULE, RTNLGRP_IPV6_RULE,   RTNLGRP_NEXTHOP,
+  };
+  std::array<int, kGroups.size()> groups{};
+  std::copy(kGroups.begin(), kGroups.end(), groups.begin());
+  notifications_.subscribe(groups);
+  read_everything();
+}
+
+// --- links and addresses ----------------------------------------------------------------------------------------
+
+bool NetlinkView::dump(NlMessage (*make_request)(), const NetlinkSocket::Handler& handler) {
+  NlMessage message = make_request();
+  return requests_.request(*message, handler);
+}
+
+// Brings one netdev up to date in `links`. True if that changed anything.
+bool NetlinkView::apply_link(Links& links, const nlmsghdr& message) {
+  auto link = rtnetlink::parse_link(message);
+  if (!link) return false;
+  Netdev& now = link->netdev;
+  if (message.nlmsg_type == RTM_DELLINK || !link->ethernet || link->enslaved) return links.erase(now.index) > 0;
+
+  auto known = links.find(now.index);
+  bool is_new = known == links.end();
+  if (is_new) {
+    addresses_changed_ = true;
+  } else {
+    now.addresses = known->second.netdev.addresses;
+    now.speed_mbps = known->second.netdev.speed_mbps;
+  }
+  // Asking a NIC for its speed may take it milliseconds, and it has a new one only with a new link.
+  if (is_new || now.running != known->second.netdev.running) {
+    now.speed_mbps = link_speed_mbps(requests_.descriptor(), now.name);
+  }
+  Link entry{std::move(now), link->arp};
+  if (!is_new && known->second == entry) return false;
+  links.insert_or_assign(entry.netdev.index, std::move(entry));
+  return true;
+}
+
+void NetlinkView::read_addresses(Links& links) {
+  addresses_changed_ = false;
+  std::map<int, std::vector<IpAddress>> addresses;
+  auto add = [&](const nlmsghdr& message) {
+    auto entry = rtnetlink::parse_address(message);
+    if (!entry || !entry->usable) return;
+    auto& list = addresses[entry->netdev_index];
+    // One address may be there twice, with different prefix lengths; it is one GID.
+    if (std::find(list.begin(), list.end(), entry->address) == list.end()) list.push_back(entry->address);
+  };
+  for (int attempt = 0; attempt < kDumpAttempts; ++attempt) {
+    addresses.clear();
+    if (dump(rtnetlink::dump_addresses, add)) break;
+  }
+  for (auto& [index, link] : links) {
+    auto& list = addresses[index];
+    std::stable_sort(list.begin(), list.end(),
+                     [](const IpAddress& a, const IpAddress& b) { return gid_group(a) < gid_group(b); });
+    link.netdev.addresses = std::move(list);
+  }
+}
+
+void NetlinkView::read_everything() {
+  Links links;
+  for (int attempt = 0; attempt < kDumpAttempts; ++attempt) {
+    links.clear();
+    if (dump(rtnetlink::dump_links, [&](const nlmsghdr& message) { apply_link(links, message); })) break;
+  }
+  read_addresses(links);
+  links_ = std::move(links);
+}
+
+std::vector<Netdev> NetlinkView::netdevs() {
+  std::lock_guard lock(mutex_);
+  std::vector<Netdev> all;
+  all.reserve(links_.size());
+  for (const auto& [index, link] : links_) all.push_back(link.netdev);
+  return all;
+}
+
+std::optional<Netdev> NetlinkView::netdev(int index) {
+  std::lock_guard lock(mutex_);
+  auto found = links_.find(index);
+  return found == links_.end() ? std::nullopt : std::optional<Netdev>(found->second.netdev);
+}
+
+// --- routes -----------------------------------------------------------------------------------------------------
+
+std::optional<rtnetlink::RouteAnswer> NetlinkView::ask_route(const Netdev& netdev, const IpAddress& source,
+                                                             const IpAddress& destination) {
+  std::optional<rtnetlink::RouteAnswer> answer;
+  NlMessage message = rtnetlink::get_route(netdev.index, source, destination);
+  if (!requests_.request(*message, [&](const nlmsghdr& reply) { answer = rtnetlink::parse_route(reply); })) return {};
+  return answer;
+}
+
+std::optional<Route> NetlinkView::route(int netdev_index, const IpAddress& source, const IpAddress& destination) {
+  if (is_any(destination)) return std::nullopt;  // the kernel would take it for this host
+  std::lock_guard lock(mutex_);
+  auto found = links_.find(netdev_index);
+  if (found == links_.end()) return std::nullopt;
+  const Netdev& netdev = found->second.netdev;
+
+  auto answer = ask_route(netdev, source, destination);
+  // With a source address IPv6 takes the netdev as a preference only, and local delivery is through `lo` whatever
+  // netdev has the address. Without one it is as strict as IPv4.
+  bool elsewhere = answer && answer->output_index != netdev.index;
+  if (elsewhere && !destination.is_v4()) answer = ask_route(netdev, IpAddress{}, destination);
+  if (!answer) return std::nullopt;
+
+  bool local = answer->type == RTN_LOCAL;
+  if (answer->output_index != netdev.index && !local) return std::nullopt;
+  if (answer->type != RTN_UNICAST && answer->type != RTN_MULTICAST && !local) return std::nullopt;
+  // Told the netdev, IPv4 assumes a unicast destination without a route (or with a blackhole) to be on-link.
+  if (answer->type == RTN_UNICAST && answer->table == RT_TABLE_UNSPEC) return std::nullopt;
+
+  Route route;
+  route.local = local;
+  route.next_hop = answer->gateway && !is_multicast(destination) ? *answer->gateway : destination;
+  route.mtu = netdev.mtu;
+  if (uint32_t limit = destination.is_v4() ? 0 : ipv6_mtu(netdev.name)) route.mtu = std::min(route.mtu, limit);
+  if (answer->mtu != 0) route.mtu = std::min(route.mtu, answer->mtu);
+  if (answer->hop_limit >= 1 && answer->hop_limit <= 255) {
+    route.hop_limit = static_cast<uint8_t>(answer->hop_limit);
+  } else {
+    route.hop_limit = destination.is_v4() ? default_ttl() : default_hop_limit(netdev.name);
+  }
+  return route;
+}
+
+// --- neighbours -------------------------------------------------------------------------------------------------
+
+Neighbour NetlinkView::neighbour(int netdev_index, const IpAddress& address) {
+  if (is_multicast(address)) return {NeighbourState::kUsable, multicast_mac(address)};
+  std::lock_guard lock(mutex_);
+  auto link = links_.find(netdev_index);
+  if (link == links_.end()) return {};
+
+  Neighbour answer;
+  NlMessage message = rtnetlink::get_neighbour(netdev_index, address);
+  requests_.request(*message, [&](const nlmsghdr& reply) {
+    if (auto entry = rtnetlink::parse_neighbour(reply)) answer = entry->neighbour;
+  });
+  // Without ARP every frame that the kernel sends there has the netdev's own address.
+  if (answer.state == NeighbourState::kUnknown && !link->second.arp) {
+    answer = {NeighbourState::kUsable, link->second.netdev.mac};
+  }
+  auto [known, first_time] = asked_neighbours_.try_emplace({netdev_index, address.bytes}, answer);
+  if (!first_time && known->second != answer) {  // whoever has the former answer must learn of it
+    known->second = answer;
+    changed();
+  }
+  return answer;
+}
+
+void NetlinkView::resolve_neighbour(int netdev_index, const IpAddress& address) {
+  std::lock_guard lock(mutex_);
+  NlMessage message = rtnetlink::use_neighbour(netdev_index, address);
+  if (!requests_.request(*message, [](const nlmsghdr&) {})) send_discard_datagram(netdev_index, address);
+}
+
+// --- changes ----------------------------------------------------------------------------------------------------
+
+void NetlinkView::apply_neighbour(const nlmsghdr& message) {
+  auto entry = rtnetlink::parse_neighbour(message);
+  if (!entry) return;
+  auto known = asked_neighbours_.find({entry->netdev_index, entry->address.bytes});
+  if (known == asked_neighbours_.end() || known->second == entry->neighbour) return;
+  known->second = entry->neighbour;
+  changed();
+}
+
+void NetlinkView::apply_notification(const nlmsghdr& message) {
+  switch (message.nlmsg_type) {
+    case RTM_NEWLINK:
+    case RTM_DELLINK:
+      if (apply_link(links_, message)) changed();
+      break;
+    case RTM_NEWADDR:
+    case RTM_DELADDR:
+      // The order of addresses is the kernel's, which a notification does not tell.
+      addresses_changed_ = true;
+      break;
+    case RTM_NEWNEIGH:
+    case RTM_DELNEIGH:
+      apply_neighbour(message);
+      break;
+    default:  // a route, rule or next hop
+      changed();
+  }
+}
+
+bool NetlinkView::process_changes() {
+  std::lock_guard lock(mutex_);
+  uint64_t before = generation();
+  auto drained = notifications_.drain([this](const nlmsghdr& message) { apply_notification(message); });
+  if (drained == NetlinkSocket::Drained::kOverrun) {
+    read_everything();
+    changed();  // routes and neighbours may have changed unseen
+  } else if (addresses_changed_) {
+    Links former = links_;
+    read_addresses(links_);
+    if (links_ != former) changed();
+  }
+  return generation() != before;
+}
+
+}  // namespace
+
+std::unique_ptr<NetView> NetView::open() {
+  return std::make_unique<NetlinkView>();
+}
+
+}  // namespace uroce::net

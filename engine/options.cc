@@ -1,0 +1,50 @@
+// UROCE_* environment variables (docs/environment.md).
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <string_view>
+
+#include "engine/engine.h"
+#include "engine/io/fault_spec.h"
+
+namespace uroce::engine {
+
+namespace {
+
+std::string_view variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string_view{} : std::string_view(value);
+}
+
+}  // namespace
+
+std::optional<std::string> Options::from_environment(Options& out) {
+  const std::string_view io = variable("UROCE_IO");
+  if (io.empty() || io == "auto") {
+    out.io = Io::kAuto;
+  } else if (io == "af_xdp") {
+    out.io = Io::kAfXdp;
+  } else if (io == "udp") {
+    out.io = Io::kUdp;
+  } else {
+    return fmt::format("UROCE_IO={} is not known; use auto, af_xdp or udp", io);
+  }
+
+  const std::string_view mode = variable("UROCE_XDP_MODE");
+  if (!mode.empty() && mode != "auto" && mode != "native" && mode != "generic") {
+    return fmt::format("UROCE_XDP_MODE={} is not known; use auto, native or generic", mode);
+  }
+  out.force_generic_xdp = mode == "generic";
+
+  out.faults = variable("UROCE_FAULTS");
+  if (!out.faults.empty()) {
+    const auto spec = io::parse_fault_spec(out.faults);
+    if (const auto* error = std::get_if<std::string>(&spec)) return fmt::format("UROCE_FAULTS: {}", *error);
+  }
+  out.netdev = variable("UROCE_NETDEV");
+  const std::string_view quiet = variable("UROCE_QUIET");
+  out.quiet = !quiet.empty() && quiet != "0";
+  return std::nullopt;
+}
+
+}  // namespace uroce::engine

@@ -1,0 +1,65 @@
+#include "engine/path.h"
+
+#include <algorithm>
+#include <cerrno>
+
+namespace uroce::engine {
+
+uint16_t source_port(uint32_t flow_label, wire::Qpn local, wire::Qpn remote) {
+  uint32_t label = flow_label & 0xfffff;
+  if (label == 0) {
+    uint64_t v = uint64_t{local.value()} * remote.value();
+    v ^= v >> 20;
+    v ^= v >> 40;
+    label = v & 0xfffff;
+  }
+  return static_cast<uint16_t>(((label & 0x3fff) ^ ((label & 0xfc000) >> 14)) | 0xc000);
+}
+
+int resolve_route(net::NetView& view, const net::Netdev& netdev, const transport::AddressVector& address,
+                  wire::Qpn local, wire::Qpn remote, Path& path) {
+  if (address.source_gid_index >= netdev.addresses.size()) return EINVAL;
+  const wire::IpAddress& source = netdev.addresses[address.source_gid_index];
+  const wire::IpAddress& destination = address.destination;
+  if (destination.is_unspecified() || source.is_v4() != destination.is_v4()) return EINVAL;
+
+  Path result;
+  wire::Envelope& e = result.envelope;
+  e.source_mac = netdev.mac;
+  e.source = source;
+  e.destination = destination;
+  e.source_port = source_port(address.flow_label, local, remote);
+  e.traffic_class = address.traffic_class;
+  e.flow_label = address.flow_label & 0xfffff;
+  result.mtu = netdev.mtu;
+  const auto& own = netdev.addresses;
+  if (std::find(own.begin(), own.end(), destination) != own.end()) {
+    result.loopback = result.resolved = true;
+    e.destination_mac = netdev.mac;
+  } else {
+    const auto route = view.route(netdev.index, source, destination);
+    if (!route || route->local) return ENETUNREACH;
+    // As Linux does for RoCE v2, the route decides about the hop limit, not the address vector.
+    e.hop_limit = route->hop_limit;
+    result.next_hop = route->next_hop;
+    if (route->mtu != 0) result.mtu = std::min(result.mtu, route->mtu);
+  }
+  path = result;
+  return 0;
+}
+
+void resolve_neighbour(net::NetView& view, int netdev_index, Time now, Path& path) {
+  constexpr Duration kAskInterval = std::chrono::milliseconds(100);
+  if (path.loopback) return;
+  const net::Neighbour neighbour = view.neighbour(netdev_index, path.next_hop);
+  path.resolved =
+      neighbour.state == net::NeighbourState::kUsable || neighbour.state == net::NeighbourState::kStale;
+  if (path.resolved) path.envelope.destination_mac = neighbour.mac;
+  const bool ask = neighbour.state != net::NeighbourState::kUsable && neighbour.state != net::NeighbourState::kResolving;
+  if (ask && now - path.asked_at >= kAskInterval) {
+    path.asked_at = now;
+    view.resolve_neighbour(netdev_index, path.next_hop);
+  }
+}
+
+}  // namespace uroce::engine

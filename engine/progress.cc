@@ -1,0 +1,197 @@
+#include "engine/progress.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+#include "engine/base/clock.h"
+
+namespace uroce::engine {
+
+namespace {
+
+constexpr Duration kSpin = std::chrono::microseconds(50);
+// While applications poll: how soon the background thread notices that they stopped.
+constexpr Duration kDefer = std::chrono::microseconds(500);
+// An application thread that polled within this time takes the packets itself.
+constexpr Duration kAttended = std::chrono::microseconds(20);
+// How long a polling application is not relied on after packets were found unattended; grows while deferring to it
+// turns out wrong again and again (a program that polls now and then and otherwise watches memory, as ib_write_lat).
+constexpr Duration kMinDistrust = std::chrono::milliseconds(1);
+constexpr Duration kMaxDistrust = std::chrono::seconds(1);
+
+}  // namespace
+
+Progress::Progress(Datapath& datapath, int network_descriptor, std::function<void(bool)> look_at_network)
+    : datapath_(datapath), network_descriptor_(network_descriptor), look_at_network_(std::move(look_at_network)) {}
+
+Progress::~Progress() {
+  stop_.store(true);
+  if (thread_.joinable()) {
+    kick();
+    thread_.join();
+  }
+  if (kick_descriptor_ >= 0) close(kick_descriptor_);
+}
+
+int Progress::start() {
+  kick_descriptor_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (kick_descriptor_ < 0) return errno;
+  // The application's signals are the application's: the thread takes none.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  int error = 0;
+  try {
+    thread_ = std::thread([this] { run(); });
+    pthread_setname_np(thread_.native_handle(), "uroce");
+  } catch (const std::system_error& e) {
+    error = e.code().value();
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return error;
+}
+
+void Progress::poll() {
+  const Time now = monotonic_now();
+  polled_at_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+  do {
+    if (!lock_.try_lock()) return;  // the holder looks for doorbells when it is done
+    datapath_.iterate(Datapath::Caller::kApplication, now);
+    wake_if_needed();
+    lock_.unlock();
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  } while (datapath_.rung());
+}
+
+void Progress::expect_sleep() {
+  if (sleep_expected_.exchange(true, std::memory_order_seq_cst)) return;
+  if (background_.load(std::memory_order_seq_cst) == Background::kDeferring) kick();
+}
+
+// Called with the lock held. A deferring thread looks by itself soon, and polling goes on meanwhile.
+void Progress::wake_if_needed() {
+  if (background_.load(std::memory_order_seq_cst) != Background::kAsleep) return;
+  const int64_t deadline = datapath_.next_deadline().time_since_epoch().count();
+  if (datapath_.unfinished() || deadline < wakes_at_.load(std::memory_order_relaxed)) {
+    background_.store(Background::kRunning, std::memory_order_seq_cst);  // one kick is enough
+    kick();
+  }
+}
+
+void Progress::kick() {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t n = write(kick_descriptor_, &one, sizeof(one));
+}
+
+Progress::Guard::Guard(Progress& progress) : progress_(progress) {
+  progress_.waiting_.fetch_add(1, std::memory_order_relaxed);
+  progress_.lock_.lock();
+  progress_.waiting_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+Progress::Guard::~Guard() {
+  if (progress_.thread_.joinable()) progress_.wake_if_needed();
+  progress_.lock_.unlock();
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (progress_.thread_.joinable() && progress_.datapath_.rung()) progress_.poll();
+}
+
+bool Progress::polled_recently(Time now) const {
+  return now.time_since_epoch().count() - polled_at_.load(std::memory_order_relaxed) < kAttended.count();
+}
+
+// True if packets moved. Leaves the lock to set-up calls that wait for it.
+bool Progress::iterate_in_background() {
+  if (waiting_.load(std::memory_order_relaxed) > 0) sched_yield();
+  bool moved = false;
+  do {
+    if (!lock_.try_lock()) return moved;
+    moved |= datapath_.iterate(Datapath::Caller::kBackground, monotonic_now());
+    lock_.unlock();
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  } while (datapath_.rung());
+  return moved;
+}
+
+void Progress::run() {
+  Time busy_at = monotonic_now();
+  Time trust_from{};                // until then polling applications are not relied on
+  Duration distrust = kMinDistrust;
+  bool deferred = false;
+  while (!stop_.load(std::memory_order_relaxed)) {
+    const bool attended = polled_recently(monotonic_now());
+    const bool moved = iterate_in_background();
+    const Time now = monotonic_now();
+    const bool app_polls = polled_recently(now);
+    if (sleep_expected_.load(std::memory_order_relaxed) && sleep_expected_.exchange(false)) {
+      trust_from = now + kMinDistrust;
+    }
+    if (moved && !attended) {  // packets waited and nobody came for them
+      if (deferred) distrust = std::min<Duration>(4 * distrust, kMaxDistrust);
+      trust_from = now + distrust;
+    } else if (deferred && app_polls) {
+      distrust = kMinDistrust;
+    }
+    deferred = app_polls && now >= trust_from;
+    if (deferred) {
+      sleep(Background::kDeferring);
+      continue;
+    }
+    if (moved) busy_at = now;
+    if (now - busy_at < kSpin) {
+      sched_yield();
+    } else {
+      sleep(Background::kAsleep);
+    }
+  }
+}
+
+void Progress::sleep(Background how) {
+  descriptors_.assign({{kick_descriptor_, POLLIN, 0}, {network_descriptor_, POLLIN, 0}});
+  timespec timeout{};
+  const timespec* limit = &timeout;
+  if (how == Background::kDeferring) {
+    timeout.tv_nsec = kDefer.count();
+    background_.store(how, std::memory_order_seq_cst);
+    if (sleep_expected_.load(std::memory_order_seq_cst)) timeout.tv_nsec = 0;
+  } else {
+    if (!lock_.try_lock()) return;
+    const bool idle = !datapath_.unfinished() && datapath_.wire()->prepare_to_wait();
+    const Time deadline = datapath_.next_deadline();
+    const auto io = datapath_.wire()->wait_descriptors();
+    if (idle) {
+      descriptors_.insert(descriptors_.end(), io.begin(), io.end());
+      wakes_at_.store(deadline.time_since_epoch().count(), std::memory_order_relaxed);
+      background_.store(how, std::memory_order_seq_cst);
+    }
+    lock_.unlock();
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (!idle || datapath_.rung()) {
+      background_.store(Background::kRunning, std::memory_order_seq_cst);
+      return;
+    }
+    if (deadline == kNever) {
+      limit = nullptr;
+    } else {
+      const int64_t left = std::max<int64_t>(0, (deadline - monotonic_now()).count());
+      timeout = {left / 1000000000, left % 1000000000};
+    }
+  }
+  const int ready = ppoll(descriptors_.data(), descriptors_.size(), limit, nullptr);
+  background_.store(Background::kRunning, std::memory_order_seq_cst);
+  if (ready > 0 && descriptors_[0].revents != 0) {
+    uint64_t count;
+    [[maybe_unused]] const ssize_t n = read(kick_descriptor_, &count, sizeof(count));
+  }
+  look_at_network_(ready > 0 && descriptors_[1].revents != 0);
+}
+
+}  // namespace uroce::engine

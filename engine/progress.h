@@ -1,0 +1,83 @@
+// Who drives the datapath, and when (design decision 2).
+//
+// Application threads that poll run it inline, under a lock that they only try. A background thread takes over when
+// nobody does. It has three ways to wait:
+//   spinning   shortly after it moved packets: a passive target answers fast;
+//   asleep     on the I/O descriptors, netlink and the next deadline: costs nothing while nothing happens;
+//   deferring  on a timer only, while application threads have shown that they take the packets themselves: waking up
+//              for every packet would only disturb them.
+// No wake-up is lost: the lock's holder looks for doorbells again after letting go, and an application thread that
+// leaves work behind wakes the background thread if it is asleep.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "engine/datapath.h"
+
+namespace uroce::engine {
+
+class Progress {
+ public:
+  // `network_descriptor` is slept on as well. `look_at_network` is called after every sleep, without the lock, and told
+  // whether the descriptor is readable.
+  Progress(Datapath& datapath, int network_descriptor, std::function<void(bool readable)> look_at_network);
+  ~Progress();
+
+  // Starts the background thread. The datapath has its packet I/O by now. 0 or an errno value.
+  int start();
+
+  // --- application threads ----------------------------------------------------------------------------------------
+  // One round inline, unless somebody else is at it.
+  void poll();
+  // The caller is about to sleep: the background thread must not rely on it.
+  void expect_sleep();
+
+  // The background thread should look around soon: something it watches has changed.
+  void wake() {
+    if (thread_.joinable()) kick();
+  }
+
+  // Exclusive use of the datapath for set-up calls (create, modify, destroy, registration); wakes the background
+  // thread afterwards if that left work.
+  class Guard {
+   public:
+    explicit Guard(Progress& progress);
+    ~Guard();
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+
+   private:
+    Progress& progress_;
+  };
+
+ private:
+  enum class Background : uint8_t { kRunning, kDeferring, kAsleep };
+
+  void run();
+  bool polled_recently(Time now) const;
+  bool iterate_in_background();
+  void sleep(Background how);
+  void wake_if_needed();
+  void kick();
+
+  Datapath& datapath_;
+  const int network_descriptor_;
+  const std::function<void(bool)> look_at_network_;
+
+  SpinLock lock_;
+  std::atomic<int> waiting_{0};          // set-up calls that wait for the lock
+  std::atomic<int64_t> polled_at_{0};    // ns; when an application thread polled last
+  std::atomic<Background> background_{Background::kRunning};
+  std::atomic<int64_t> wakes_at_{0};     // ns; when a sleeping background thread will look at timers
+  std::atomic<bool> sleep_expected_{false};
+  std::atomic<bool> stop_{false};
+  int kick_descriptor_ = -1;
+  std::vector<pollfd> descriptors_;      // the background thread's, kept to spare allocations
+  std::thread thread_;
+};
+
+}  // namespace uroce::engine

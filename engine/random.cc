@@ -1,0 +1,16 @@
+#include "engine/random.h"
+
+#include <sys/random.h>
+
+#include <cstdlib>
+
+namespace uroce::engine {
+
+uint32_t secure_random() {
+  uint32_t value;
+  // Requests of up to 256 bytes are never cut short once the pool is ready (getrandom(2)).
+  if (getrandom(&value, sizeof(value), 0) != sizeof(value)) std::abort();
+  return value;
+}
+
+}  // namespace uroce::engine

@@ -1,0 +1,58 @@
+// Packets on their way from QPs to one PacketIo: collected in bursts, kept over backpressure.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+
+#include "engine/io/packet_io.h"
+#include "wire/tx_packet.h"
+
+namespace uroce::engine {
+
+class TxBurst {
+ public:
+  static constexpr size_t kSize = 32;  // what the kernel takes per call in copy mode
+
+  explicit TxBurst(io::PacketIo& io) : io_(io) {}
+
+  // Room for one more packet; sends what is there to make room. Null under backpressure: stop pulling.
+  wire::TxPacket* next() {
+    if (count_ == kSize && !submit()) return nullptr;
+    return &packets_[count_];
+  }
+  void commit() { ++count_; }
+
+  // Hands everything to the PacketIo. False: it did not take all; the rest is offered again next time.
+  bool submit() {
+    if (sent_ < count_) {
+      sent_ += io_.send(std::span(packets_).subspan(sent_, count_ - sent_));
+      dirty_ = true;
+    }
+    if (sent_ < count_) return false;
+    sent_ = count_ = 0;
+    return true;
+  }
+
+  // submit(), and the kernel's kick if anything is queued.
+  void flush() {
+    submit();
+    if (dirty_) io_.flush();
+    dirty_ = false;
+  }
+
+  bool waiting() const { return count_ > 0; }
+  // Memory that waiting packets point to is about to go away: they are lost, as on a wire.
+  void drop() { sent_ = count_ = 0; }
+
+  io::PacketIo& io() { return io_; }
+
+ private:
+  io::PacketIo& io_;
+  std::array<wire::TxPacket, kSize> packets_;
+  size_t count_ = 0;
+  size_t sent_ = 0;
+  bool dirty_ = false;
+};
+
+}  // namespace uroce::engine

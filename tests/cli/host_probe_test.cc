@@ -1,0 +1,67 @@
+// Reading what the kernel says about itself.
+#include "cli/host_probe.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace uroce::cli {
+namespace {
+
+TEST(KernelVersion, Parse) {
+  EXPECT_EQ(parse_kernel_version("6.1.0-18-amd64"), (KernelVersion{6, 1}));
+  EXPECT_EQ(parse_kernel_version("5.10"), (KernelVersion{5, 10}));
+  EXPECT_EQ(parse_kernel_version("6"), std::nullopt);
+  EXPECT_EQ(parse_kernel_version("6."), std::nullopt);
+  EXPECT_EQ(parse_kernel_version("linux"), std::nullopt);
+  EXPECT_EQ(parse_kernel_version(""), std::nullopt);
+}
+
+TEST(KernelVersion, ComparesNumbersNotText) {
+  EXPECT_LT((KernelVersion{5, 9}), (KernelVersion{5, 10}));
+}
+
+constexpr const char* kProcNetUdp =
+    "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer "
+    "drops\n"
+    "  120: 00000000:12B7 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 18403 2 "
+    "0000000000000000 0\n"
+    "  121: 0100007F:12B8 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 18404 2 "
+    "0000000000000000 0\n"
+    "  122: 00000000000000000000000000000000:12B7 00000000000000000000000000000000:0000 07 00000000:00000000 "
+    "00:00000000 00000000     0        0 0 2 0000000000000000 0\n"
+    "  garbage\n";
+
+TEST(BoundInodes, FindsThePortOnly) {
+  EXPECT_THAT(bound_inodes(kProcNetUdp, 4791), testing::ElementsAre(18403, 0));
+}
+
+TEST(BoundInodes, NothingInEmptyTable) {
+  EXPECT_THAT(bound_inodes("", 4791), testing::IsEmpty());
+}
+
+TEST(RocePortHolders, NamesThisProcess) {
+  const int fd = socket(AF_INET, SOCK_DGRAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(4791);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
+    close(fd);
+    GTEST_SKIP() << "UDP port 4791 is in use on this host";
+  }
+  const std::vector<PortHolder> holders = roce_port_holders();
+  close(fd);
+  ASSERT_EQ(holders.size(), 1u);
+  EXPECT_THAT(holders[0].process, testing::StartsWith(std::to_string(getpid()) + " ("));
+}
+
+TEST(PrivilegeProblem, NamesWhatIsMissingAndTheWayOut) {
+  EXPECT_THAT(privilege_problem({.missing = "CAP_NET_RAW"}),
+              testing::AllOf(testing::HasSubstr("CAP_NET_RAW"), testing::HasSubstr("--io udp")));
+  EXPECT_THAT(privilege_problem({.user_namespace = true}), testing::HasSubstr("user namespace"));
+}
+
+}  // namespace
+}  // namespace uroce::cli

@@ -1,0 +1,102 @@
+// What `uroce run` says about programs it is to start.
+#include "cli/target.h"
+
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace uroce::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+class TargetTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "uroce-target-XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    directory_ = name;
+  }
+  void TearDown() override { fs::remove_all(directory_); }
+
+  // A file in the directory; returns its path.
+  std::string make_file(const std::string& name, const std::string& content, mode_t mode) {
+    const fs::path path = directory_ / name;
+    std::ofstream(path) << content;
+    chmod(path.c_str(), mode);
+    return path.string();
+  }
+
+  // This test's own executable with a few bytes changed, so that it is an ELF file of another kind.
+  std::string patched_self(const std::string& name, const std::vector<std::pair<size_t, std::string>>& patches) {
+    const fs::path path = directory_ / name;
+    fs::copy_file("/proc/self/exe", path);
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    for (const auto& [offset, bytes] : patches) {
+      file.seekp(static_cast<std::streamoff>(offset));
+      file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    }
+    return path.string();
+  }
+
+  fs::path directory_;
+};
+
+TEST_F(TargetTest, FindsProgramsInThePathInOrder) {
+  fs::create_directory(directory_ / "second");
+  make_file("second/tool", "#!/bin/sh\n", 0755);
+  const std::string search =
+      (directory_ / "absent").string() + ":" + directory_.string() + ":" + directory_.string() + "/second";
+  EXPECT_EQ(find_target("tool", search).path, (directory_ / "second/tool").string());
+  const std::string first = make_file("tool", "#!/bin/sh\n", 0755);
+  EXPECT_EQ(find_target("tool", search).path, first);
+}
+
+TEST_F(TargetTest, PathWithSlashIsNotSearched) {
+  const std::string tool = make_file("tool", "#!/bin/sh\n", 0755);
+  EXPECT_EQ(find_target(tool, "").path, tool);
+  EXPECT_EQ(find_target("./no-such-tool", directory_.string()).kind, TargetKind::kNotFound);
+}
+
+TEST_F(TargetTest, MissingAndNotExecutable) {
+  EXPECT_EQ(find_target("no-such-tool", directory_.string()).kind, TargetKind::kNotFound);
+  EXPECT_EQ(find_target("", directory_.string()).kind, TargetKind::kNotFound);
+  const std::string plain = make_file("plain", "text", 0644);
+  const Target target = find_target("plain", directory_.string());
+  EXPECT_EQ(target.kind, TargetKind::kNotExecutable);
+  EXPECT_EQ(target.path, plain);
+  EXPECT_EQ(find_target(directory_.string(), "").kind, TargetKind::kNotExecutable);
+}
+
+TEST_F(TargetTest, DynamicExecutableAndScriptAreUsable) {
+  EXPECT_EQ(find_target("/proc/self/exe", "").kind, TargetKind::kUsable);
+  EXPECT_EQ(find_target(make_file("script", "#!/bin/sh\n", 0755), "").kind, TargetKind::kUsable);
+}
+
+TEST_F(TargetTest, WithoutInterpreterIsStatic) {
+  constexpr size_t kProgramHeaderCount = 56;  // e_phnum of Elf64_Ehdr
+  const std::string none(2, '\0');
+  EXPECT_EQ(find_target(patched_self("static", {{kProgramHeaderCount, none}}), "").kind, TargetKind::kStatic);
+}
+
+TEST_F(TargetTest, OtherWordSizeOrMachineIsForeign) {
+  constexpr size_t kClass = 4, kMachine = 18;  // e_ident[EI_CLASS], e_machine
+  EXPECT_EQ(find_target(patched_self("elf32", {{kClass, "\x01"}}), "").kind, TargetKind::kForeign);
+  EXPECT_EQ(find_target(patched_self("sparc", {{kMachine, "\x02"}}), "").kind, TargetKind::kForeign);
+}
+
+TEST_F(TargetTest, ForeignSetUserIdIsPrivileged) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root to give a file away";
+  const std::string tool = make_file("tool", "#!/bin/sh\n", 0755);
+  EXPECT_FALSE(find_target(tool, "").privileged);
+  ASSERT_EQ(chown(tool.c_str(), 65534, 65534), 0);
+  chmod(tool.c_str(), 04755);
+  EXPECT_TRUE(find_target(tool, "").privileged);
+  chmod(tool.c_str(), 02755);
+  EXPECT_TRUE(find_target(tool, "").privileged);
+}
+
+}  // namespace
+}  // namespace uroce::cli

@@ -1,0 +1,196 @@
+#include "engine/io/fault_injector.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <gtest/gtest.h>
+#include <map>
+
+#include "engine/io/memory_link.h"
+#include "tests/engine/io/test_packet.h"
+#include "wire/icrc.h"
+
+namespace uroce::io::test {
+namespace {
+
+constexpr uint32_t kPackets = 20000;
+
+// A link whose receiving or sending end makes faults.
+struct Bench {
+  std::unique_ptr<MemoryEnd> plain;
+  std::unique_ptr<FaultInjector> faulty;
+
+  explicit Bench(const FaultSpec& spec) {
+    auto [a, b] = make_memory_link();
+    plain = std::move(a);
+    faulty = std::make_unique<FaultInjector>(std::move(b), spec);
+  }
+};
+
+void send_some(PacketIo& io, uint32_t first_psn, uint32_t count) {
+  TestBurst burst;
+  for (uint32_t i = 0; i < count; ++i) burst.add(envelope_v4(), first_psn + i, 16);
+  ASSERT_EQ(io.send(burst.packets()), count);
+  io.flush();
+}
+
+// Calls `see` for every packet until the receiver has found nothing for longer than anything is held back.
+template <class See>
+void receive_all(PacketIo& io, See see) {
+  std::array<RxPacket, 16> received;
+  for (int idle = 0; idle <= FaultInjector::kIdlePolls; ++idle) {
+    const size_t count = io.receive(received);
+    for (size_t i = 0; i < count; ++i) see(received[i]);
+    if (count > 0) idle = 0;
+  }
+}
+
+// Sends kPackets from one end to the other; the PSNs in the order of arrival.
+std::vector<uint32_t> run(PacketIo& from, PacketIo& to) {
+  std::vector<uint32_t> psns;
+  std::array<RxPacket, 16> received;
+  for (uint32_t psn = 0; psn < kPackets; psn += 20) {
+    send_some(from, psn, 20);
+    for (int poll = 0; poll < 3; ++poll) {
+      const size_t count = to.receive(received);
+      for (size_t i = 0; i < count; ++i) psns.push_back(psn_of(received[i]));
+    }
+  }
+  receive_all(to, [&](const RxPacket& packet) { psns.push_back(psn_of(packet)); });
+  return psns;
+}
+
+TEST(FaultInjector, WithoutFaultsEverythingPassesInOrder) {
+  Bench bench({});
+  const std::vector<uint32_t> psns = run(*bench.plain, *bench.faulty);
+  ASSERT_EQ(psns.size(), kPackets);
+  EXPECT_TRUE(std::is_sorted(psns.begin(), psns.end()));
+}
+
+TEST(FaultInjector, DropsTheGivenShareOfReceivedPackets) {
+  Bench bench({.drop = 0.1, .seed = 42});
+  const std::vector<uint32_t> psns = run(*bench.plain, *bench.faulty);
+  const uint64_t dropped = bench.faulty->fault_counters().rx_dropped;
+  EXPECT_EQ(psns.size() + dropped, kPackets);
+  EXPECT_NEAR(static_cast<double>(dropped), kPackets * 0.1, 200);  // 4.7 standard deviations
+  EXPECT_TRUE(std::is_sorted(psns.begin(), psns.end()));
+}
+
+TEST(FaultInjector, DropsTheGivenShareOfSentPackets) {
+  Bench bench({.drop = 0.1, .seed = 42});
+  const std::vector<uint32_t> psns = run(*bench.faulty, *bench.plain);
+  const uint64_t dropped = bench.faulty->fault_counters().tx_dropped;
+  EXPECT_EQ(psns.size() + dropped, kPackets);
+  EXPECT_NEAR(static_cast<double>(dropped), kPackets * 0.1, 200);
+}
+
+TEST(FaultInjector, DuplicatesOnReceiveAndOnSend) {
+  for (const bool sending : {false, true}) {
+    SCOPED_TRACE(sending ? "send" : "receive");
+    Bench bench({.duplicate = 0.05, .seed = 3});
+    const std::vector<uint32_t> psns = sending ? run(*bench.faulty, *bench.plain) : run(*bench.plain, *bench.faulty);
+    std::map<uint32_t, int> times;
+    for (const uint32_t psn : psns) ++times[psn];
+    EXPECT_EQ(times.size(), kPackets);
+    const auto twice = std::count_if(times.begin(), times.end(), [](const auto& entry) { return entry.second == 2; });
+    const FaultCounters counters = bench.faulty->fault_counters();
+    EXPECT_EQ(static_cast<uint64_t>(twice), sending ? counters.tx_duplicated : counters.rx_duplicated);
+    EXPECT_NEAR(static_cast<double>(twice), kPackets * 0.05, 150);
+  }
+}
+
+TEST(FaultInjector, ReordersByAtMostEightPackets) {
+  Bench bench({.reorder = 0.02, .seed = 9});
+  const std::vector<uint32_t> psns = run(*bench.plain, *bench.faulty);
+  ASSERT_EQ(psns.size(), kPackets);
+  uint64_t late = 0;
+  uint32_t highest = 0;
+  for (size_t i = 0; i < psns.size(); ++i) {
+    if (psns[i] < highest) {
+      ++late;
+      // Overtaken by 8 that were not held back themselves; a few of those in between may have been.
+      EXPECT_LE(highest - psns[i], 16u);
+    }
+    highest = std::max(highest, psns[i]);
+  }
+  EXPECT_EQ(late, bench.faulty->fault_counters().rx_reordered);
+  EXPECT_NEAR(static_cast<double>(late), kPackets * 0.02, 100);
+}
+
+TEST(FaultInjector, APacketHeldBackComesWhenNothingFollows) {
+  Bench bench({.reorder = 1});
+  send_some(*bench.plain, 5, 1);
+  std::array<RxPacket, 4> received;
+  ASSERT_EQ(bench.faulty->receive(received), 0u);
+  EXPECT_FALSE(bench.faulty->prepare_to_wait()) << "would sleep on a packet";
+  for (int poll = 1; poll < FaultInjector::kIdlePolls; ++poll) ASSERT_EQ(bench.faulty->receive(received), 0u);
+  ASSERT_EQ(bench.faulty->receive(received), 1u);
+  EXPECT_EQ(psn_of(received[0]), 5u);
+  EXPECT_TRUE(bench.faulty->prepare_to_wait());
+}
+
+TEST(FaultInjector, CorruptsOneBitOfTheInfiniBandPart) {
+  Bench bench({.corrupt = 0.3, .seed = 11});
+  uint64_t corrupted = 0;
+  for (uint32_t psn = 0; psn < 1000; ++psn) {
+    TestBurst burst;
+    burst.add(envelope_v4(), psn, 64);
+    std::vector<std::vector<uint8_t>> frames;
+    bench.plain->record_sent(&frames);
+    bench.plain->send(burst.packets());
+    std::array<RxPacket, 2> received;
+    ASSERT_EQ(bench.faulty->receive(received), 1u);
+    const std::span<const uint8_t> sent = std::span(frames[0]).subspan(42);
+    ASSERT_EQ(received[0].ib.size(), sent.size());
+    int bits = 0;
+    for (size_t i = 0; i < sent.size(); ++i) bits += std::popcount(static_cast<uint8_t>(sent[i] ^ received[0].ib[i]));
+    EXPECT_LE(bits, 1);
+    corrupted += static_cast<uint64_t>(bits);
+  }
+  EXPECT_EQ(corrupted, bench.faulty->fault_counters().rx_corrupted);
+  EXPECT_NEAR(static_cast<double>(corrupted), 300, 70);
+}
+
+TEST(FaultInjector, TheSameSeedMakesTheSameFaults) {
+  const FaultSpec spec{.drop = 0.05, .duplicate = 0.05, .reorder = 0.05, .seed = 77};
+  Bench first(spec);
+  Bench second(spec);
+  EXPECT_EQ(run(*first.plain, *first.faulty), run(*second.plain, *second.faulty));
+  FaultSpec other = spec;
+  other.seed = 78;
+  Bench third(other);
+  Bench fourth(spec);
+  EXPECT_NE(run(*third.plain, *third.faulty), run(*fourth.plain, *fourth.faulty));
+}
+
+TEST(FaultInjector, BackpressureOfTheInnerLinkIsPassedOn) {
+  auto [a, b] = make_memory_link({.queue_capacity = 4});
+  FaultInjector faulty(std::move(a), {.drop = 0.5, .seed = 2});
+  TestBurst burst;
+  for (uint32_t psn = 0; psn < 64; ++psn) burst.add(envelope_v4(), psn, 16);
+  const size_t taken = faulty.send(burst.packets());
+  EXPECT_LT(taken, burst.size());
+  EXPECT_EQ(taken, 4 + faulty.fault_counters().tx_dropped);
+}
+
+// A small `out` gives the rest of what is due with the next calls.
+TEST(FaultInjector, ReceivesIntoASmallArray) {
+  Bench bench({.duplicate = 1});
+  send_some(*bench.plain, 0, 3);
+  std::vector<uint32_t> psns;
+  std::array<RxPacket, 1> received;
+  for (int poll = 0; poll < 6; ++poll) {
+    ASSERT_EQ(bench.faulty->receive(received), 1u);
+    psns.push_back(psn_of(received[0]));
+  }
+  EXPECT_EQ(psns, (std::vector<uint32_t>{0, 0, 1, 1, 2, 2}));
+  EXPECT_EQ(bench.faulty->receive(received), 0u);
+}
+
+TEST(FaultInjector, DescriptionNamesFaultsAndSeed) {
+  Bench bench({.drop = 0.01, .corrupt = 0.001, .seed = 7});
+  EXPECT_EQ(bench.faulty->description(), "memory link, faults drop=1%,corrupt=0.1%,seed=7");
+}
+
+}  // namespace
+}  // namespace uroce::io::test

@@ -1,0 +1,58 @@
+// Completion channels: descriptors that become readable when an armed CQ gets a completion.
+
+#include <cerrno>
+#include <new>
+#include <unistd.h>
+
+#include "verbs_shim/objects.h"
+
+namespace uroce::verbs {
+
+void Channel::on_completion(queue::CompletionQueue& cq) {
+  events.push(static_cast<Cq*>(&cq));
+}
+
+}  // namespace uroce::verbs
+
+using namespace uroce::verbs;
+
+extern "C" {
+
+ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
+  Channel* channel = nullptr;
+  const int error = without_exceptions([&] {
+    auto created = std::make_unique<Channel>();
+    created->context = context;
+    if (const int failure = created->events.open(created->fd)) return failure;
+    channel = created.release();
+    return 0;
+  });
+  if (error != 0) return fail(error);
+  ++from(context).users;
+  return channel;
+}
+
+int ibv_destroy_comp_channel(ibv_comp_channel* verbs) {
+  Channel& channel = from(verbs);
+  if (channel.users != 0) return EBUSY;
+  ::close(channel.fd);
+  --from(channel.context).users;
+  delete &channel;
+  return 0;
+}
+
+int ibv_get_cq_event(ibv_comp_channel* verbs, ibv_cq** cq, void** cq_context) {
+  Channel& channel = from(verbs);
+  from(channel.context).engine->expect_sleep();
+  Cq* taken = nullptr;
+  if (!channel.events.take(channel.fd, taken, [](Cq* event) { ++event->completion_events_taken; })) return -1;
+  *cq = ibv_cq_ex_to_cq(taken);
+  *cq_context = taken->cq_context;
+  return 0;
+}
+
+void ibv_ack_cq_events(ibv_cq* cq, unsigned int nevents) {
+  acknowledge(cq->mutex, cq->cond, cq->comp_events_completed, nevents);
+}
+
+}  // extern "C"

@@ -1,0 +1,97 @@
+// Opening and closing a device: the ibv_context with its dispatch tables.
+
+#include <cerrno>
+#include <ctime>
+#include <fcntl.h>
+#include <new>
+#include <unistd.h>
+
+#include "verbs_shim/async_events.h"
+#include "verbs_shim/dispatch.h"
+#include "verbs_shim/objects.h"
+
+namespace uroce::verbs {
+namespace {
+
+// The clock of completion timestamps, in the units of hca_core_clock: nanoseconds in tv_nsec, as providers with a
+// 1 GHz counter give it.
+int query_rt_values(ibv_context*, ibv_values_ex* values) {
+  if (values->comp_mask & ~uint32_t{IBV_VALUES_MASK_RAW_CLOCK}) return EINVAL;
+  if (values->comp_mask & IBV_VALUES_MASK_RAW_CLOCK) {
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    values->raw_clock = {0, now.tv_sec * 1'000'000'000 + now.tv_nsec};
+  }
+  return 0;
+}
+
+// Slots left null are answered with EOPNOTSUPP by the inline functions of verbs.h, except where an application can
+// have got no object to call them with.
+void fill_dispatch_tables(verbs_context& verbs) {
+  ibv_context_ops& ops = verbs.context.ops;
+  ops._compat_query_device = ibv_query_device;
+  ops._compat_query_port = ibv_query_port;
+  ops.poll_cq = poll_cq;
+  ops.req_notify_cq = req_notify_cq;
+  ops.post_send = post_send;
+  ops.post_recv = post_recv;
+  verbs.query_port = query_port;
+  verbs.query_device_ex = query_device_ex;
+  verbs.query_rt_values = query_rt_values;
+  verbs.create_cq_ex = create_cq_ex;
+  verbs.create_qp_ex = create_qp_ex;
+  verbs.sz = kNewestVerbsContextSize;
+}
+
+int open_context(Device& device, std::unique_ptr<Context>& out) {
+  engine::Host* host = engine::Host::instance();
+  if (host == nullptr) return ENODEV;
+  auto context = std::make_unique<Context>();
+  context->engine = host->engine(device.info);
+  if (context->engine == nullptr) return ENODEV;
+
+  ibv_context& verbs = context->verbs.context;
+  verbs.device = &device.verbs;
+  verbs.num_comp_vectors = 1;
+  verbs.mutex = PTHREAD_MUTEX_INITIALIZER;
+  verbs.abi_compat = __VERBS_ABI_IS_EXTENDED;
+  fill_dispatch_tables(context->verbs);
+
+  if (const int error = context->async_events.open(verbs.async_fd)) return error;
+  // There is no kernel device; some applications dup() the descriptor, so it has to be one.
+  verbs.cmd_fd = ::fcntl(verbs.async_fd, F_DUPFD_CLOEXEC, 0);
+  if (verbs.cmd_fd < 0) {
+    const int error = errno;
+    ::close(verbs.async_fd);
+    return error;
+  }
+  context->on_event = [target = context.get()](const engine::EventSubject& event) { queue_event(*target, event); };
+  context->engine->add_event_handler(&context->on_event);
+  out = std::move(context);
+  return 0;
+}
+
+}  // namespace
+}  // namespace uroce::verbs
+
+using namespace uroce::verbs;
+
+extern "C" {
+
+ibv_context* ibv_open_device(ibv_device* device) {
+  std::unique_ptr<Context> context;
+  const int error = without_exceptions([&] { return open_context(from(device), context); });
+  return error == 0 ? &context.release()->verbs.context : fail(error);
+}
+
+int ibv_close_device(ibv_context* verbs) {
+  Context& context = from(verbs);
+  if (context.users != 0) return EBUSY;
+  context.engine->remove_event_handler(&context.on_event);
+  ::close(verbs->cmd_fd);
+  ::close(verbs->async_fd);
+  delete &context;
+  return 0;
+}
+
+}  // extern "C"

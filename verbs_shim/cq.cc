@@ -1,0 +1,108 @@
+// Completion queues: creation, polling, arming.
+
+#include "verbs_shim/cq.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+
+#include "verbs_shim/async_events.h"
+#include "verbs_shim/dispatch.h"
+
+namespace uroce::verbs {
+namespace {
+
+void store(const queue::Cqe& cqe, ibv_wc& wc) {
+  wc.wr_id = cqe.wr_id;
+  wc.status = static_cast<ibv_wc_status>(cqe.status);
+  wc.opcode = static_cast<ibv_wc_opcode>(cqe.opcode);
+  wc.vendor_err = cqe.vendor_error;
+  wc.byte_len = cqe.byte_length;
+  wc.imm_data = cqe.immediate_or_rkey;
+  wc.qp_num = cqe.qpn;
+  wc.src_qp = cqe.source_qpn;
+  wc.wc_flags = cqe.flags;
+  wc.pkey_index = 0;
+  wc.slid = 0;
+  wc.sl = 0;
+  wc.dlid_path_bits = 0;
+}
+
+uint32_t take(Cq& cq, uint32_t limit, ibv_wc* wc) {
+  return cq.poll(limit, [&wc](const queue::Cqe& cqe) { store(cqe, *wc++); });
+}
+
+}  // namespace
+
+Cq* create_cq(ibv_context* context, const CqRequest& request) {
+  if (request.entries == 0 || request.entries > engine::Limits::kMaxCqe) return fail(EINVAL);
+  if (request.vector >= static_cast<uint32_t>(context->num_comp_vectors)) return fail(EINVAL);
+  std::unique_ptr<Cq> cq;
+  const int error = without_exceptions([&] {
+    cq = std::make_unique<Cq>(request.entries, request.channel);
+    return 0;
+  });
+  if (error != 0) return fail(error);
+
+  cq->context = context;
+  cq->channel = request.channel;
+  cq->cq_context = request.context;
+  cq->handle = next_handle();
+  cq->cqe = static_cast<int>(cq->capacity());
+  cq->mutex = PTHREAD_MUTEX_INITIALIZER;
+  cq->cond = PTHREAD_COND_INITIALIZER;
+  cq->engine = from(context).engine.get();
+  ++from(context).users;
+  if (request.channel != nullptr) ++from(request.channel).users;
+  return cq.release();
+}
+
+int poll_cq(ibv_cq* verbs, int num_entries, ibv_wc* wc) {
+  Cq& cq = from(verbs);
+  const auto limit = static_cast<uint32_t>(std::max(num_entries, 0));
+  uint32_t count = take(cq, limit, wc);
+  if (count == 0) {
+    cq.engine->progress();
+    count = take(cq, limit, wc);
+  }
+  return static_cast<int>(count);
+}
+
+int req_notify_cq(ibv_cq* verbs, int solicited_only) {
+  Cq& cq = from(verbs);
+  cq.arm(solicited_only ? queue::CompletionQueue::Arm::kSolicited : queue::CompletionQueue::Arm::kAny);
+  cq.engine->expect_sleep();
+  return 0;
+}
+
+}  // namespace uroce::verbs
+
+using namespace uroce::verbs;
+
+extern "C" {
+
+ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* cq_context, ibv_comp_channel* channel, int comp_vector) {
+  if (cqe < 0 || comp_vector < 0) return fail(EINVAL);
+  Cq* cq = create_cq(context, {static_cast<uint32_t>(cqe), cq_context, channel, static_cast<uint32_t>(comp_vector)});
+  return cq == nullptr ? nullptr : ibv_cq_ex_to_cq(cq);
+}
+
+int ibv_destroy_cq(ibv_cq* verbs) {
+  Cq& cq = from(verbs);
+  if (cq.users != 0) return EBUSY;
+  if (cq.channel != nullptr) {
+    from(cq.channel).events.purge([&](const Cq* event) { return event == &cq; });
+    wait_for_acknowledgements(cq.mutex, cq.cond, verbs->comp_events_completed, cq.completion_events_taken);
+    --from(cq.channel).users;
+  }
+  drain_events(cq);
+  --from(cq.context).users;
+  delete &cq;
+  return 0;
+}
+
+int ibv_resize_cq(ibv_cq*, int) {
+  return EOPNOTSUPP;
+}
+
+}  // extern "C"

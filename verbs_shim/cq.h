@@ -1,0 +1,18 @@
+// What ibv_create_cq and ibv_create_cq_ex share.
+#pragma once
+
+#include "verbs_shim/objects.h"
+
+namespace uroce::verbs {
+
+struct CqRequest {
+  uint32_t entries = 0;
+  void* context = nullptr;
+  ibv_comp_channel* channel = nullptr;
+  uint32_t vector = 0;
+};
+
+// Null with errno set on failure.
+Cq* create_cq(ibv_context* context, const CqRequest& request);
+
+}  // namespace uroce::verbs

@@ -1,0 +1,126 @@
+// Extended completion queues: one completion at a time, read field by field. ibv_start_poll takes the first and keeps
+// the queue for the calling thread until ibv_end_poll; both work on Cq::current.
+
+#include <cerrno>
+#include <ctime>
+
+#include "verbs_shim/cq.h"
+#include "verbs_shim/dispatch.h"
+
+namespace uroce::verbs {
+namespace {
+
+// CVLAN, flow tags and tag matching do not exist here.
+constexpr uint64_t kSupportedFields = uint64_t{IBV_WC_STANDARD_FLAGS} | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+                                      IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+
+bool take_next(Cq& cq) {
+  if (cq.poll(1, [&cq](const queue::Cqe& cqe) { cq.current = cqe; }) == 0) return false;
+  cq.wr_id = cq.current.wr_id;
+  ibv_cq_ex& verbs = cq;
+  verbs.status = static_cast<ibv_wc_status>(cq.current.status);
+  return true;
+}
+
+void end_poll(ibv_cq_ex* verbs) {
+  Cq& cq = from(verbs);
+  if (!cq.single_threaded) cq.extended_poll_lock.unlock();
+}
+
+int start_poll(ibv_cq_ex* verbs, ibv_poll_cq_attr* attr) {
+  if (attr->comp_mask != 0) return EINVAL;
+  Cq& cq = from(verbs);
+  if (!cq.single_threaded) cq.extended_poll_lock.lock();
+  if (take_next(cq)) return 0;
+  cq.engine->progress();
+  if (take_next(cq)) return 0;
+  end_poll(verbs);  // the application calls it after success only
+  return ENOENT;
+}
+
+int next_poll(ibv_cq_ex* verbs) {
+  return take_next(from(verbs)) ? 0 : ENOENT;
+}
+
+ibv_wc_opcode read_opcode(ibv_cq_ex* cq) {
+  return static_cast<ibv_wc_opcode>(from(cq).current.opcode);
+}
+uint32_t read_vendor_err(ibv_cq_ex* cq) {
+  return from(cq).current.vendor_error;
+}
+uint32_t read_byte_len(ibv_cq_ex* cq) {
+  return from(cq).current.byte_length;
+}
+__be32 read_imm_data(ibv_cq_ex* cq) {
+  return from(cq).current.immediate_or_rkey;
+}
+uint32_t read_qp_num(ibv_cq_ex* cq) {
+  return from(cq).current.qpn;
+}
+uint32_t read_src_qp(ibv_cq_ex* cq) {
+  return from(cq).current.source_qpn;
+}
+unsigned int read_wc_flags(ibv_cq_ex* cq) {
+  return from(cq).current.flags;
+}
+uint64_t read_completion_ts(ibv_cq_ex* cq) {
+  return from(cq).current.timestamp;
+}
+// RoCE has no LIDs, and service levels are not carried.
+uint32_t read_slid(ibv_cq_ex*) {
+  return 0;
+}
+uint8_t read_sl(ibv_cq_ex*) {
+  return 0;
+}
+uint8_t read_dlid_path_bits(ibv_cq_ex*) {
+  return 0;
+}
+
+uint64_t now_ns(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+uint64_t read_completion_wallclock_ns(ibv_cq_ex* cq) {
+  return from(cq).current.timestamp + (now_ns(CLOCK_REALTIME) - now_ns(CLOCK_MONOTONIC));
+}
+
+// Functions for the fields that were asked for; status, opcode, vendor error and flags are always there.
+void fill_readers(ibv_cq_ex& cq, uint64_t fields) {
+  cq.start_poll = start_poll;
+  cq.next_poll = next_poll;
+  cq.end_poll = end_poll;
+  cq.read_opcode = read_opcode;
+  cq.read_vendor_err = read_vendor_err;
+  cq.read_wc_flags = read_wc_flags;
+  if (fields & IBV_WC_EX_WITH_BYTE_LEN) cq.read_byte_len = read_byte_len;
+  if (fields & IBV_WC_EX_WITH_IMM) cq.read_imm_data = read_imm_data;
+  if (fields & IBV_WC_EX_WITH_QP_NUM) cq.read_qp_num = read_qp_num;
+  if (fields & IBV_WC_EX_WITH_SRC_QP) cq.read_src_qp = read_src_qp;
+  if (fields & IBV_WC_EX_WITH_SLID) cq.read_slid = read_slid;
+  if (fields & IBV_WC_EX_WITH_SL) cq.read_sl = read_sl;
+  if (fields & IBV_WC_EX_WITH_DLID_PATH_BITS) cq.read_dlid_path_bits = read_dlid_path_bits;
+  if (fields & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP) cq.read_completion_ts = read_completion_ts;
+  if (fields & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) {
+    cq.read_completion_wallclock_ns = read_completion_wallclock_ns;
+  }
+}
+
+}  // namespace
+
+ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr) {
+  if (attr->comp_mask & ~uint32_t{IBV_CQ_INIT_ATTR_MASK_FLAGS}) return fail(EOPNOTSUPP);
+  if (attr->wc_flags & ~kSupportedFields) return fail(EOPNOTSUPP);
+  const uint32_t flags = (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) ? attr->flags : 0;
+  // IGNORE_OVERRUN asks to overwrite completions, which the ring cannot.
+  if (flags & ~uint32_t{IBV_CREATE_CQ_ATTR_SINGLE_THREADED}) return fail(EOPNOTSUPP);
+  Cq* cq = create_cq(context, {attr->cqe, attr->cq_context, attr->channel, attr->comp_vector});
+  if (cq == nullptr) return nullptr;
+  cq->single_threaded = (flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) != 0;
+  fill_readers(*cq, attr->wc_flags);
+  return cq;
+}
+
+}  // namespace uroce::verbs

@@ -1,0 +1,85 @@
+// ibv_query_device and ibv_query_device_ex: what the engine really offers.
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstring>
+#include <endian.h>
+
+#include "verbs_shim/dispatch.h"
+#include "verbs_shim/objects.h"
+
+namespace uroce::verbs {
+namespace {
+
+using engine::Limits;
+
+// Objects that only memory limits.
+constexpr int kManyObjects = 1 << 20;
+
+// IBTA 11.2.1.2: time to answer is 4.096 us * 2^value at most. 15 is 134 ms: a process may be descheduled for long.
+constexpr uint8_t kAckDelay = 15;
+
+// Vendor and part 0: there is no IEEE OUI for this implementation, and borrowing one would make applications take a
+// vendor's code path.
+constexpr uint32_t kVendorId = 0;
+
+constexpr unsigned int kCapabilities =
+    IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN;
+
+void fill_limits(ibv_device_attr& attr) {
+  attr.max_qp = Limits::kMaxQp;
+  attr.max_qp_wr = Limits::kMaxWr;
+  attr.max_sge = Limits::kMaxSge;
+  attr.max_sge_rd = Limits::kMaxSge;
+  attr.max_cq = kManyObjects;
+  attr.max_cqe = Limits::kMaxCqe;
+  attr.max_mr = kManyObjects;
+  attr.max_pd = kManyObjects;
+  attr.max_ah = kManyObjects;
+  attr.max_qp_rd_atom = Limits::kMaxRdAtomic;
+  attr.max_qp_init_rd_atom = Limits::kMaxRdAtomic;
+  attr.max_res_rd_atom = Limits::kMaxRdAtomic * Limits::kMaxQp;
+  attr.max_pkeys = 1;
+}
+
+void fill_device_attributes(ibv_context* context, ibv_device_attr& attr) {
+  attr = {};
+  std::snprintf(attr.fw_ver, sizeof(attr.fw_ver), "%s", UROCE_VERSION);
+  attr.node_guid = htobe64(device_of(context).info.guid);
+  attr.sys_image_guid = attr.node_guid;
+  attr.max_mr_size = UINT64_MAX;
+  attr.page_size_cap = ~uint64_t{0xfff};
+  attr.vendor_id = kVendorId;
+  attr.device_cap_flags = kCapabilities;
+  attr.atomic_cap = IBV_ATOMIC_HCA;
+  attr.local_ca_ack_delay = kAckDelay;
+  attr.phys_port_cnt = 1;
+  fill_limits(attr);
+}
+
+}  // namespace
+
+int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input, ibv_device_attr_ex* attr,
+                    size_t size) {
+  if (input != nullptr && input->comp_mask != 0) return EINVAL;
+  if (size < sizeof(attr->orig_attr)) return EINVAL;
+  ibv_device_attr_ex full{};
+  fill_device_attributes(context, full.orig_attr);
+  full.completion_timestamp_mask = UINT64_MAX;
+  full.hca_core_clock = 1'000'000;  // kHz: timestamps are nanoseconds
+  full.device_cap_flags_ex = full.orig_attr.device_cap_flags;
+  full.phys_port_cnt_ex = full.orig_attr.phys_port_cnt;
+  // The application's struct may be older or newer than ours.
+  std::memset(attr, 0, size);
+  std::memcpy(attr, &full, std::min(size, sizeof(full)));
+  return 0;
+}
+
+}  // namespace uroce::verbs
+
+extern "C" int ibv_query_device(ibv_context* context, ibv_device_attr* attr) {
+  uroce::verbs::fill_device_attributes(context, *attr);
+  return 0;
+}

@@ -1,0 +1,36 @@
+// The verbs that applications reach through function pointers in ibv_context and verbs_context instead of symbols.
+// Each is defined in the file of its object; context.cc fills the tables.
+#pragma once
+
+#include <cstddef>
+#include <infiniband/verbs.h>
+
+// verbs.h wraps these names in macros that lead to the dispatch tables; the shim defines the symbols behind them.
+#undef ibv_query_port
+#undef ibv_reg_mr
+#undef ibv_reg_mr_iova
+
+namespace uroce::verbs {
+
+// port.cc
+int query_port(ibv_context* context, uint8_t port_num, ibv_port_attr* attr, size_t size);
+
+// device_attributes.cc
+int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input, ibv_device_attr_ex* attr,
+                    size_t size);
+
+// cq.cc
+int poll_cq(ibv_cq* cq, int num_entries, ibv_wc* wc);
+int req_notify_cq(ibv_cq* cq, int solicited_only);
+
+// cq_ex.cc
+ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr);
+
+// qp.cc
+ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr);
+
+// post.cc
+int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);
+int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
+
+}  // namespace uroce::verbs

@@ -1,0 +1,181 @@
+// The one port of a device and its tables: state, GIDs, P_Keys. All of it follows the netdev.
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <endian.h>
+#include <optional>
+#include <vector>
+
+#include "verbs_shim/dispatch.h"
+#include "verbs_shim/objects.h"
+#include "verbs_shim/values.h"
+
+namespace uroce::verbs {
+namespace {
+
+// The GID table never looks smaller than this, so that addresses added later have a place in what an application
+// allocated. Entries without an address are empty, as in the kernel.
+constexpr size_t kMinGidTableLength = 16;
+
+// Physical port states, IBTA 14.2.5.6.
+constexpr uint8_t kPhysicalDisabled = 3;
+constexpr uint8_t kPhysicalLinkUp = 5;
+
+struct WidthAndSpeed {
+  uint32_t up_to_mbps;
+  uint8_t width;  // 1: 1x, 2: 4x, 16: 2x
+  uint8_t speed;  // per lane: 1: 2.5, 4: 10, 32: 25, 64: 50, 128: 100 Gb/s
+};
+
+// The smallest InfiniBand link that carries an Ethernet rate.
+constexpr WidthAndSpeed kEthernetRates[] = {
+    {2'500, 1, 1},   {10'000, 1, 4},   {25'000, 1, 32},  {40'000, 2, 4},
+    {50'000, 1, 64}, {100'000, 2, 32}, {200'000, 2, 64}, {UINT32_MAX, 2, 128},
+};
+
+WidthAndSpeed width_and_speed(uint32_t mbps) {
+  return *std::find_if(std::begin(kEthernetRates), std::end(kEthernetRates),
+                       [=](const WidthAndSpeed& rate) { return mbps <= rate.up_to_mbps; });
+}
+
+size_t gid_table_length(const engine::PortStatus& status) {
+  return std::max(status.gids.size(), kMinGidTableLength);
+}
+
+void fill_port(const engine::PortStatus& status, ibv_port_attr& attr) {
+  attr.state = status.active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
+  attr.phys_state = status.active ? kPhysicalLinkUp : kPhysicalDisabled;
+  attr.max_mtu = IBV_MTU_4096;
+  attr.active_mtu = mtu_to_verbs(status.active_mtu);
+  attr.gid_tbl_len = static_cast<int>(gid_table_length(status));
+  attr.pkey_tbl_len = 1;
+  attr.port_cap_flags = IBV_PORT_IP_BASED_GIDS;
+  attr.max_msg_sz = engine::Limits::kMaxMessage;
+  attr.max_vl_num = 1;
+  const WidthAndSpeed rate = width_and_speed(status.speed_mbps);
+  attr.active_width = rate.width;
+  attr.active_speed = rate.speed;
+  attr.link_layer = IBV_LINK_LAYER_ETHERNET;
+}
+
+// 0 and the address; ENODATA: an empty entry; EINVAL: outside the table.
+int gid_at(ibv_context* context, uint32_t port_num, uint32_t index, wire::IpAddress& out) {
+  if (port_num != 1) return EINVAL;
+  return without_exceptions([&] {
+    const engine::PortStatus status = from(context).engine->port_status();
+    if (index >= gid_table_length(status)) return EINVAL;
+    if (index >= status.gids.size()) return ENODATA;
+    out = status.gids[index];
+    return 0;
+  });
+}
+
+ibv_gid_entry make_entry(ibv_context* context, const wire::IpAddress& address, uint32_t index) {
+  ibv_gid_entry entry{};
+  entry.gid = gid_to_verbs(address);
+  entry.gid_index = index;
+  entry.port_num = 1;
+  entry.gid_type = IBV_GID_TYPE_ROCE_V2;
+  entry.ndev_ifindex = static_cast<uint32_t>(device_of(context).info.netdev.index);
+  return entry;
+}
+
+// Writes an entry in the size that the application's header gives it.
+void store_entry(const ibv_gid_entry& entry, void* to, size_t entry_size) {
+  std::memset(to, 0, entry_size);
+  std::memcpy(to, &entry, std::min(entry_size, sizeof(entry)));
+}
+
+}  // namespace
+
+int query_port(ibv_context* context, uint8_t port_num, ibv_port_attr* attr, size_t size) {
+  if (port_num != 1) return EINVAL;
+  return without_exceptions([&] {
+    ibv_port_attr full{};
+    fill_port(from(context).engine->port_status(), full);
+    // 48 bytes through the symbol, 52 through the dispatch table up to rdma-core 44, 56 from 50.
+    std::memset(static_cast<void*>(attr), 0, size);
+    std::memcpy(static_cast<void*>(attr), &full, std::min(size, sizeof(full)));
+    return 0;
+  });
+}
+
+}  // namespace uroce::verbs
+
+using namespace uroce::verbs;
+
+extern "C" {
+
+// Binaries from before the dispatch table had it: the struct ends before port_cap_flags2.
+int ibv_query_port(ibv_context* context, uint8_t port_num, struct _compat_ibv_port_attr* attr) {
+  return query_port(context, port_num, reinterpret_cast<ibv_port_attr*>(attr),
+                    offsetof(ibv_port_attr, port_cap_flags2));
+}
+
+// rdma-core 62. The rate in units of 100 Mb/s.
+int ibv_query_port_speed(ibv_context* context, uint32_t port_num, uint64_t* port_speed) {
+  if (port_num != 1) return EINVAL;
+  return without_exceptions([&] {
+    *port_speed = from(context).engine->port_status().speed_mbps / 100;
+    return 0;
+  });
+}
+
+int ibv_query_gid(ibv_context* context, uint8_t port_num, int index, ibv_gid* gid) {
+  uroce::wire::IpAddress address;
+  const int error = index < 0 ? EINVAL : gid_at(context, port_num, static_cast<uint32_t>(index), address);
+  // Older than empty entries with an error of their own: those read as zero.
+  if (error != 0 && error != ENODATA) return fail_minus_one(error);
+  *gid = gid_to_verbs(address);
+  return 0;
+}
+
+int _ibv_query_gid_ex(ibv_context* context, uint32_t port_num, uint32_t gid_index, ibv_gid_entry* entry, uint32_t flags,
+                      size_t entry_size) {
+  if (flags != 0) return EOPNOTSUPP;
+  uroce::wire::IpAddress address;
+  if (const int error = gid_at(context, port_num, gid_index, address)) return error;
+  store_entry(make_entry(context, address, gid_index), entry, entry_size);
+  return 0;
+}
+
+// The number of entries, or a negative errno value.
+ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_t max_entries, uint32_t flags,
+                             size_t entry_size) {
+  if (flags != 0) return -EOPNOTSUPP;
+  std::vector<uroce::wire::IpAddress> gids;
+  const int error = without_exceptions([&] {
+    gids = from(context).engine->port_status().gids;
+    return 0;
+  });
+  if (error != 0) return -error;
+  if (gids.size() > max_entries) return -EINVAL;
+  auto* to = reinterpret_cast<uint8_t*>(entries);
+  for (uint32_t i = 0; i < gids.size(); ++i, to += entry_size) {
+    store_entry(make_entry(context, gids[i], i), to, entry_size);
+  }
+  return static_cast<ssize_t>(gids.size());
+}
+
+// Private to rdma-core, used by ibv_devinfo. 0: RoCE v1 or an empty entry, 1: RoCE v2.
+int ibv_query_gid_type(ibv_context* context, uint8_t port_num, unsigned int index, int* type) {
+  uroce::wire::IpAddress address;
+  const int error = gid_at(context, port_num, index, address);
+  if (error != 0 && error != ENODATA) return fail_minus_one(error);
+  *type = error == 0 ? 1 : 0;
+  return 0;
+}
+
+int ibv_query_pkey(ibv_context*, uint8_t port_num, int index, __be16* pkey) {
+  if (port_num != 1 || index != 0) return fail_minus_one(EINVAL);
+  *pkey = htobe16(uroce::engine::Limits::kPkey);
+  return 0;
+}
+
+int ibv_get_pkey_index(ibv_context*, uint8_t port_num, __be16 pkey) {
+  if (port_num != 1 || pkey != htobe16(uroce::engine::Limits::kPkey)) return fail_minus_one(EINVAL);
+  return 0;
+}
+
+}  // extern "C"

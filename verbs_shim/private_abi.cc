@@ -1,0 +1,153 @@
+// The symbols that rdma-core keeps for its own provider libraries, at IBVERBS_PRIVATE_34, and the entry points of the
+// ABI before 2007, at IBVERBS_1.0. Programs that link with libmlx5 or libefa do not load without the former; nothing
+// here is ever called for a device of ours. ibv_query_gid_type, which tools do call, is in port.cc.
+
+#include <cerrno>
+#include <cstdarg>
+#include <cstddef>
+
+#define UROCE_INT(name) \
+  int name() {          \
+    return EOPNOTSUPP;  \
+  }
+#define UROCE_POINTER(name) \
+  void* name() {            \
+    errno = EOPNOTSUPP;     \
+    return nullptr;         \
+  }
+#define UROCE_VOID(name) \
+  void name() {}
+// The same under the name of a symbol whose current version exists as well.
+#define UROCE_OLD(kind, name, version) UROCE_##kind(old_##name) __asm__(".symver old_" #name "," #name "@" version);
+
+extern "C" {
+
+// --- IBVERBS_PRIVATE_34: registration of providers
+// ---------------------------------------------------------------------
+
+UROCE_VOID(verbs_register_driver_34)
+UROCE_POINTER(_verbs_init_and_alloc_context)
+UROCE_POINTER(verbs_open_device)
+UROCE_VOID(verbs_set_ops)
+UROCE_VOID(verbs_uninit_context)
+UROCE_VOID(verbs_init_cq)
+UROCE_VOID(__verbs_log)
+UROCE_INT(execute_ioctl)
+
+// A counter in rdma-core: how many attributes an ioctl has.
+unsigned int __ioctl_final_num_attrs() {
+  return 0;
+}
+
+// -1 like every read of a file that is not there.
+int ibv_read_ibdev_sysfs_file() {
+  errno = ENOENT;
+  return -1;
+}
+
+// A flag, not a function.
+bool verbs_allow_disassociate_destroy = false;
+
+// --- IBVERBS_PRIVATE_34: commands to the kernel
+// ------------------------------------------------------------------------
+
+UROCE_INT(ibv_cmd_advise_mr)
+UROCE_INT(ibv_cmd_alloc_dm)
+UROCE_INT(ibv_cmd_alloc_mw)
+UROCE_INT(ibv_cmd_alloc_pd)
+UROCE_INT(ibv_cmd_attach_mcast)
+UROCE_INT(ibv_cmd_close_xrcd)
+UROCE_INT(ibv_cmd_create_ah)
+UROCE_INT(ibv_cmd_create_counters)
+UROCE_INT(ibv_cmd_create_cq)
+UROCE_INT(ibv_cmd_create_cq_ex)
+UROCE_INT(ibv_cmd_create_flow)
+UROCE_INT(ibv_cmd_create_flow_action_esp)
+UROCE_INT(ibv_cmd_create_qp)
+UROCE_INT(ibv_cmd_create_qp_ex)
+UROCE_INT(ibv_cmd_create_qp_ex2)
+UROCE_INT(ibv_cmd_create_rwq_ind_table)
+UROCE_INT(ibv_cmd_create_srq)
+UROCE_INT(ibv_cmd_create_srq_ex)
+UROCE_INT(ibv_cmd_create_wq)
+UROCE_INT(ibv_cmd_dealloc_mw)
+UROCE_INT(ibv_cmd_dealloc_pd)
+UROCE_INT(ibv_cmd_dereg_mr)
+UROCE_INT(ibv_cmd_destroy_ah)
+UROCE_INT(ibv_cmd_destroy_counters)
+UROCE_INT(ibv_cmd_destroy_cq)
+UROCE_INT(ibv_cmd_destroy_flow)
+UROCE_INT(ibv_cmd_destroy_flow_action)
+UROCE_INT(ibv_cmd_destroy_qp)
+UROCE_INT(ibv_cmd_destroy_rwq_ind_table)
+UROCE_INT(ibv_cmd_destroy_srq)
+UROCE_INT(ibv_cmd_destroy_wq)
+UROCE_INT(ibv_cmd_detach_mcast)
+UROCE_INT(ibv_cmd_free_dm)
+UROCE_INT(ibv_cmd_get_context)
+UROCE_INT(ibv_cmd_modify_cq)
+UROCE_INT(ibv_cmd_modify_flow_action_esp)
+UROCE_INT(ibv_cmd_modify_qp)
+UROCE_INT(ibv_cmd_modify_qp_ex)
+UROCE_INT(ibv_cmd_modify_srq)
+UROCE_INT(ibv_cmd_modify_wq)
+UROCE_INT(ibv_cmd_open_qp)
+UROCE_INT(ibv_cmd_open_xrcd)
+UROCE_INT(ibv_cmd_poll_cq)
+UROCE_INT(ibv_cmd_post_recv)
+UROCE_INT(ibv_cmd_post_send)
+UROCE_INT(ibv_cmd_post_srq_recv)
+UROCE_INT(ibv_cmd_query_context)
+UROCE_INT(ibv_cmd_query_device_any)
+UROCE_INT(ibv_cmd_query_mr)
+UROCE_INT(ibv_cmd_query_port)
+UROCE_INT(ibv_cmd_query_qp)
+UROCE_INT(ibv_cmd_query_srq)
+UROCE_INT(ibv_cmd_read_counters)
+UROCE_INT(ibv_cmd_reg_dm_mr)
+UROCE_INT(ibv_cmd_reg_dmabuf_mr)
+UROCE_INT(ibv_cmd_reg_mr)
+UROCE_INT(ibv_cmd_req_notify_cq)
+UROCE_INT(ibv_cmd_rereg_mr)
+UROCE_INT(ibv_cmd_resize_cq)
+
+// --- IBVERBS_1.0: structs of that time had other layouts -------------------------------------------------------------
+
+UROCE_OLD(POINTER, ibv_get_device_list, "IBVERBS_1.0")
+UROCE_OLD(VOID, ibv_free_device_list, "IBVERBS_1.0")
+UROCE_OLD(POINTER, ibv_get_device_name, "IBVERBS_1.0")
+UROCE_OLD(POINTER, ibv_get_device_guid, "IBVERBS_1.0")
+UROCE_OLD(POINTER, ibv_open_device, "IBVERBS_1.0")
+UROCE_OLD(INT, ibv_close_device, "IBVERBS_1.0")
+UROCE_OLD(INT, ibv_get_async_event, "IBVERBS_1.0")
+UROCE_OLD(VOID, ibv_ack_async_event, "IBVERBS_1.0")
+UROCE_OLD(INT, ibv_query_device, "IBVERBS_1.0")
+UROCE_OLD(INT, ibv_query_port, "IBVERBS_1.0")
+UROCE_OLD(INT, ibv_query_gid, "IBVERBS_1.0")
+UROCE_OLD(INT, ibv_query_pkey, "IBVERBS_1.0")
+UROCE_OLD(POINTER, ibv_alloc_pd, "IBVERBS_1.0")
+UROCE_OLD(INT, ibv_dealloc_pd, "IBVERBS_1.0")
+UROCE_OLD(POINTER, ibv_reg_mr, "IBVERBS_1.0")
+UROCE_OLD(INT, ibv_dereg_mr, "IBVERBS_1.0")
+UROCE_OLD(POINTER, ibv_create_cq, "IBVERBS_1.0")
+UROCE_OLD(INT, ibv_resize_cq, "IBVERBS_1.0")
+UROCE_OLD(INT, ibv_destroy_cq, "IBVERBS_1.0")
+UROCE_OLD(INT, ibv_get_cq_event, "IBVERBS_1.0")
+UROCE_OLD(VOID, ibv_ack_cq_events, "IBVERBS_1.0")
+UROCE_OLD(POINTER, ibv_create_srq, "IBVERBS_1.0")
+UROCE_OLD(INT, ibv_modify_srq, "IBVERBS_1.0")
+UROCE_OLD(INT, ibv_query_srq, "IBVERBS_1.0")
+UROCE_OLD(INT, ibv_destroy_srq, "IBVERBS_1.0")
+UROCE_OLD(POINTER, ibv_create_qp, "IBVERBS_1.0")
+UROCE_OLD(INT, ibv_query_qp, "IBVERBS_1.0")
+UROCE_OLD(INT, ibv_modify_qp, "IBVERBS_1.0")
+UROCE_OLD(INT, ibv_destroy_qp, "IBVERBS_1.0")
+UROCE_OLD(POINTER, ibv_create_ah, "IBVERBS_1.0")
+UROCE_OLD(INT, ibv_destroy_ah, "IBVERBS_1.0")
+UROCE_OLD(INT, ibv_attach_mcast, "IBVERBS_1.0")
+UROCE_OLD(INT, ibv_detach_mcast, "IBVERBS_1.0")
+
+// How providers registered before rdma-core.
+UROCE_OLD(VOID, ibv_register_driver, "IBVERBS_1.1")
+
+}  // extern "C"

@@ -1,0 +1,190 @@
+// ibv_wr_start .. ibv_wr_complete: builds a batch of WQEs in reserved slots and publishes it as a whole, or not at all
+// after any error. The QP's send lock is held in between.
+
+#include "verbs_shim/qp_ex.h"
+
+#include <cerrno>
+#include <cstring>
+
+#include "verbs_shim/objects.h"
+#include "verbs_shim/send_check.h"
+
+namespace uroce::verbs {
+namespace {
+
+using queue::SendWqe;
+using queue::WrOpcode;
+
+// Checks the request built last, now that its payload is known.
+void finish_current(Qp& qp) {
+  WrBuilder& builder = qp.builder;
+  if (builder.error != 0 || builder.count == 0) return;
+  const SendWqe& wqe = *builder.slot.wqe;
+  builder.error = check_length(wqe.opcode, wqe.flags, wqe.length, qp.send_queue->max_inline());
+}
+
+// Begins the next request; null after an error.
+SendWqe* begin(ibv_qp_ex* verbs, WrOpcode opcode) {
+  Qp& qp = from(verbs);
+  WrBuilder& builder = qp.builder;
+  finish_current(qp);
+  if (builder.error == 0 && !qp.send_queue->reserve(builder.count, builder.slot)) builder.error = ENOMEM;
+  if (builder.error != 0) return nullptr;
+  ++builder.count;
+  SendWqe& wqe = *builder.slot.wqe;
+  wqe = {};
+  wqe.wr_id = verbs->wr_id;
+  wqe.opcode = opcode;
+  // Data is inline if a wr_set_inline_* says so.
+  wqe.flags = wqe_flags(verbs->wr_flags & ~static_cast<unsigned int>(IBV_SEND_INLINE));
+  return &wqe;
+}
+
+// The request whose payload is being set; null after an error or before the first request.
+SendWqe* current(Qp& qp) {
+  if (qp.builder.count == 0 && qp.builder.error == 0) qp.builder.error = EINVAL;
+  return qp.builder.error == 0 ? qp.builder.slot.wqe : nullptr;
+}
+
+void begin_remote(ibv_qp_ex* verbs, WrOpcode opcode, uint32_t rkey, uint64_t remote_address, uint32_t immediate = 0) {
+  if (SendWqe* wqe = begin(verbs, opcode)) {
+    wqe->rkey = rkey;
+    wqe->remote_address = remote_address;
+    wqe->immediate_or_rkey = immediate;
+  }
+}
+
+void wr_atomic_cmp_swp(ibv_qp_ex* qp, uint32_t rkey, uint64_t remote_addr, uint64_t compare, uint64_t swap) {
+  if (SendWqe* wqe = begin(qp, WrOpcode::kCompareSwap)) {
+    wqe->rkey = rkey;
+    wqe->remote_address = remote_addr;
+    wqe->compare_add = compare;
+    wqe->swap = swap;
+  }
+}
+
+void wr_atomic_fetch_add(ibv_qp_ex* qp, uint32_t rkey, uint64_t remote_addr, uint64_t add) {
+  if (SendWqe* wqe = begin(qp, WrOpcode::kFetchAdd)) {
+    wqe->rkey = rkey;
+    wqe->remote_address = remote_addr;
+    wqe->compare_add = add;
+  }
+}
+
+void wr_rdma_read(ibv_qp_ex* qp, uint32_t rkey, uint64_t remote_addr) {
+  begin_remote(qp, WrOpcode::kRdmaRead, rkey, remote_addr);
+}
+
+void wr_rdma_write(ibv_qp_ex* qp, uint32_t rkey, uint64_t remote_addr) {
+  begin_remote(qp, WrOpcode::kRdmaWrite, rkey, remote_addr);
+}
+
+void wr_rdma_write_imm(ibv_qp_ex* qp, uint32_t rkey, uint64_t remote_addr, __be32 imm_data) {
+  begin_remote(qp, WrOpcode::kRdmaWriteWithImmediate, rkey, remote_addr, imm_data);
+}
+
+void wr_send(ibv_qp_ex* qp) {
+  begin_remote(qp, WrOpcode::kSend, 0, 0);
+}
+
+void wr_send_imm(ibv_qp_ex* qp, __be32 imm_data) {
+  begin_remote(qp, WrOpcode::kSendWithImmediate, 0, 0, imm_data);
+}
+
+void wr_send_inv(ibv_qp_ex* qp, uint32_t invalidate_rkey) {
+  begin_remote(qp, WrOpcode::kSendWithInvalidate, 0, 0, invalidate_rkey);
+}
+
+void wr_set_sge_list(ibv_qp_ex* verbs, size_t num_sge, const ibv_sge* sg_list) {
+  Qp& qp = from(verbs);
+  SendWqe* wqe = current(qp);
+  if (wqe == nullptr) return;
+  uint64_t length = 0;
+  for (size_t i = 0; i < num_sge; ++i) length += sg_list[i].length;
+  if (num_sge > qp.send_queue->max_sge() || length > engine::Limits::kMaxMessage) {
+    qp.builder.error = EINVAL;
+    return;
+  }
+  wqe->sge_count = static_cast<uint8_t>(num_sge);
+  wqe->length = static_cast<uint32_t>(length);
+  for (size_t i = 0; i < num_sge; ++i) {
+    qp.builder.slot.sges[i] = {sg_list[i].addr, sg_list[i].length, sg_list[i].lkey};
+  }
+}
+
+void wr_set_sge(ibv_qp_ex* verbs, uint32_t lkey, uint64_t addr, uint32_t length) {
+  const ibv_sge sge{addr, length, lkey};
+  wr_set_sge_list(verbs, 1, &sge);
+}
+
+void wr_set_inline_data_list(ibv_qp_ex* verbs, size_t num_buf, const ibv_data_buf* buf_list) {
+  Qp& qp = from(verbs);
+  SendWqe* wqe = current(qp);
+  if (wqe == nullptr) return;
+  size_t length = 0;
+  for (size_t i = 0; i < num_buf; ++i) {
+    const ibv_data_buf& buffer = buf_list[i];
+    if (buffer.length > qp.send_queue->max_inline() - length) {
+      qp.builder.error = EINVAL;
+      return;
+    }
+    if (buffer.length != 0) std::memcpy(qp.builder.slot.inline_data + length, buffer.addr, buffer.length);
+    length += buffer.length;
+  }
+  wqe->flags |= queue::kInline;
+  wqe->length = static_cast<uint32_t>(length);
+}
+
+void wr_set_inline_data(ibv_qp_ex* verbs, void* addr, size_t length) {
+  const ibv_data_buf buffer{addr, length};
+  wr_set_inline_data_list(verbs, 1, &buffer);
+}
+
+void wr_start(ibv_qp_ex* verbs) {
+  Qp& qp = from(verbs);
+  qp.send_lock.lock();
+  qp.builder = {};
+  if (!accepts_sends(engine::Engine::state(*qp.engine_qp))) qp.builder.error = EINVAL;
+}
+
+int wr_complete(ibv_qp_ex* verbs) {
+  Qp& qp = from(verbs);
+  finish_current(qp);
+  const auto [count, error, slot] = qp.builder;
+  if (error == 0 && count != 0) qp.send_queue->publish(count);
+  qp.send_lock.unlock();
+  if (error == 0 && count != 0) qp.engine->doorbell(*qp.engine_qp);
+  return error;
+}
+
+void wr_abort(ibv_qp_ex* verbs) {
+  from(verbs).send_lock.unlock();
+}
+
+}  // namespace
+
+void fill_work_request_functions(ibv_qp_ex& qp, uint64_t send_ops) {
+  qp.wr_start = wr_start;
+  qp.wr_complete = wr_complete;
+  qp.wr_abort = wr_abort;
+  qp.wr_set_sge = wr_set_sge;
+  qp.wr_set_sge_list = wr_set_sge_list;
+  qp.wr_set_inline_data = wr_set_inline_data;
+  qp.wr_set_inline_data_list = wr_set_inline_data_list;
+  if (send_ops & IBV_QP_EX_WITH_RDMA_WRITE) qp.wr_rdma_write = wr_rdma_write;
+  if (send_ops & IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM) qp.wr_rdma_write_imm = wr_rdma_write_imm;
+  if (send_ops & IBV_QP_EX_WITH_SEND) qp.wr_send = wr_send;
+  if (send_ops & IBV_QP_EX_WITH_SEND_WITH_IMM) qp.wr_send_imm = wr_send_imm;
+  if (send_ops & IBV_QP_EX_WITH_SEND_WITH_INV) qp.wr_send_inv = wr_send_inv;
+  if (send_ops & IBV_QP_EX_WITH_RDMA_READ) qp.wr_rdma_read = wr_rdma_read;
+  if (send_ops & IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP) qp.wr_atomic_cmp_swp = wr_atomic_cmp_swp;
+  if (send_ops & IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD) qp.wr_atomic_fetch_add = wr_atomic_fetch_add;
+}
+
+}  // namespace uroce::verbs
+
+// Null for a QP that was created without send operations: it cannot be used with ibv_wr_*.
+extern "C" ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp* verbs) {
+  uroce::verbs::Qp& qp = uroce::verbs::from(verbs);
+  return qp.send_ops != 0 ? &qp.verbs : nullptr;
+}
