@@ -67,7 +67,6 @@ void Progress::poll() {
     datapath_.iterate(Datapath::Caller::kApplication, now);
     wake_if_needed();
     lock_.unlock();
-    std::atomic_thread_fence(std::memory_order_seq_cst);
   } while (datapath_.rung());
 }
 
@@ -100,7 +99,6 @@ Progress::Guard::Guard(Progress& progress) : progress_(progress) {
 Progress::Guard::~Guard() {
   if (progress_.thread_.joinable()) progress_.wake_if_needed();
   progress_.lock_.unlock();
-  std::atomic_thread_fence(std::memory_order_seq_cst);
   if (progress_.thread_.joinable() && progress_.datapath_.rung()) progress_.poll();
 }
 
@@ -116,7 +114,6 @@ bool Progress::iterate_in_background() {
     if (!lock_.try_lock()) return moved;
     moved |= datapath_.iterate(Datapath::Caller::kBackground, monotonic_now());
     lock_.unlock();
-    std::atomic_thread_fence(std::memory_order_seq_cst);
   } while (datapath_.rung());
   return moved;
 }
@@ -173,7 +170,6 @@ void Progress::sleep(Background how) {
       background_.store(how, std::memory_order_seq_cst);
     }
     lock_.unlock();
-    std::atomic_thread_fence(std::memory_order_seq_cst);
     if (!idle || datapath_.rung()) {
       background_.store(Background::kRunning, std::memory_order_seq_cst);
       return;

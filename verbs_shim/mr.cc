@@ -37,16 +37,20 @@ ibv_mr* register_region(ibv_pd* pd, void* address, size_t length, uint64_t iova,
   if (length == 0 || start + length < start) return fail(EINVAL);
   if (!is_mapped(start, length)) return fail(EFAULT);
 
-  auto* mr = new (std::nothrow) ibv_mr{};
+  auto* mr = new (std::nothrow) ibv_mr{pd->context, pd, address, length, next_handle(), 0, 0};
   if (mr == nullptr) return fail(ENOMEM);
   const memory::MemoryRegion region{static_cast<uint8_t*>(address), iova, length, access & kRights, pd->handle, 0};
-  uint32_t key = 0;
-  const int error = without_exceptions([&] { return from(pd->context).engine->register_memory(region, key); });
+  Context& context = from(pd->context);
+  const int error = without_exceptions([&] {
+    context.mrs.add(mr);
+    return context.engine->register_memory(region, mr->lkey);
+  });
   if (error != 0) {
+    context.mrs.remove(mr);
     delete mr;
     return fail(error);
   }
-  *mr = {pd->context, pd, address, length, next_handle(), key, key};
+  mr->rkey = mr->lkey;
   ++from(pd).users;
   return mr;
 }
@@ -71,7 +75,8 @@ ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* addr, size_t length, uint64_t iova, u
 }
 
 int ibv_dereg_mr(ibv_mr* mr) {
-  if (const int error = from(mr->context).engine->deregister_memory(mr->lkey)) return error;
+  Context& context = from(mr->context);
+  if (context.mrs.remove(mr)) context.engine->deregister_memory(mr->lkey);  // else the device has been closed
   --from(mr->pd).users;
   delete mr;
   return 0;

@@ -9,8 +9,11 @@
 #include <cstdint>
 #include <infiniband/verbs.h>
 #include <memory>
+#include <mutex>
 #include <new>
+#include <set>
 #include <system_error>
+#include <utility>
 
 #include "engine/base/spinlock.h"
 #include "engine/engine.h"
@@ -49,11 +52,38 @@ struct ContextAbi {
   verbs_context verbs;
 };
 
+// Objects of one kind that the engine holds for a context.
+template <class Object>
+class LiveObjects {
+ public:
+  void add(Object* object) {
+    std::lock_guard guard(mutex_);
+    objects_.insert(object);
+  }
+  // False: it is not there, or was taken.
+  bool remove(Object* object) {
+    std::lock_guard guard(mutex_);
+    return objects_.erase(object) != 0;
+  }
+  std::set<Object*> take_all() {
+    std::lock_guard guard(mutex_);
+    return std::exchange(objects_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<Object*> objects_;
+};
+
+struct Qp;
+
 struct Context : ContextAbi {
   std::shared_ptr<engine::Engine> engine;
   engine::EventHandler on_event;  // puts the engine's events into async_events
   EventQueue<ibv_async_event> async_events;
   std::atomic<uint32_t> users{0};  // PDs, CQs and channels
+  LiveObjects<Qp> qps;
+  LiveObjects<ibv_mr> mrs;
 };
 
 inline Context& from(ibv_context* context) {

@@ -3,8 +3,6 @@
 // here is ever called for a device of ours. ibv_query_gid_type, which tools do call, is in port.cc.
 
 #include <cerrno>
-#include <cstdarg>
-#include <cstddef>
 
 #define UROCE_INT(name) \
   int name() {          \
@@ -22,8 +20,7 @@
 
 extern "C" {
 
-// --- IBVERBS_PRIVATE_34: registration of providers
-// ---------------------------------------------------------------------
+// --- IBVERBS_PRIVATE_34: registration of providers ---
 
 UROCE_VOID(verbs_register_driver_34)
 UROCE_POINTER(_verbs_init_and_alloc_context)
@@ -48,8 +45,7 @@ int ibv_read_ibdev_sysfs_file() {
 // A flag, not a function.
 bool verbs_allow_disassociate_destroy = false;
 
-// --- IBVERBS_PRIVATE_34: commands to the kernel
-// ------------------------------------------------------------------------
+// --- IBVERBS_PRIVATE_34: commands to the kernel ---
 
 UROCE_INT(ibv_cmd_advise_mr)
 UROCE_INT(ibv_cmd_alloc_dm)

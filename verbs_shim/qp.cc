@@ -69,15 +69,20 @@ void fill_verbs_qp(ibv_pd* pd, const ibv_qp_init_attr& attr, uint32_t qpn, ibv_q
 // Null with errno set on failure. Writes the real capabilities back to `attr`.
 ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr& attr, uint64_t send_ops) {
   if (const int error = check_init_attributes(attr)) return fail(error);
+  Context& context = from(pd->context);
   std::unique_ptr<Qp> qp;
   const int error = without_exceptions([&] {
     qp = std::make_unique<Qp>();
-    qp->engine = from(pd->context).engine.get();
+    qp->engine = context.engine.get();
     // Complete before the engine has it: an event may name it at once.
     fill_verbs_qp(pd, attr, 0, qp->verbs.qp_base);
+    context.qps.add(qp.get());
     return qp->engine->create_qp(engine_init(pd, attr, *qp), qp->engine_qp);
   });
-  if (error != 0) return fail(error);
+  if (error != 0) {
+    context.qps.remove(qp.get());
+    return fail(error);
+  }
 
   qp->verbs.qp_base.qp_num = Engine::qpn(*qp->engine_qp);
   qp->send_queue = &Engine::send_queue(*qp->engine_qp);
@@ -203,7 +208,7 @@ int ibv_query_qp(ibv_qp* verbs, ibv_qp_attr* attr, int, ibv_qp_init_attr* init_a
 
 int ibv_destroy_qp(ibv_qp* verbs) {
   Qp& qp = from(verbs);
-  qp.engine->destroy_qp(qp.engine_qp);
+  if (from(verbs->context).qps.remove(&qp)) qp.engine->destroy_qp(qp.engine_qp);  // else the device has been closed
   drain_events(qp);
   --from(verbs->send_cq).users;
   --from(verbs->recv_cq).users;

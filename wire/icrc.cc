@@ -29,23 +29,24 @@ uint64_t in_network_order(uint64_t value) {
 }
 
 WordPair pair(uint64_t first, uint64_t second) {
-  return {in_network_order(first), in_network_order(second)};
+  return WordPair{in_network_order(first), in_network_order(second)};
 }
 
 template <size_t n>
-uint32_t update(uint32_t state, const std::array<WordPair, n>& words) {
-  return crc32_update(state, reinterpret_cast<const uint8_t*>(words.data()), sizeof words);
+uint32_t update(uint32_t state, const WordPair (&words)[n]) {
+  return crc32_update(state, reinterpret_cast<const uint8_t*>(words), sizeof words);
 }
 
 // What a BTH's masked byte changes: kMaskedByte[b] is to be added to the state in front of the BTH when the byte counts
 // as 0xff instead of b. A CRC is linear: the difference of the bytes, as it is in the register after the fifth byte of
 // the BTH, divided by x^40 to get in front.
 constexpr std::array<uint32_t, 256> kMaskedByte = [] {
+  constexpr uint32_t kToTheFront = polynomial::inverse_power(40);
   std::array<uint32_t, 256> states{};
   for (uint32_t b = 0; b < 256; ++b) {
     uint32_t difference = b ^ 0xff;
     for (int bit = 0; bit < 8; ++bit) difference = polynomial::times_x(difference);
-    states[b] = polynomial::multiply(difference, polynomial::inverse_power(40));
+    states[b] = polynomial::multiply(difference, kToTheFront);
   }
   return states;
 }();
@@ -84,12 +85,12 @@ uint32_t icrc_start(const Envelope& envelope, uint32_t udp_length) {
   if (is_v4(envelope)) {
     // After four of the eight bytes of the LRH the state is 0; with the other four the headers fill whole words.
     const uint64_t flags = envelope.dont_fragment ? 0x4000 : 0;
-    const std::array words = {
+    const WordPair words[] = {
         pair(0xffffffff'45ff0000 | (kIpv4Size + udp_length), uint64_t{envelope.ip_id} << 48 | flags << 32 | 0xff11ffff),
         pair(uint64_t{load_be32(source + 12)} << 32 | load_be32(destination + 12), udp)};
     return update(0, words);
   }
-  const std::array words = {pair(0x6fffffff'000011ff | udp_length << 16, load_be64(source)),
+  const WordPair words[] = {pair(0x6fffffff'000011ff | udp_length << 16, load_be64(source)),
                             pair(load_be64(source + 8), load_be64(destination)), pair(load_be64(destination + 8), udp)};
   return update(kIcrcSeed, words);
 }

@@ -33,7 +33,9 @@ int load_redirect_program(int map_fd) {
       {BPF_JMP | BPF_CALL, 0, 0, 0, BPF_FUNC_redirect_map},
       {BPF_JMP | BPF_EXIT, 0, 0, 0, 0},
   };
-  LIBBPF_OPTS(bpf_prog_load_opts, options, .prog_flags = BPF_F_XDP_HAS_FRAGS);
+  bpf_prog_load_opts options = {};
+  options.sz = sizeof options;
+  options.prog_flags = BPF_F_XDP_HAS_FRAGS;
   return bpf_prog_load(BPF_PROG_TYPE_XDP, "limits_redirect", "GPL", program, std::size(program), &options);
 }
 
@@ -97,7 +99,9 @@ void Xsk::attach_program(const XskConfig& config, unsigned ifindex) {
   program_fd_ = load_redirect_program(map_fd_);
   if (program_fd_ < 0) fail(errno, "XDP program");
   // A link that is not pinned: the program leaves with the process, however it ends.
-  LIBBPF_OPTS(bpf_link_create_opts, options, .flags = config.generic ? XDP_FLAGS_SKB_MODE : XDP_FLAGS_DRV_MODE);
+  bpf_link_create_opts options = {};
+  options.sz = sizeof options;
+  options.flags = config.generic ? XDP_FLAGS_SKB_MODE : XDP_FLAGS_DRV_MODE;
   link_fd_ = bpf_link_create(program_fd_, static_cast<int>(ifindex), BPF_XDP, &options);
   if (link_fd_ < 0) fail(errno, "attach XDP program to " + config.netdev);
 }

@@ -85,7 +85,7 @@ uint32_t Xsk::receive(uint32_t limit, Sink&& sink) {
   const uint32_t chunks = xsk_ring_cons__peek(&rx_, limit, &rx_index);
   if (chunks == 0) return 0;
   uint32_t fill_index = 0;
-  // Never fails: every chunk of the receiving direction has a place in the FILL ring.
+  // Never fails: every chunk has a place in the FILL ring. Copy mode never asks for a wake-up of this ring.
   xsk_ring_prod__reserve(&fill_, chunks, &fill_index);
   for (uint32_t i = 0; i < chunks; ++i) {
     const xdp_desc& desc = *xsk_ring_cons__rx_desc(&rx_, rx_index + i);

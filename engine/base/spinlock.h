@@ -1,5 +1,8 @@
 // A test-and-test-and-set lock for sections of a few dozen instructions. On a machine with as few cores as threads the
 // holder may be descheduled, so waiting yields soon.
+//
+// Sequentially consistent on purpose: "leave work, then fail to lock" and "unlock, then look for work" must not miss
+// each other (Progress).
 #pragma once
 
 #include <sched.h>
@@ -11,7 +14,7 @@ namespace uroce {
 class SpinLock {
  public:
   bool try_lock() {
-    return !locked_.load(std::memory_order_relaxed) && !locked_.exchange(true, std::memory_order_acquire);
+    return !locked_.load(std::memory_order_seq_cst) && !locked_.exchange(true, std::memory_order_seq_cst);
   }
   void lock() {
     for (int spins = 0; !try_lock(); ++spins) {
@@ -22,7 +25,7 @@ class SpinLock {
       }
     }
   }
-  void unlock() { locked_.store(false, std::memory_order_release); }
+  void unlock() { locked_.store(false, std::memory_order_seq_cst); }
 
  private:
   std::atomic<bool> locked_{false};

@@ -177,6 +177,7 @@ void NetlinkView::read_addresses(Links& links) {
   }
   for (auto& [index, link] : links) {
     auto& list = addresses[index];
+    // The kernel's dump comes in this order of groups already, but nothing promises it.
     std::stable_sort(list.begin(), list.end(),
                      [](const IpAddress& a, const IpAddress& b) { return gid_group(a) < gid_group(b); });
     link.netdev.addresses = std::move(list);

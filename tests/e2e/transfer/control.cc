@@ -220,8 +220,11 @@ std::optional<Record> Control::next() {
   Record record = std::move(records_.front());
   records_.pop_front();
   if (record.type == RecordType::kFailed) {
-    const bool timeout = record.words.size() == 1 && record.words[0] == static_cast<uint64_t>(ExitCode::kTimeout);
-    throw PeerFailure(timeout ? ExitCode::kTimeout : ExitCode::kMismatch, "the other side failed and says why");
+    const uint64_t code = record.words.empty() ? 0 : record.words[0];
+    const bool known =
+        code == static_cast<uint64_t>(ExitCode::kUsage) || code == static_cast<uint64_t>(ExitCode::kTimeout);
+    throw Failure(known ? static_cast<ExitCode>(code) : ExitCode::kMismatch, "the other side failed and says why",
+                  true);
   }
   return record;
 }

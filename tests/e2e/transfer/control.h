@@ -55,7 +55,7 @@ class Control {
   bool output_pending() const { return !output_.empty(); }
   // Moves what can be moved without waiting.
   void pump();
-  // The next complete record. Throws PeerFailure on kFailed, Failure when the peer is gone.
+  // The next complete record. Throws on kFailed, and when the peer is gone.
   std::optional<Record> next();
   // Waits for the next record, which must be of this type and have at least `min_words`.
   Record expect(RecordType type, size_t min_words, Clock::time_point deadline);

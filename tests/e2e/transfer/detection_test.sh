@@ -1,5 +1,6 @@
 #!/bin/sh
-# Does rc_transfer find what it is there to find? Runs it over fake_verbs.cc without a fault, then with each fault planted.
+# Does rc_transfer find what it is there to find? Runs it over fake_verbs.cc without a fault, then with each fault that
+# fake_fabric.cc can plant, then with wrong arguments.
 # usage: detection_test.sh PATH_OF_rc_transfer_over_fake_verbs
 set -u
 tool=$1
@@ -27,13 +28,16 @@ small="--max-size 5000 --seed 7 --timeout-s 2"
 expect 0 '' --self $small
 expect 0 '' --self $small --mix $all --bidirectional --qps 3 --unsignaled --events --rnr
 expect 0 '' --self $small --mix $all --bidirectional --qps 2 --queue-depth 1 --unsignaled
-for kind in send send_imm send_inv write write_imm read cas faa; do expect 0 '' --self $small --mix $kind --unsignaled; done
+for kind in send send_imm send_inv write write_imm read cas faa; do
+  expect 0 '' --self $small --mix $kind --unsignaled
+done
 
-for fault in corrupt corrupt_read stray skipped_write shifted_write repeated_write late_inline repeated_add skipped_swap \
-    duplicate_completion swapped_completions wrong_opcode wrong_qp_num wrong_wr_id error_status wrong_read_length \
-    wrong_receive_length wrong_immediate missing_flag wrong_invalidated_rkey; do
+for fault in corrupt corrupt_read stray skipped_write shifted_write repeated_write late_inline repeated_add \
+    skipped_swap duplicate_completion swapped_completions wrong_opcode wrong_qp_num wrong_wr_id error_status \
+    wrong_read_length wrong_receive_length wrong_immediate missing_flag wrong_invalidated_rkey; do
   expect 1 $fault --self $small --messages 1000 --mix $all
 done
+expect 1 corrupt:200 --self $small --bidirectional --qps 2
 expect 1 unsignaled_completion --self $small --unsignaled
 expect 3 lost_completion:600 --self $small --messages 300 --mix send
 expect 3 lost_event --self $small --events

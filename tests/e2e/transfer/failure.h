@@ -9,13 +9,10 @@ namespace uroce::transfer {
 enum class ExitCode { kOk = 0, kMismatch = 1, kUsage = 2, kTimeout = 3 };
 
 struct Failure : std::runtime_error {
-  Failure(ExitCode exit_code, const std::string& text) : std::runtime_error(text), code(exit_code) {}
+  Failure(ExitCode exit_code, const std::string& text, bool of_peer = false)
+      : std::runtime_error(text), code(exit_code), echo(of_peer) {}
   ExitCode code;
-};
-
-// Another side failed and has said so itself.
-struct PeerFailure : Failure {
-  using Failure::Failure;
+  bool echo;  // of a failure that the other side has told of
 };
 
 }  // namespace uroce::transfer

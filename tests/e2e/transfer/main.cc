@@ -4,11 +4,13 @@
 
 #include <atomic>
 #include <cstdio>
-#include <exception>
 #include <fmt/format.h>
 #include <future>
+#include <optional>
+#include <string>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 #include "tests/e2e/transfer/failure.h"
 #include "tests/e2e/transfer/session.h"
@@ -46,24 +48,36 @@ class Watchdog {
   std::thread thread_;  // last: uses the others
 };
 
+struct Outcome {
+  Result result;
+  std::optional<Failure> failure;
+};
+
+Outcome outcome(Session& session) {
+  try {
+    return {session.run(), {}};
+  } catch (const Failure& failure) {
+    return {{}, failure};
+  }
+}
+
 Result run_self(Options& options, Device& device, std::atomic<uint64_t>& heartbeat) {
   auto [server_control, client_control] = Control::local_pair();
-  Session server(options, true, std::move(server_control), device, heartbeat);
-  Session client(options, false, std::move(client_control), device, heartbeat);
-  std::future<Result> served = std::async(std::launch::async, [&] { return server.run(); });
-  std::exception_ptr client_error;
-  Result total;
-  try {
-    total = client.run();
-  } catch (const PeerFailure&) {
-    served.get();  // throws what really happened
-    throw;
-  } catch (const Failure&) {
-    client_error = std::current_exception();
+  Session server_session(options, true, std::move(server_control), device, heartbeat);
+  Session client_session(options, false, std::move(client_control), device, heartbeat);
+  std::future<Outcome> served = std::async(std::launch::async, [&] { return outcome(server_session); });
+  const Outcome client = outcome(client_session);
+  const Outcome server = served.get();
+  if (client.failure || server.failure) {
+    const bool client_caused = client.failure && (!client.failure->echo || !server.failure);
+    const Failure& cause = client_caused ? *client.failure : *server.failure;
+    const std::optional<Failure>& other = client_caused ? server.failure : client.failure;
+    std::string text = cause.what();
+    if (other && cause.code == ExitCode::kTimeout) text += fmt::format("\n  {}", other->what());
+    throw Failure(cause.code, text);
   }
-  served.wait();
-  if (client_error) std::rethrow_exception(client_error);
-  total.completions += served.get().completions;
+  Result total = client.result;
+  total.completions += server.result.completions;
   return total;
 }
 

@@ -15,15 +15,9 @@ namespace {
 
 constexpr uint64_t kMaxRdAtomic = 16;  // READs and atomics outstanding per QP
 constexpr size_t kWordSlot = 128;      // bytes; each word for atomics lies amid guard bytes
-constexpr auto kSilence = std::chrono::milliseconds(100);
 
 void store_word(uint8_t* to, uint64_t value) {
   std::memcpy(to, &value, sizeof value);
-}
-uint64_t load_word(const uint8_t* from) {
-  uint64_t value;
-  std::memcpy(&value, from, sizeof value);
-  return value;
 }
 
 // Half of the PSNs wrap soon after the start.
@@ -59,11 +53,14 @@ Result Session::run() {
     const Result result = summarise();
     compare_verdicts(result);
     return result;
-  } catch (const PeerFailure&) {
-    throw;
   } catch (const Failure& failure) {
-    control_.send(RecordType::kFailed, {static_cast<uint64_t>(failure.code)});
-    throw;
+    if (!failure.echo) {
+      control_.send(RecordType::kFailed, {static_cast<uint64_t>(failure.code)});
+      throw;
+    }
+    if (failure.code != ExitCode::kTimeout) throw;
+    // Both views tell where a message got lost.
+    throw Failure(failure.code, failure.what() + outstanding(), true);
   }
 }
 
@@ -316,117 +313,24 @@ void Session::moved() {
 
 void Session::check_deadline() {
   if (Clock::now() - last_move_ < options_.timeout) return;
-  std::string text = fmt::format("nothing moved for {} s at the {}", options_.timeout.count(), name());
-  if (options_.events) {
-    if (const size_t missed = completions_->count_without_event(); missed > 0) {
-      text += fmt::format(", but {} completions are in the CQs and no event tells so", missed);
-    }
-  }
-  throw Failure(ExitCode::kTimeout, text + outstanding());
+  throw Failure(ExitCode::kTimeout,
+                fmt::format("nothing moved for {} s at the {}", options_.timeout.count(), name()) + outstanding());
 }
 
 std::string Session::outstanding() {
   std::string text;
+  if (options_.events && completions_) {
+    if (const size_t missed = completions_->count_without_event(); missed > 0) {
+      text += fmt::format("\n  {}: {} completions are in the CQs and no event told so", name(), missed);
+    }
+  }
   for (const Channel& channel : channels_) {
-    const std::string qp = fmt::format("\n  qp {} ({:#08x}) ", channel.qp->index(), channel.qp->qpn());
+    const std::string qp = fmt::format("\n  {} qp {} ({:#08x}) ", name(), channel.qp->index(), channel.qp->qpn());
     if (channel.requester) text += qp + channel.requester->state();
     if (channel.responder) text += qp + channel.responder->state();
   }
-  if (finished_) text += "\n  this side is finished and waits for the other";
+  if (finished_) text += fmt::format("\n  {}: finished, waits for the other side", name());
   return text;
-}
-
-// --- the verdict
-// ------------------------------------------------------------------------------------------------------
-
-// Both sides have all their completions; a retransmission answered twice would show up now.
-void Session::watch_silence() {
-  const Clock::time_point end = Clock::now() + kSilence;
-  while (Clock::now() < end) {
-    completions_->poll(batch_);
-    if (batch_.empty()) continue;
-    throw Failure(ExitCode::kMismatch,
-                  fmt::format("another completion after all were there: the {}, status {}",
-                              WorkId::decode(batch_[0].wr_id).describe(), ibv_wc_status_str(batch_[0].status)));
-  }
-  if (const std::string events = device_.unexpected_events(); !events.empty()) {
-    throw Failure(ExitCode::kMismatch, "asynchronous events: " + events);
-  }
-}
-
-void Session::check_words() {
-  uint64_t sum = initial_add_word(options_.plan, incoming_);
-  const auto expect_word = [this](uint64_t index, uint64_t expected, const std::string& what) {
-    if (const uint64_t actual = load_word(word(index)); actual != expected) {
-      throw Failure(ExitCode::kMismatch, fmt::format("{} is {:#x}, expected {:#x}", what, actual, expected));
-    }
-    const Pieces piece = {{kWordPieceOffset, sizeof(uint64_t)}};
-    if (const auto offset = words_->memory.guard_difference(index, piece)) {
-      throw Failure(ExitCode::kMismatch, fmt::format("guard bytes around {} are damaged at {}", what,
-                                                     static_cast<int64_t>(*offset - kWordPieceOffset)));
-    }
-  };
-  for (const Channel& channel : channels_) {
-    if (channel.requester) channel.requester->check_memory();
-    if (!channel.responder) continue;
-    channel.responder->check_memory();
-    sum += channel.responder->added();
-    expect_word(1 + channel.qp->index(), channel.responder->final_swap_word(),
-                fmt::format("the compare-and-swap word of qp {}", channel.qp->index()));
-  }
-  expect_word(0, sum, "the fetch-and-add word");
-  check_fetched_adds();
-}
-
-// Every fetch-and-add must have found the word as another one left it: sorted, the results are the partial sums.
-void Session::check_fetched_adds() const {
-  std::vector<FetchedAdd> all;
-  for (const Channel& channel : channels_) {
-    if (!channel.requester) continue;
-    const auto& its = channel.requester->fetched_adds();
-    all.insert(all.end(), its.begin(), its.end());
-  }
-  std::sort(all.begin(), all.end(), [](const FetchedAdd& a, const FetchedAdd& b) { return a.result < b.result; });
-  uint64_t expected = initial_add_word(options_.plan, outgoing_);
-  for (const FetchedAdd& one : all) {
-    if (one.result != expected) {
-      throw Failure(ExitCode::kMismatch, fmt::format("no fetch-and-add of {} found the word at {:#x}, one found {:#x}",
-                                                     all.size(), expected, one.result));
-    }
-    expected += one.add;
-  }
-}
-
-Result Session::summarise() {
-  Result total;
-  for (const Channel& channel : channels_) {
-    Result qp;
-    const auto add = [&](const auto& part) {
-      qp.messages += options_.plan.messages;
-      qp.bytes += part.bytes();
-      qp.completions += part.completions();
-      qp.digest += part.digest();
-    };
-    if (channel.requester) add(*channel.requester);
-    if (channel.responder) add(*channel.responder);
-    fmt::print("{} qp {} ({:#08x}): {} messages, {} bytes, {} completions, hash {:016x}\n", name(), channel.qp->index(),
-               channel.qp->qpn(), qp.messages, qp.bytes, qp.completions, qp.digest);
-    total.messages += qp.messages;
-    total.bytes += qp.bytes;
-    total.completions += qp.completions;
-    total.digest += qp.digest;
-  }
-  return total;
-}
-
-void Session::compare_verdicts(const Result& result) {
-  control_.send(RecordType::kVerdict, {result.messages, result.bytes, result.digest});
-  const Record peer = control_.expect(RecordType::kVerdict, 3, deadline());
-  if (peer.words != std::vector<uint64_t>{result.messages, result.bytes, result.digest}) {
-    throw Failure(ExitCode::kMismatch, fmt::format("the other side counts {} messages, {} bytes, hash {:016x}",
-                                                   peer.words[0], peer.words[1], peer.words[2]));
-  }
-  control_.flush(deadline());
 }
 
 }  // namespace uroce::transfer

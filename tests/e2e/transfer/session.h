@@ -33,9 +33,9 @@ class Session {
 
  private:
   struct Channel {  // a QP and what is done with it
-    std::unique_ptr<QueuePair> qp;
     std::unique_ptr<Requester> requester;
     std::unique_ptr<Responder> responder;
+    std::unique_ptr<QueuePair> qp;  // destroyed before the memory that it uses
     QueuePairAddress address{};
     uint64_t announced = 0;  // Responder::allowed() as the peer knows it
   };
@@ -61,9 +61,10 @@ class Session {
   void wait_for_something() const;
   void moved();
   void check_deadline();
+  // What this side waits for, over several lines.
   std::string outstanding();
 
-  // The verdict.
+  // The verdict (verdict.cc), in this order; check_fetched_adds() is part of check_words().
   void watch_silence();
   void check_words();
   void check_fetched_adds() const;
@@ -86,7 +87,7 @@ class Session {
 
   ConnectionParameters parameters_{};
   RemoteTarget peer_words_;
-  // Destroyed in reverse: QPs and windows before CQs and memory, these before the PD.
+  // Destroyed in reverse.
   Verbs<ibv_pd> pd_;
   std::unique_ptr<Completions> completions_;
   std::unique_ptr<RegisteredMemory> words_;

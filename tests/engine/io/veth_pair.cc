@@ -47,6 +47,12 @@ wire::MacAddress mac_of(const std::string& netdev) {
   return mac;
 }
 
+// Some time after the link has come up, an address gets the routes that make packets to and from it possible.
+void wait_for_ipv6(const VethPair::End& end, const VethPair::End& peer) {
+  VethPair::run(end, "timeout 20 sh -c 'until ip -6 route show table local | grep -q \"^local " + end.v6.text() +
+                         " \" && ip -6 route get " + peer.v6.text() + " >/dev/null 2>&1; do :; done'");
+}
+
 }  // namespace
 
 VethPair::VethPair(const Options& options) : original_namespace_(open_namespace()) {
@@ -61,9 +67,8 @@ VethPair::VethPair(const Options& options) : original_namespace_(open_namespace(
   run_here("ip link set dev vb" + to_b);
   complete(a_, "va", 1);
   complete(b_, "vb", 2);
-  // IPv6 becomes ready some time after the link has.
-  run(a_, "timeout 20 sh -c 'until ip route get 2001:db8::1 && ip route get 2001:db8::2; do :; done' >/dev/null 2>&1");
-  run(b_, "timeout 20 sh -c 'until ip route get 2001:db8::1 && ip route get 2001:db8::2; do :; done' >/dev/null 2>&1");
+  wait_for_ipv6(a_, b_);
+  wait_for_ipv6(b_, a_);
   check(setns(original_namespace_, CLONE_NEWNET) == 0, "setns");
 }
 

@@ -2,10 +2,15 @@
 #include "engine/net/net_view.h"
 
 #include <atomic>
+#include <cstring>
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <grp.h>
+#include <linux/if_tun.h>
+#include <net/if.h>
 #include <poll.h>
 #include <string>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <thread>
@@ -135,6 +140,30 @@ TEST_F(NetViewTest, FollowsLinkState) {
   EXPECT_TRUE(settle());
   EXPECT_FALSE(va0().up);
   EXPECT_FALSE(va0().running);
+}
+
+TEST_F(NetViewTest, NewLinkHasANewSpeed) {
+  const int tap = ::open("/dev/net/tun", O_RDWR | O_CLOEXEC);
+  if (tap < 0) GTEST_SKIP() << "needs /dev/net/tun";
+  ifreq request{};
+  std::strcpy(request.ifr_name, "tap0");
+  request.ifr_flags = IFF_TAP | IFF_NO_PI;
+  ASSERT_EQ(ioctl(tap, TUNSETIFF, &request), 0);
+  run("ethtool -s tap0 speed 10000 duplex full; ip link set tap0 up");
+  open(1);
+  const int index = static_cast<int>(if_nametoindex("tap0"));
+  auto tap0 = [&] { return view_->netdev(index).value_or(Netdev{}); };
+  EXPECT_TRUE(wait_until([&] { return tap0().running; }));
+  EXPECT_EQ(tap0().speed_mbps, 10000u);
+  int carrier = 0;
+  ASSERT_EQ(ioctl(tap, TUNSETCARRIER, &carrier), 0);
+  EXPECT_TRUE(wait_until([&] { return !tap0().running; }));
+  run("ethtool -s tap0 speed 25000 duplex full");  // another transceiver
+  carrier = 1;
+  ASSERT_EQ(ioctl(tap, TUNSETCARRIER, &carrier), 0);
+  EXPECT_TRUE(wait_until([&] { return tap0().running; }));
+  EXPECT_EQ(tap0().speed_mbps, 25000u);
+  close(tap);
 }
 
 TEST_F(NetViewTest, FollowsAddedEnslavedAndDeletedNetdevs) {

@@ -1,0 +1,231 @@
+// The XDP program run by the kernel on exact packets (BPF_PROG_TEST_RUN): which frames are taken and which go on.
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <linux/bpf.h>
+#include <linux/if_xdp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <vector>
+
+#include "roce_steer.skel.h"
+#include "wire/bytes.h"
+#include "wire/ip_udp.h"
+
+namespace uroce {
+namespace {
+
+wire::IpAddress ipv4(uint8_t last) {
+  const uint8_t bytes[4] = {192, 0, 2, last};
+  return wire::IpAddress::v4(bytes);
+}
+
+wire::IpAddress ipv6(uint8_t last) {
+  const uint8_t bytes[16] = {0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last};
+  return wire::IpAddress::v6(bytes);
+}
+
+constexpr uint8_t kOurs = 1;
+constexpr uint8_t kPeer = 2;
+constexpr uint8_t kSomebodyElse = 3;
+
+constexpr size_t kIp = 14;  // offsets in a frame
+constexpr size_t kUdpV4 = 34;
+constexpr size_t kUdpV6 = 54;
+
+std::vector<uint8_t> frame(const wire::IpAddress& source, const wire::IpAddress& destination, size_t ib_size = 16) {
+  wire::Envelope envelope;
+  envelope.source = source;
+  envelope.destination = destination;
+  envelope.source_port = 0xc000;
+  std::vector<uint8_t> bytes(wire::frame_header_size(envelope) + ib_size);
+  wire::emit_frame_headers(envelope, static_cast<uint32_t>(8 + ib_size), bytes.data());
+  return bytes;
+}
+
+std::vector<uint8_t> frame_v4(size_t ib_size = 16) {
+  return frame(ipv4(kPeer), ipv4(kOurs), ib_size);
+}
+std::vector<uint8_t> frame_v6(size_t ib_size = 16) {
+  return frame(ipv6(kPeer), ipv6(kOurs), ib_size);
+}
+
+class RoceSteer : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (geteuid() != 0) GTEST_SKIP() << "needs root: loads an XDP program";
+    load(true);
+  }
+
+  void TearDown() override {
+    roce_steer__destroy(skeleton_);
+    if (socket_ >= 0) close(socket_);
+  }
+
+  void load(bool frags) {
+    roce_steer__destroy(skeleton_);
+    skeleton_ = roce_steer__open();
+    ASSERT_NE(skeleton_, nullptr);
+    if (!frags) bpf_program__set_flags(skeleton_->progs.uroce_steer, 0);
+    ASSERT_EQ(roce_steer__load(skeleton_), 0);
+    take_address(ipv4(kOurs));
+    take_address(ipv6(kOurs));
+    if (socket_ < 0) socket_ = socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0);
+    ASSERT_GE(socket_, 0);
+    const uint32_t queue = 0;
+    ASSERT_EQ(bpf_map_update_elem(bpf_map__fd(skeleton_->maps.xsks), &queue, &socket_, BPF_ANY), 0);
+  }
+
+  void take_address(const wire::IpAddress& address) {
+    const uint8_t present = 1;
+    const int map = bpf_map__fd(skeleton_->maps.local_addresses);
+    ASSERT_EQ(bpf_map_update_elem(map, address.bytes.data(), &present, BPF_ANY), 0);
+  }
+
+  void close_queue() {
+    const uint32_t queue = 0;
+    ASSERT_EQ(bpf_map_delete_elem(bpf_map__fd(skeleton_->maps.xsks), &queue), 0);
+  }
+
+  // The program's verdict for a frame that arrives at queue 0. It must not change the frame.
+  uint32_t verdict(std::vector<uint8_t> bytes) {
+    std::vector<uint8_t> out(bytes.size());
+    bpf_test_run_opts options{};
+    options.sz = sizeof(options);
+    options.data_in = bytes.data();
+    options.data_size_in = static_cast<uint32_t>(bytes.size());
+    options.data_out = out.data();
+    options.data_size_out = static_cast<uint32_t>(out.size());
+    EXPECT_EQ(bpf_prog_test_run_opts(bpf_program__fd(skeleton_->progs.uroce_steer), &options), 0);
+    EXPECT_EQ(out, bytes);
+    return options.retval;
+  }
+
+  roce_steer* skeleton_ = nullptr;
+  int socket_ = -1;
+};
+
+TEST_F(RoceSteer, RoceToOurAddressesIsTaken) {
+  EXPECT_EQ(verdict(frame_v4()), uint32_t{XDP_REDIRECT});
+  EXPECT_EQ(verdict(frame_v6()), uint32_t{XDP_REDIRECT});
+}
+
+TEST_F(RoceSteer, WorksWithoutFragsToo) {
+  load(false);
+  EXPECT_EQ(verdict(frame_v4()), uint32_t{XDP_REDIRECT});
+  EXPECT_EQ(verdict(frame_v6()), uint32_t{XDP_REDIRECT});
+}
+
+TEST_F(RoceSteer, FramesOfSeveralBuffersAreTaken) {
+  EXPECT_EQ(verdict(frame_v4(8000)), uint32_t{XDP_REDIRECT});
+  EXPECT_EQ(verdict(frame_v6(8000)), uint32_t{XDP_REDIRECT});
+}
+
+TEST_F(RoceSteer, OtherDestinationsPass) {
+  EXPECT_EQ(verdict(frame(ipv4(kPeer), ipv4(kSomebodyElse))), uint32_t{XDP_PASS});
+  EXPECT_EQ(verdict(frame(ipv6(kPeer), ipv6(kSomebodyElse))), uint32_t{XDP_PASS});
+  EXPECT_EQ(verdict(frame(ipv4(kOurs), ipv4(kPeer))), uint32_t{XDP_PASS}) << "only the destination counts";
+}
+
+TEST_F(RoceSteer, AQueueWithoutSocketPasses) {
+  close_queue();
+  EXPECT_EQ(verdict(frame_v4()), uint32_t{XDP_PASS});
+  EXPECT_EQ(verdict(frame_v6()), uint32_t{XDP_PASS});
+}
+
+TEST_F(RoceSteer, OtherPortsPass) {
+  for (const uint16_t port : {uint16_t{4790}, uint16_t{4792}, uint16_t{53}, uint16_t{0xb712}}) {
+    auto v4 = frame_v4();
+    wire::store_be16(&v4[kUdpV4 + 2], port);
+    EXPECT_EQ(verdict(v4), uint32_t{XDP_PASS});
+    auto v6 = frame_v6();
+    wire::store_be16(&v6[kUdpV6 + 2], port);
+    EXPECT_EQ(verdict(v6), uint32_t{XDP_PASS});
+  }
+  auto source_only = frame_v4();
+  wire::store_be16(&source_only[kUdpV4], 4791);
+  wire::store_be16(&source_only[kUdpV4 + 2], 4000);
+  EXPECT_EQ(verdict(source_only), uint32_t{XDP_PASS});
+}
+
+TEST_F(RoceSteer, AnySourcePortIsTaken) {
+  for (const uint16_t port : {uint16_t{0}, uint16_t{4791}, uint16_t{0xffff}}) {
+    auto v4 = frame_v4();
+    wire::store_be16(&v4[kUdpV4], port);
+    EXPECT_EQ(verdict(v4), uint32_t{XDP_REDIRECT});
+  }
+}
+
+TEST_F(RoceSteer, Ipv4FragmentsPass) {
+  const uint16_t flags_and_offset[] = {0x2000, 0x0001, 0x1fff, 0x2001, 0x6000};
+  for (const uint16_t value : flags_and_offset) {
+    auto bytes = frame_v4();
+    wire::store_be16(&bytes[kIp + 6], value);
+    EXPECT_EQ(verdict(bytes), uint32_t{XDP_PASS}) << value;
+  }
+  auto may_be_fragmented = frame_v4();
+  wire::store_be16(&may_be_fragmented[kIp + 6], 0);
+  EXPECT_EQ(verdict(may_be_fragmented), uint32_t{XDP_REDIRECT});
+}
+
+TEST_F(RoceSteer, Ipv4WithOptionsPasses) {
+  auto bytes = frame_v4(32);
+  bytes[kIp] = 0x46;
+  EXPECT_EQ(verdict(bytes), uint32_t{XDP_PASS});
+}
+
+TEST_F(RoceSteer, WrongIpVersionPasses) {
+  auto v4 = frame_v4();
+  v4[kIp] = 0x65;
+  EXPECT_EQ(verdict(v4), uint32_t{XDP_PASS});
+  auto v6 = frame_v6();
+  v6[kIp] = 0x40;
+  EXPECT_EQ(verdict(v6), uint32_t{XDP_PASS});
+}
+
+TEST_F(RoceSteer, OtherProtocolsPass) {
+  auto tcp = frame_v4();
+  tcp[kIp + 9] = 6;
+  EXPECT_EQ(verdict(tcp), uint32_t{XDP_PASS});
+  for (const uint8_t next_header :
+       {uint8_t{6}, uint8_t{58}, uint8_t{0}, uint8_t{44}}) {  // TCP, ICMPv6, hop-by-hop, fragment
+    auto bytes = frame_v6();
+    bytes[kIp + 6] = next_header;
+    EXPECT_EQ(verdict(bytes), uint32_t{XDP_PASS}) << int{next_header};
+  }
+  auto arp = frame_v4();
+  wire::store_be16(&arp[12], 0x0806);
+  EXPECT_EQ(verdict(arp), uint32_t{XDP_PASS});
+}
+
+TEST_F(RoceSteer, VlanTaggedFramesPass) {
+  for (auto bytes : {frame_v4(), frame_v6()}) {
+    const uint8_t tag[4] = {0x81, 0x00, 0x00, 0x64};
+    bytes.insert(bytes.begin() + 12, tag, tag + 4);
+    EXPECT_EQ(verdict(bytes), uint32_t{XDP_PASS});
+  }
+}
+
+// Cut anywhere in the headers: passed, never read beyond the end. (The kernel's test run takes 14 bytes and more.)
+TEST_F(RoceSteer, TruncatedHeadersPass) {
+  const auto v4 = frame_v4();
+  for (size_t size = 14; size < kUdpV4 + 8; ++size) {
+    EXPECT_EQ(verdict({v4.begin(), v4.begin() + static_cast<ptrdiff_t>(size)}), uint32_t{XDP_PASS}) << size;
+  }
+  const auto v6 = frame_v6();
+  for (size_t size = 14; size < kUdpV6 + 8; ++size) {
+    EXPECT_EQ(verdict({v6.begin(), v6.begin() + static_cast<ptrdiff_t>(size)}), uint32_t{XDP_PASS}) << size;
+  }
+}
+
+// An IPv4-mapped destination in an IPv6 header looks like our IPv4 address; user space refuses and counts it.
+TEST_F(RoceSteer, AMappedAddressIsLeftToUserSpace) {
+  auto bytes = frame_v6();
+  const wire::IpAddress mapped = ipv4(kOurs);
+  std::copy(mapped.bytes.begin(), mapped.bytes.end(), bytes.begin() + kIp + 24);
+  EXPECT_EQ(verdict(bytes), uint32_t{XDP_REDIRECT});
+}
+
+}  // namespace
+}  // namespace uroce

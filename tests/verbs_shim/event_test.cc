@@ -1,0 +1,143 @@
+// Completion channels and asynchronous events.
+#include <atomic>
+#include <cerrno>
+#include <fcntl.h>
+#include <poll.h>
+#include <thread>
+#include <unistd.h>
+
+#include "fixture.h"
+
+namespace {
+
+class EventTest : public ConnectedTest {
+ protected:
+  // A message from a_ to b_, so that the CQ gets two completions.
+  void send(unsigned int flags) {
+    ASSERT_EQ(post_receive(b_, 1, 0, 64), 0);
+    ibv_sge list = sge(4096, 8);
+    ibv_send_wr wr = send_request(2, &list);
+    wr.send_flags |= flags;
+    ASSERT_EQ(post(a_, wr), 0);
+  }
+  static void make_non_blocking(int fd) { ASSERT_EQ(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK), 0); }
+  static bool becomes_readable(int fd, int milliseconds) {
+    pollfd entry{fd, POLLIN, 0};
+    return poll(&entry, 1, milliseconds) == 1;
+  }
+  void take_event() {
+    ibv_cq* cq = nullptr;
+    void* context = nullptr;
+    ASSERT_EQ(ibv_get_cq_event(channel_, &cq, &context), 0);
+    EXPECT_EQ(cq, cq_);
+    EXPECT_EQ(context, this);
+  }
+  void drain(int completions) {
+    ibv_wc wc;
+    for (int i = 0; i < completions; ++i) {
+      ASSERT_EQ(client_wait(cq_, &wc), 1);
+      EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+    }
+  }
+};
+
+TEST_F(EventTest, OneEventPerArm) {
+  make_non_blocking(channel_->fd);
+  ASSERT_EQ(ibv_req_notify_cq(cq_, 0), 0);
+  send(0);
+  drain(2);
+  ASSERT_TRUE(becomes_readable(channel_->fd, 5000));
+  take_event();
+  ibv_ack_cq_events(cq_, 1);
+  ibv_cq* cq;
+  void* context;
+  EXPECT_EQ(ibv_get_cq_event(channel_, &cq, &context), -1);
+  EXPECT_EQ(errno, EAGAIN);
+}
+
+TEST_F(EventTest, AnApplicationThatSleepsIsWoken) {
+  ASSERT_EQ(ibv_req_notify_cq(cq_, 0), 0);
+  send(0);
+  take_event();  // blocks: nobody polls
+  ibv_ack_cq_events(cq_, 1);
+  drain(2);
+}
+
+TEST_F(EventTest, SolicitedArmWaitsForASolicitedMessage) {
+  make_non_blocking(channel_->fd);
+  ASSERT_EQ(ibv_req_notify_cq(cq_, 1), 0);
+  send(0);
+  drain(2);
+  EXPECT_FALSE(becomes_readable(channel_->fd, 0));
+  send(IBV_SEND_SOLICITED);
+  drain(2);
+  EXPECT_TRUE(becomes_readable(channel_->fd, 5000));
+  take_event();
+  ibv_ack_cq_events(cq_, 1);
+}
+
+TEST_F(EventTest, DescriptorMayBeMovedWithDup2) {
+  const int other = open("/dev/null", O_RDONLY);
+  ASSERT_EQ(dup2(channel_->fd, other), other);
+  close(channel_->fd);
+  channel_->fd = other;
+  ASSERT_EQ(ibv_req_notify_cq(cq_, 0), 0);
+  send(0);
+  take_event();
+  ibv_ack_cq_events(cq_, 1);
+  drain(2);
+}
+
+TEST_F(EventTest, PendingEventsGoWithTheirQueue) {
+  make_non_blocking(channel_->fd);
+  ASSERT_EQ(ibv_req_notify_cq(cq_, 0), 0);
+  send(0);
+  drain(2);
+  ASSERT_TRUE(becomes_readable(channel_->fd, 5000));
+  ASSERT_EQ(ibv_destroy_qp(a_), 0);
+  ASSERT_EQ(ibv_destroy_qp(b_), 0);
+  ASSERT_EQ(ibv_destroy_cq(cq_), 0);
+  a_ = b_ = nullptr;
+  cq_ = nullptr;
+  EXPECT_FALSE(becomes_readable(channel_->fd, 0));
+}
+
+TEST_F(EventTest, DestroyWaitsForAcknowledgements) {
+  ASSERT_EQ(ibv_req_notify_cq(cq_, 0), 0);
+  send(0);
+  take_event();
+  drain(2);
+  ASSERT_EQ(ibv_destroy_qp(a_), 0);
+  ASSERT_EQ(ibv_destroy_qp(b_), 0);
+  a_ = b_ = nullptr;
+  std::atomic<bool> acknowledged{false};
+  ibv_cq* cq = cq_;
+  cq_ = nullptr;
+  std::thread destroyer([&] {
+    EXPECT_EQ(ibv_destroy_cq(cq), 0);
+    EXPECT_TRUE(acknowledged);
+  });
+  acknowledged = true;
+  ibv_ack_cq_events(cq, 1);
+  destroyer.join();
+}
+
+TEST_F(EventTest, AsyncDescriptorSaysEagainWhenThereIsNothing) {
+  make_non_blocking(client_.context->async_fd);
+  ibv_async_event event;
+  EXPECT_EQ(ibv_get_async_event(client_.context, &event), -1);
+  EXPECT_EQ(errno, EAGAIN);
+}
+
+TEST_F(EventTest, AnAddressThatComesOrGoesIsAnAsyncEvent) {
+  ASSERT_EQ(system("LD_PRELOAD= ip addr add 203.0.113.1/24 dev rdma0"), 0);
+  ibv_async_event event;
+  ASSERT_TRUE(becomes_readable(client_.context->async_fd, 10000));
+  ASSERT_EQ(ibv_get_async_event(client_.context, &event), 0);
+  EXPECT_EQ(event.event_type, IBV_EVENT_GID_CHANGE);
+  EXPECT_EQ(event.element.port_num, 1);
+  ibv_ack_async_event(&event);
+  ASSERT_EQ(system("LD_PRELOAD= ip addr del 203.0.113.1/24 dev rdma0"), 0);
+}
+
+}  // namespace

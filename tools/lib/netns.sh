@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Two hosts on one machine: network namespaces joined by a veth pair. Used by tools/demo and the tests in tests/e2e.
+#
+#   netns.sh private COMMAND...   runs COMMAND where named network namespaces are its own affair: in a mount namespace
+#                                 with an empty /run/netns. They and all in them (veth pairs, XDP programs) vanish with
+#                                 the last process, however it ends, kill -9 included; others never see them.
+#   netns.sh pair A B MTU         makes the namespaces A and B, each with one end of a veth pair, called roce0.
+#                                 A has 192.0.2.1 and fd00:192:0:2::1, B has .2 and ::2.
+#
+# The functions can be sourced as well.
+
+netns_private() {
+  # The same process all along, so that signals reach COMMAND.
+  # shellcheck disable=SC2016  # "$@" is the inner shell's
+  exec unshare --mount --propagation private sh -c \
+    'mkdir -p /run/netns && mount -t tmpfs tmpfs /run/netns && exec "$@"' sh "$@"
+}
+
+# netns_host NAME NUMBER MTU: addresses and link of one side.
+netns_host() {
+  local name=$1 number=$2 mtu=$3
+  ip -n "$name" link set lo up
+  # No duplicate address detection: IPv6 addresses can be used at once.
+  ip netns exec "$name" sysctl -qw net.ipv6.conf.roce0.accept_dad=0
+  ip -n "$name" link set roce0 mtu "$mtu"
+  ip -n "$name" address add "192.0.2.$number/24" dev roce0
+  ip -n "$name" address add "fd00:192:0:2::$number/64" dev roce0 nodad
+  ip -n "$name" link set roce0 up
+}
+
+# netns_wait_up NAME: the kernel announces the carrier a moment after both ends are up.
+netns_wait_up() {
+  local tries=0
+  until ip -n "$1" -brief link show roce0 | grep -q ' UP '; do
+    [[ $((tries += 1)) -le 500 ]] || { echo "netns: roce0 in $1 does not come up" >&2; return 1; }
+    sleep 0.01
+  done
+}
+
+netns_pair() {
+  local a=$1 b=$2 mtu=$3
+  ip netns add "$a"
+  ip netns add "$b"
+  ip -n "$a" link add roce0 type veth peer name roce0 netns "$b"
+  netns_host "$a" 1 "$mtu"
+  netns_host "$b" 2 "$mtu"
+  netns_wait_up "$a"
+  netns_wait_up "$b"
+}
+
+if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
+  set -euo pipefail
+  case ${1-} in
+    private) shift; netns_private "$@" ;;
+    pair) shift; netns_pair "$@" ;;
+    *) sed -n '2,/^$/s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  esac
+fi
