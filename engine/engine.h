@@ -70,6 +70,7 @@ struct Options {
   std::string faults;   // UROCE_FAULTS, see io/fault_injector.h
   bool force_generic_xdp = false;  // UROCE_XDP_MODE=generic
   bool quiet = false;              // UROCE_QUIET=1: no informational line
+  bool print_counters = false;     // UROCE_COUNTERS=1: counters that moved, on stderr, at the end of the process
   // Reads the environment; on a bad value returns what is wrong and what is allowed.
   static std::optional<std::string> from_environment(Options& out);
 };
@@ -109,6 +110,9 @@ class Engine {
   static queue::SendQueue& send_queue(Qp& qp);
   static queue::ReceiveQueue& receive_queue(Qp& qp);
   static transport::QpState state(const Qp& qp);  // atomic snapshot, for post checks
+
+  // All counters that are not zero, one per line, in words.
+  virtual std::string counters_text() const = 0;
 
   // Device-wide events (port, GIDs, fatal) go to all handlers registered here.
   virtual void add_event_handler(EventHandler* handler) = 0;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <system_error>
@@ -32,6 +33,7 @@ std::shared_ptr<Engine> Engine::create(const net::Netdev& netdev, std::shared_pt
 struct Host::Engines {
   std::mutex lock;
   std::map<int, std::weak_ptr<Engine>> by_ifindex;
+  std::vector<std::shared_ptr<Engine>> kept;
 };
 
 Host::Host(Options options, std::shared_ptr<net::NetView> view)
@@ -46,7 +48,9 @@ Host* Host::instance() {
       return nullptr;
     }
     try {
-      return new Host(std::move(options), net::NetView::open());
+      auto* const created = new Host(std::move(options), net::NetView::open());
+      if (created->options_.print_counters) std::atexit([] { Host::instance()->print_counters(); });
+      return created;
     } catch (const std::system_error& e) {
       std::fputs(fmt::format("uroce: cannot read the network configuration: {}\n", e.what()).c_str(), stderr);
       return nullptr;
@@ -69,11 +73,21 @@ std::vector<DeviceInfo> Host::devices() {
   return devices;
 }
 
+void Host::print_counters() {
+  std::lock_guard guard(engines_->lock);
+  for (const auto& [index, weak] : engines_->by_ifindex) {
+    if (const auto engine = weak.lock()) std::fputs(engine->counters_text().c_str(), stderr);
+  }
+}
+
 std::shared_ptr<Engine> Host::engine(const DeviceInfo& device) {
   std::lock_guard guard(engines_->lock);
   std::weak_ptr<Engine>& slot = engines_->by_ifindex[device.netdev.index];
   std::shared_ptr<Engine> engine = slot.lock();
-  if (!engine) slot = engine = Engine::create(device.netdev, view_, options_);
+  if (!engine) {
+    slot = engine = Engine::create(device.netdev, view_, options_);
+    if (options_.print_counters) engines_->kept.push_back(engine);  // until they have been printed
+  }
   return engine;
 }
 

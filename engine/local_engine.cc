@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <new>
+#include <string>
 #include <unordered_map>
 #include <utility>
 
@@ -256,6 +257,26 @@ void LocalEngine::announce(const net::Netdev& before, const net::Netdev& after) 
     if (was_active != is_active) (*handler)({is_active ? AsyncEvent::kPortActive : AsyncEvent::kPortError});
     if (before.addresses != after.addresses) (*handler)({AsyncEvent::kGidChange});
   }
+}
+
+std::string LocalEngine::counters_text() const {
+  std::string text;
+  const auto line = [&](const char* name, uint64_t value) {
+    if (value != 0) text += netdev_.name + ": " + name + ": " + std::to_string(value) + "\n";
+  };
+  for (size_t i = 0; i < static_cast<size_t>(Counter::kCount); ++i) {
+    const auto counter = static_cast<Counter>(i);
+    line(Counters::text(counter), datapath_.counters().get(counter));
+  }
+  if (datapath_.wire() == nullptr) return text;
+  const io::IoCounters io = datapath_.wire()->counters();
+  line("packets received", io.rx_packets);
+  line("packets sent", io.tx_packets);
+  line("drop: not a well-formed IP/UDP packet", io.rx_malformed);
+  line("drop: no receive buffer", io.rx_no_buffer);
+  line("backpressure while sending", io.tx_backpressure);
+  line("packets the kernel refused to send", io.tx_errors);
+  return text;
 }
 
 void LocalEngine::add_event_handler(EventHandler* handler) {

@@ -35,6 +35,7 @@ class LocalEngine final : public Engine {
   void add_event_handler(EventHandler* handler) override;
   void remove_event_handler(EventHandler* handler) override;
 
+  std::string counters_text() const override;
   const Counters& counters() const { return datapath_.counters(); }
 
  private:

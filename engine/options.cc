@@ -16,6 +16,11 @@ std::string_view variable(const char* name) {
   return value == nullptr ? std::string_view{} : std::string_view(value);
 }
 
+bool is_on(const char* name) {
+  const std::string_view value = variable(name);
+  return !value.empty() && value != "0";
+}
+
 }  // namespace
 
 std::optional<std::string> Options::from_environment(Options& out) {
@@ -42,8 +47,8 @@ std::optional<std::string> Options::from_environment(Options& out) {
     if (const auto* error = std::get_if<std::string>(&spec)) return fmt::format("UROCE_FAULTS: {}", *error);
   }
   out.netdev = variable("UROCE_NETDEV");
-  const std::string_view quiet = variable("UROCE_QUIET");
-  out.quiet = !quiet.empty() && quiet != "0";
+  out.quiet = is_on("UROCE_QUIET");
+  out.print_counters = is_on("UROCE_COUNTERS");
   return std::nullopt;
 }
 

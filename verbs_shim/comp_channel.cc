@@ -36,7 +36,7 @@ int ibv_destroy_comp_channel(ibv_comp_channel* verbs) {
   Channel& channel = from(verbs);
   if (channel.users != 0) return EBUSY;
   ::close(channel.fd);
-  --from(channel.context).users;
+  drop_user(from(channel.context));
   delete &channel;
   return 0;
 }

@@ -96,7 +96,7 @@ int ibv_destroy_cq(ibv_cq* verbs) {
     --from(cq.channel).users;
   }
   drain_events(cq);
-  --from(cq.context).users;
+  drop_user(from(cq.context));
   delete &cq;
   return 0;
 }

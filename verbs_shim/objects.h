@@ -81,7 +81,7 @@ struct Context : ContextAbi {
   std::shared_ptr<engine::Engine> engine;
   engine::EventHandler on_event;  // puts the engine's events into async_events
   EventQueue<ibv_async_event> async_events;
-  std::atomic<uint32_t> users{0};  // PDs, CQs and channels
+  std::atomic<uint32_t> users{1};  // the application until it closes the device, PDs, CQs and channels
   LiveObjects<Qp> qps;
   LiveObjects<ibv_mr> mrs;
 };
@@ -89,6 +89,11 @@ struct Context : ContextAbi {
 inline Context& from(ibv_context* context) {
   auto* bytes = reinterpret_cast<uint8_t*>(context) - offsetof(ContextAbi, verbs.context);
   return *static_cast<Context*>(reinterpret_cast<ContextAbi*>(bytes));
+}
+
+// The last user takes the context along: objects that an application forgot still point to it after ibv_close_device.
+inline void drop_user(Context& context) {
+  if (context.users.fetch_sub(1) == 1) delete &context;
 }
 
 inline Device& device_of(ibv_context* context) {

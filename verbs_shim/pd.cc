@@ -21,7 +21,7 @@ ibv_pd* ibv_alloc_pd(ibv_context* context) {
 int ibv_dealloc_pd(ibv_pd* verbs) {
   Pd& pd = from(verbs);
   if (pd.users != 0) return EBUSY;
-  --from(pd.context).users;
+  drop_user(from(pd.context));
   delete &pd;
   return 0;
 }

@@ -8,6 +8,7 @@
 #include "verbs_shim/dispatch.h"
 #include "verbs_shim/objects.h"
 #include "verbs_shim/send_check.h"
+#include "verbs_shim/values.h"
 
 namespace uroce::verbs {
 namespace {
@@ -40,9 +41,9 @@ void copy_inline(const ibv_send_wr& wr, uint8_t* to) {
 
 // Fills the slot `ahead` places after the last published one. 0, EINVAL or ENOMEM.
 int fill_slot(SendQueue& queue, const ibv_send_wr& wr, uint32_t ahead) {
-  if (!is_supported(wr.opcode)) return EINVAL;
-  if (wr.num_sge < 0) return EINVAL;
-  const auto opcode = static_cast<WrOpcode>(wr.opcode);
+  const uint32_t verbs_opcode = number_in(wr.opcode);
+  if (!is_supported(verbs_opcode) || wr.num_sge < 0) return EINVAL;
+  const auto opcode = static_cast<WrOpcode>(verbs_opcode);
   const uint8_t flags = wqe_flags(wr.send_flags);
   const auto count = static_cast<uint32_t>(wr.num_sge);
   const bool is_inline = (flags & queue::kInline) != 0;

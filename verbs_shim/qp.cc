@@ -20,7 +20,7 @@ using transport::QpAttributes;
 using transport::QpState;
 
 int check_init_attributes(const ibv_qp_init_attr& attr) {
-  if (attr.qp_type != IBV_QPT_RC || attr.srq != nullptr) return EOPNOTSUPP;
+  if (number_in(attr.qp_type) != IBV_QPT_RC || attr.srq != nullptr) return EOPNOTSUPP;
   if (attr.send_cq == nullptr || attr.recv_cq == nullptr) return EINVAL;
   const ibv_qp_cap& cap = attr.cap;
   const bool fits = cap.max_send_wr <= Limits::kMaxWr && cap.max_recv_wr <= Limits::kMaxWr &&
@@ -98,18 +98,18 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr& attr, uint64_t send_ops) {
 }
 
 int attributes_from_verbs(const ibv_qp_attr& from, uint32_t mask, QpAttributes& to) {
-  if ((mask & IBV_QP_PATH_MTU) && mtu_from_verbs(from.path_mtu) == 0) return EINVAL;
+  if ((mask & IBV_QP_PATH_MTU) && mtu_from_verbs(number_in(from.path_mtu)) == 0) return EINVAL;
   if ((mask & IBV_QP_PORT) && from.port_num != 1) return EINVAL;
   if ((mask & IBV_QP_PKEY_INDEX) && from.pkey_index != 0) return EINVAL;
-  if ((mask & IBV_QP_STATE) && from.qp_state > IBV_QPS_ERR) return EINVAL;
+  if ((mask & IBV_QP_STATE) && number_in(from.qp_state) > IBV_QPS_ERR) return EINVAL;
   if ((mask & IBV_QP_DEST_QPN) && from.dest_qp_num > wire::kMask24) return EINVAL;
   if (mask & IBV_QP_AV) {
     if (const int error = address_from_verbs(from.ah_attr, to.address)) return error;
   }
-  to.state = static_cast<QpState>(from.qp_state);
-  to.current_state = static_cast<QpState>(from.cur_qp_state);
+  to.state = static_cast<QpState>(number_in(from.qp_state));
+  to.current_state = static_cast<QpState>(number_in(from.cur_qp_state));
   to.access = from.qp_access_flags;
-  to.path_mtu = mtu_from_verbs(from.path_mtu);
+  to.path_mtu = mtu_from_verbs(number_in(from.path_mtu));
   to.qkey = from.qkey;
   to.rq_psn = wire::Psn(from.rq_psn);
   to.sq_psn = wire::Psn(from.sq_psn);
@@ -122,7 +122,7 @@ int attributes_from_verbs(const ibv_qp_attr& from, uint32_t mask, QpAttributes& 
   to.timeout = from.timeout;
   to.retry_count = from.retry_cnt;
   to.rnr_retry = from.rnr_retry;
-  to.path_mig_state = static_cast<uint8_t>(from.path_mig_state);
+  to.path_mig_state = static_cast<uint8_t>(number_in(from.path_mig_state));
   to.en_sqd_async_notify = from.en_sqd_async_notify != 0;
   return 0;
 }

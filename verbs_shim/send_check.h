@@ -25,7 +25,8 @@ inline bool carries_payload(queue::WrOpcode opcode) {
   return opcode != queue::WrOpcode::kRdmaRead && !is_atomic(opcode);
 }
 
-inline bool is_supported(ibv_wr_opcode opcode) {
+// A number of enum ibv_wr_opcode.
+inline bool is_supported(uint32_t opcode) {
   return opcode <= IBV_WR_ATOMIC_FETCH_AND_ADD || opcode == IBV_WR_SEND_WITH_INV;
 }
 

@@ -9,8 +9,18 @@
 
 namespace uroce::verbs {
 
-// Bytes for enum ibv_mtu; 0: not one of them.
-constexpr uint32_t mtu_from_verbs(ibv_mtu mtu) {
+// The number in an enum field of the application, which may be none of the enumerators, or uninitialised where an
+// attribute mask says that it does not count.
+template <class Enum>
+uint32_t number_in(const Enum& field) {
+  static_assert(sizeof(field) == sizeof(uint32_t));
+  uint32_t number;
+  std::memcpy(&number, &field, sizeof(number));
+  return number;
+}
+
+// Bytes for a number of enum ibv_mtu; 0: not one of them.
+constexpr uint32_t mtu_from_verbs(uint32_t mtu) {
   return mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096 ? 128u << mtu : 0;
 }
 

@@ -143,7 +143,7 @@ UROCE_PCLMUL UROCE_INLINE uint32_t finish(__m128i v, Cursor c) {
   return reduced(v);
 }
 
-// 16 to 63 bytes, and the beginning of more.
+// 16 bytes or more. Four registers at a time hide the latency of the multiplication.
 template <bool copying>
 UROCE_PCLMUL UROCE_INLINE uint32_t run_128(uint32_t state, Cursor c) {
   const __m128i start = _mm_xor_si128(take16<copying>(c, 0), _mm_cvtsi32_si128(static_cast<int>(state)));

@@ -1,6 +1,5 @@
 #include "wire/icrc.h"
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <cassert>

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <system_error>
 
 #include "engine/io/frame_builder.h"
 #include "wire/ip_udp.h"
@@ -149,7 +150,7 @@ std::string AfXdp::description() const {
   if (multi_buffer()) text += "multi-buffer, ";
   text += std::to_string(queues_.size()) + (queues_.size() == 1 ? " queue" : " queues");
   if (program_.native_error() != 0) {
-    text += std::string(" (native XDP refused: ") + std::strerror(program_.native_error()) + ")";
+    text += " (native XDP refused: " + std::generic_category().message(program_.native_error()) + ")";
   }
   return text;
 }

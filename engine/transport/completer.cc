@@ -291,22 +291,20 @@ bool Completer::scatter(const SendQueue::Entry& entry, uint32_t offset, const ui
   return size == 0;
 }
 
-// Completes the oldest WQE and frees its slot.
+// Completes the oldest WQE. Its slot is free before the CQE can be seen: who polls it may post at once.
 void Completer::complete(WcStatus status) {
   const uint32_t index = qp_.sq.tail();
   const SendQueue::Entry entry = qp_.sq.entry(index);
-  const WcOpcode opcode = completion_opcode(entry.wqe.opcode);
-  if (status != WcStatus::kSuccess || qp_.signal_all || (entry.wqe.flags & queue::kSignaled)) {
-    Cqe cqe;
-    cqe.wr_id = entry.wqe.wr_id;
-    cqe.status = status;
-    cqe.opcode = opcode;
-    cqe.byte_length = returns_data(opcode) ? entry.wqe.length : 0;
-    qp_.push(qp_.send_cq, cqe);
-  }
-  if (entry.progress.started && returns_data(opcode)) requester_.read_or_atomic_completed();
+  const bool visible = status != WcStatus::kSuccess || qp_.signal_all || (entry.wqe.flags & queue::kSignaled);
+  Cqe cqe;
+  cqe.wr_id = entry.wqe.wr_id;
+  cqe.status = status;
+  cqe.opcode = completion_opcode(entry.wqe.opcode);
+  cqe.byte_length = returns_data(cqe.opcode) ? entry.wqe.length : 0;
+  if (entry.progress.started && returns_data(cqe.opcode)) requester_.read_or_atomic_completed();
   qp_.sq.release();
   window_.completed(index);
+  if (visible) qp_.push(qp_.send_cq, cqe);
 }
 
 // The oldest WQE ends with an error, and with it the QP (IBTA 10.3.1.2 and table 94).

@@ -37,11 +37,12 @@ def pair_case(program, way, arguments, expected_rows=1, timeout=60, mtu=1500, qu
 
 
 def check_io(result, how):
-    """Both sides use the packet I/O that was asked for; as ordinary users UDP sockets."""
+    """Both sides use the packet I/O that was asked for, as ordinary users UDP sockets, and make the faults asked for."""
     for side, mode in zip(("server", "client"), result.io_modes):
         wanted = how.get(side, Side())
         expected = wanted.io or ("udp" if wanted.user else "af_xdp")
-        check(mode.replace("faults", "").find(expected) >= 0, f"the {side} says '{mode}', not {expected}\n{result.report()}")
+        check(mode.startswith(expected), f"the {side} says '{mode}', not {expected}\n{result.report()}")
+        check((wanted.faults or "") in mode, f"the {side} says '{mode}', not {wanted.faults}\n{result.report()}")
 
 
 def describe(row):

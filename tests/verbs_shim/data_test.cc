@@ -184,8 +184,8 @@ class ExtendedTest : public DataTest {
     DataTest::SetUp();
     ibv_cq_init_attr_ex attr{};
     attr.cqe = 64;
-    attr.wc_flags =
-        IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+    attr.wc_flags = uint64_t{IBV_WC_STANDARD_FLAGS} | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+                    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
     extended_cq_ = ibv_create_cq_ex(client_.context, &attr);
     ASSERT_NE(extended_cq_, nullptr);
     c_ = create_extended_qp(kSendOps);

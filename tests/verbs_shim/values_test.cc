@@ -12,8 +12,8 @@ TEST(Mtu, ConvertsBothWays) {
     EXPECT_EQ(mtu_to_verbs(mtu_from_verbs(mtu)), mtu);
   }
   EXPECT_EQ(mtu_from_verbs(IBV_MTU_1024), 1024u);
-  EXPECT_EQ(mtu_from_verbs(static_cast<ibv_mtu>(0)), 0u);
-  EXPECT_EQ(mtu_from_verbs(static_cast<ibv_mtu>(6)), 0u);
+  EXPECT_EQ(mtu_from_verbs(0), 0u);
+  EXPECT_EQ(mtu_from_verbs(6), 0u);
 }
 
 TEST(Mtu, RoundsDown) {

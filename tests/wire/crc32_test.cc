@@ -3,12 +3,18 @@
 #include <algorithm>
 #include <cstring>
 #include <gtest/gtest.h>
+#include <ostream>
 #include <random>
 #include <vector>
 
 #include "wire/crc32_kernels.h"
 
 namespace uroce::wire {
+
+void PrintTo(const Crc32Kernel& kernel, std::ostream* out) {
+  *out << kernel.name;
+}
+
 namespace {
 
 constexpr size_t kMaxSize = 5000;

@@ -187,14 +187,14 @@ TEST(IcrcWithUnknownId, LetsOneOf65536RandomCorruptionsPass) {
   std::mt19937 random(4);
   Vector v = random_packet(random, true, 64);
   v.envelope.ip_id_known = false;
-  constexpr int kTrials = 1 << 20;
+  constexpr int kTrials = 1 << 21;
   int passed = 0;
   for (int i = 0; i < kTrials; ++i) {
     store_le32(&v.ib[v.ib.size() - 4], static_cast<uint32_t>(random()));
     passed += icrc_matches(v.envelope, v.ib);
   }
-  EXPECT_GE(passed, 2);  // 16 expected
-  EXPECT_LE(passed, 40);
+  EXPECT_GE(passed, 14);  // 32 expected; 64 or 16 if it were 15 or 17 bits
+  EXPECT_LE(passed, 48);
 }
 
 TEST(IcrcWithUnknownId, ChecksAllOfIpv6) {

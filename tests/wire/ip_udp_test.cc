@@ -187,6 +187,7 @@ TEST(ParseFrame, RefusesWhatIsNotPlainIpv4) {
   EXPECT_EQ(with(17, 19), FrameError::kLengthMismatch);  // shorter than its own header
   EXPECT_EQ(with(17, 47), FrameError::kLengthMismatch);  // one less than UDP says
   EXPECT_EQ(with(39, 29), FrameError::kLengthMismatch);  // UDP one more than IP says
+  EXPECT_EQ(with(39, 27), FrameError::kLengthMismatch);  // UDP one less than IP says
   EXPECT_EQ(with(17, 48), FrameError::kNone);
 }
 

@@ -1,8 +1,10 @@
+#!/usr/bin/env -S python3 -B
 """The demonstration behind tools/demo: perftest between two hosts, one table. See lab.py.
 
 Usage: demo.py BUILD_DIRECTORY
 """
 
+import math
 import sys
 
 from lab import Lab, LabError, enter_private_netns
@@ -43,12 +45,21 @@ def print_table(rows):
         print("  ".join(cells).rstrip())
 
 
+def run_measured(lab, program, arguments, column):
+    """Runs the pair; once more when perftest could not gauge the CPU's clock, as it happens on a busy machine: it says
+    "inf" then."""
+    result = run_pair(lab, program, arguments)
+    if not result.problem and not math.isfinite(result.rows[-1][column]):
+        result = run_pair(lab, program, arguments)
+    return result
+
+
 def run_all(lab):
     """Table rows, and the reports of those that failed."""
     rows, failures = [], []
     for number, (program, arguments, column, unit) in enumerate(TESTS, 1):
         show_progress(f"[{number}/{len(TESTS)}] {program} ...")
-        result = run_pair(lab, program, arguments)
+        result = run_measured(lab, program, arguments, column)
         size = f"{result.rows[-1]['#bytes']:.0f}" if result.rows else "-"
         value = f"{result.rows[-1][column]:.2f}" if result.rows else "-"
         rows.append((program, size, value, unit, "FAILED" if result.problem else "ok", describe_io(result.io_modes)))

@@ -179,7 +179,8 @@ class Lab:
         self.b = Host(self, f"uroce-b-{os.getpid()}", 2)
 
     def __enter__(self):
-        self.directory = Path(tempfile.mkdtemp(prefix="uroce-lab-"))
+        # In the memory file system of enter_private_netns(): gone with the script as well.
+        self.directory = Path(tempfile.mkdtemp(prefix="lab-", dir="/run/netns"))
         self.directory.chmod(0o755)
         try:
             made = subprocess.run([NETNS, "pair", self.a.name, self.b.name, str(self.mtu)], capture_output=True, text=True)

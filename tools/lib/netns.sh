@@ -3,7 +3,8 @@
 #
 #   netns.sh private COMMAND...   runs COMMAND where named network namespaces are its own affair: in a mount namespace
 #                                 with an empty /run/netns. They and all in them (veth pairs, XDP programs) vanish with
-#                                 the last process, however it ends, kill -9 included; others never see them.
+#                                 the last process, however it ends, kill -9 included; others never see them. So does
+#                                 whatever else is put into /run/netns, which is a memory file system there.
 #   netns.sh pair A B MTU         makes the namespaces A and B, each with one end of a veth pair, called roce0.
 #                                 A has 192.0.2.1 and fd00:192:0:2::1, B has .2 and ::2.
 #

@@ -14,8 +14,6 @@
 #include <vector>
 
 #include "engine/io/af_xdp.h"
-#include "engine/io/udp.h"
-#include "tests/engine/io/exchange.h"
 #include "tests/engine/io/veth_pair.h"
 
 namespace uroce::io::test {
@@ -145,19 +143,6 @@ TEST(AfXdpErrorText, NamesCauseAndRemedy) {
   EXPECT_THAT(socket_error("eth0", 0, EAFNOSUPPORT).remedy, HasSubstr("CONFIG_XDP_SOCKETS"));
   EXPECT_THAT(umem_error("eth0", EAFNOSUPPORT, 1).what, HasSubstr("this kernel has no AF_XDP"));
   EXPECT_THAT(program_load_error("eth0", EINVAL).remedy, HasSubstr("Linux 5.9"));
-}
-
-TEST_F(AfXdpError, UdpPortInUse) {
-  const VethPair veth;
-  VethPair::enter(veth.a());
-  const UdpConfig config{.netdev = "va", .ifindex = veth.a().ifindex, .mtu = 1500};
-  const IoResult<UdpIo> first = UdpIo::open(config);
-  ASSERT_TRUE(std::holds_alternative<std::unique_ptr<UdpIo>>(first));
-  const IoResult<UdpIo> second = UdpIo::open(config);
-  ASSERT_TRUE(std::holds_alternative<IoError>(second));
-  const IoError& error = std::get<IoError>(second);
-  EXPECT_EQ(error.code, EADDRINUSE);
-  EXPECT_THAT(error.remedy, HasSubstr("ss -lunp sport = :4791"));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "engine/io/af_xdp.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <memory>
@@ -163,6 +164,17 @@ TEST(AfXdp, DescriptionSaysHowItIsAttached) {
   const VethPair veth({.mtu = 9000});
   EXPECT_EQ(open_af_xdp(veth.a(), 9000)->description(), "af_xdp, native, copy, multi-buffer, 1 queue");
   EXPECT_EQ(open_af_xdp(veth.a(), 1500, true)->description(), "af_xdp, generic, copy, 1 queue");
+}
+
+// A program that the application starts must not keep the netdev's queue.
+TEST(AfXdp, DescriptorsCloseOnExec) {
+  UROCE_SKIP_UNLESS_ROOT();
+  const VethPair veth({.queues = 2});
+  const auto a = open_af_xdp(veth.a(), 1500);
+  ASSERT_TRUE(a);
+  for (const pollfd& descriptor : a->wait_descriptors()) {
+    EXPECT_EQ(fcntl(descriptor.fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+  }
 }
 
 TEST(AfXdp, DescriptorsBecomeReadable) {

@@ -27,6 +27,7 @@ using testing::IsEmpty;
 
 std::vector<std::string> names(const std::vector<Netdev>& netdevs) {
   std::vector<std::string> result;
+  result.reserve(netdevs.size());
   for (const Netdev& netdev : netdevs) result.push_back(netdev.name);
   return result;
 }
@@ -260,7 +261,9 @@ TEST_F(NetViewTest, ThreadsReadWhileTheConfigurationChanges) {
     }
   };
   std::vector<std::thread> readers;
-  for (int i = 0; i < 3; ++i) readers.emplace_back(read);
+  constexpr int kReaders = 3;
+  readers.reserve(kReaders);
+  for (int i = 0; i < kReaders; ++i) readers.emplace_back(read);
   run("for i in 1 2 3 4 5 6 7 8 9; do ip link set va0 mtu 200$i; ip addr add 198.51.100.$i/24 dev va0; done");
   stop = true;
   for (std::thread& reader : readers) reader.join();

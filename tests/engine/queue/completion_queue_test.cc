@@ -1,0 +1,306 @@
+// The completion queue: order, capacity, arming, purging, and one producer with consumers in other threads.
+#include "engine/queue/completion_queue.h"
+
+#include <atomic>
+#include <gtest/gtest.h>
+#include <semaphore>
+#include <thread>
+#include <vector>
+
+namespace uroce::queue {
+namespace {
+
+using Arm = CompletionQueue::Arm;
+
+class CountingNotifier final : public CompletionNotifier {
+ public:
+  virtual ~CountingNotifier() = default;
+  void on_completion(CompletionQueue&) override { ++count; }
+  int count = 0;
+};
+
+Cqe cqe(uint64_t wr_id, uint32_t qpn = 1) {
+  Cqe c;
+  c.wr_id = wr_id;
+  c.qpn = qpn;
+  return c;
+}
+
+std::vector<uint64_t> take(CompletionQueue& cq, uint32_t limit = UINT32_MAX) {
+  std::vector<uint64_t> ids;
+  const uint32_t count = cq.poll(limit, [&](const Cqe& c) { ids.push_back(c.wr_id); });
+  EXPECT_EQ(count, ids.size());
+  return ids;
+}
+
+using Ids = std::vector<uint64_t>;
+
+TEST(CompletionQueue, CapacityIsAtLeastWhatWasAskedFor) {
+  for (const uint32_t capacity : {0u, 1u, 2u, 3u, 100u, 128u}) {
+    CompletionQueue cq(capacity, nullptr);
+    EXPECT_GE(cq.capacity(), capacity);
+    for (uint32_t i = 0; i < cq.capacity(); ++i) ASSERT_TRUE(cq.push(cqe(i)));
+    EXPECT_FALSE(cq.overrun());
+  }
+}
+
+TEST(CompletionQueue, FirstInFirstOutUpToTheLimit) {
+  CompletionQueue cq(8, nullptr);
+  EXPECT_TRUE(cq.empty());
+  EXPECT_EQ(take(cq), Ids{});
+  for (uint64_t id = 1; id <= 5; ++id) cq.push(cqe(id));
+  EXPECT_FALSE(cq.empty());
+  EXPECT_EQ(take(cq, 0), Ids{});
+  EXPECT_EQ(take(cq, 2), (Ids{1, 2}));
+  EXPECT_EQ(take(cq, 10), (Ids{3, 4, 5}));
+  EXPECT_TRUE(cq.empty());
+}
+
+TEST(CompletionQueue, AllFieldsArrive) {
+  CompletionQueue cq(2, nullptr);
+  Cqe in;
+  in.wr_id = 1;
+  in.timestamp = 2;
+  in.qpn = 3;
+  in.source_qpn = 4;
+  in.byte_length = 5;
+  in.immediate_or_rkey = 6;
+  in.vendor_error = 7;
+  in.status = WcStatus::kRetryExceeded;
+  in.opcode = WcOpcode::kFetchAdd;
+  in.flags = kWcWithImmediate;
+  in.solicited = true;
+  cq.push(in);
+  cq.poll(1, [&](const Cqe& out) {
+    EXPECT_EQ(out.wr_id, 1u);
+    EXPECT_EQ(out.timestamp, 2u);
+    EXPECT_EQ(out.qpn, 3u);
+    EXPECT_EQ(out.source_qpn, 4u);
+    EXPECT_EQ(out.byte_length, 5u);
+    EXPECT_EQ(out.immediate_or_rkey, 6u);
+    EXPECT_EQ(out.vendor_error, 7u);
+    EXPECT_EQ(out.status, WcStatus::kRetryExceeded);
+    EXPECT_EQ(out.opcode, WcOpcode::kFetchAdd);
+    EXPECT_EQ(out.flags, kWcWithImmediate);
+    EXPECT_TRUE(out.solicited);
+  });
+}
+
+// IBTA 11.6.3.1: what does not fit is lost and reported; what is there stays.
+TEST(CompletionQueue, OverrunLosesTheNewOneAndIsRemembered) {
+  CompletionQueue cq(4, nullptr);
+  for (uint64_t id = 1; id <= 4; ++id) ASSERT_TRUE(cq.push(cqe(id)));
+  EXPECT_FALSE(cq.overrun());
+  EXPECT_FALSE(cq.push(cqe(5)));
+  EXPECT_TRUE(cq.overrun());
+  EXPECT_EQ(take(cq), (Ids{1, 2, 3, 4}));
+  EXPECT_TRUE(cq.push(cqe(6)));
+  EXPECT_EQ(take(cq), (Ids{6}));
+  EXPECT_TRUE(cq.overrun());
+}
+
+TEST(CompletionQueue, WrapsAroundManyTimes) {
+  CompletionQueue cq(4, nullptr);
+  uint64_t in = 0, out = 0;
+  for (int round = 0; round < 1000; ++round) {
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(cq.push(cqe(in++)));
+    for (const uint64_t id : take(cq)) ASSERT_EQ(id, out++);
+  }
+}
+
+// --- arming (IBTA 11.4.2.2)
+// -----------------------------------------------------------------------------------------------
+
+TEST(CompletionQueue, UnarmedQueueNotifiesNobody) {
+  CountingNotifier notifier;
+  CompletionQueue cq(8, &notifier);
+  Cqe solicited = cqe(1);
+  solicited.solicited = true;
+  cq.push(solicited);
+  EXPECT_EQ(notifier.count, 0);
+  EXPECT_FALSE(cq.armed());
+}
+
+TEST(CompletionQueue, ArmedForAnyNotifiesOnceForTheNextCompletion) {
+  CountingNotifier notifier;
+  CompletionQueue cq(8, &notifier);
+  cq.push(cqe(1));  // before arming: not the next one
+  cq.arm(Arm::kAny);
+  EXPECT_TRUE(cq.armed());
+  EXPECT_EQ(notifier.count, 0);
+  cq.push(cqe(2));
+  EXPECT_EQ(notifier.count, 1);
+  EXPECT_FALSE(cq.armed());
+  cq.push(cqe(3));
+  EXPECT_EQ(notifier.count, 1);
+  cq.arm(Arm::kAny);
+  cq.push(cqe(4));
+  EXPECT_EQ(notifier.count, 2);
+}
+
+TEST(CompletionQueue, ArmedForSolicitedWaitsForSolicitedOrError) {
+  CountingNotifier notifier;
+  CompletionQueue cq(16, &notifier);
+  cq.arm(Arm::kSolicited);
+  cq.push(cqe(1));
+  EXPECT_EQ(notifier.count, 0);
+  EXPECT_TRUE(cq.armed());
+  Cqe solicited = cqe(2);
+  solicited.solicited = true;
+  cq.push(solicited);
+  EXPECT_EQ(notifier.count, 1);
+
+  // wire.md: error CQEs count as solicited.
+  cq.arm(Arm::kSolicited);
+  Cqe failed = cqe(3);
+  failed.status = WcStatus::kFlushError;
+  cq.push(failed);
+  EXPECT_EQ(notifier.count, 2);
+  EXPECT_FALSE(cq.armed());
+}
+
+// IBTA 11.4.2.2: a request for any completion overrides one for solicited, not the reverse.
+TEST(CompletionQueue, StrongerArmWins) {
+  for (const bool any_first : {false, true}) {
+    CountingNotifier notifier;
+    CompletionQueue cq(8, &notifier);
+    cq.arm(any_first ? Arm::kAny : Arm::kSolicited);
+    cq.arm(any_first ? Arm::kSolicited : Arm::kAny);
+    cq.push(cqe(1));
+    EXPECT_EQ(notifier.count, 1);
+  }
+}
+
+TEST(CompletionQueue, ArmingTwiceNotifiesOnce) {
+  CountingNotifier notifier;
+  CompletionQueue cq(8, &notifier);
+  cq.arm(Arm::kAny);
+  cq.arm(Arm::kAny);
+  cq.push(cqe(1));
+  cq.push(cqe(2));
+  EXPECT_EQ(notifier.count, 1);
+}
+
+TEST(CompletionQueue, WithoutNotifierArmingIsHarmless) {
+  CompletionQueue cq(8, nullptr);
+  cq.arm(Arm::kAny);
+  EXPECT_TRUE(cq.push(cqe(1)));
+  EXPECT_FALSE(cq.armed());
+}
+
+// --- purging
+// --------------------------------------------------------------------------------------------------------------
+
+TEST(CompletionQueue, PurgeRemovesOneQpsCompletionsAndKeepsTheOrderOfTheRest) {
+  for (uint32_t start = 0; start < 8; ++start) {  // every place of the ring
+    CompletionQueue cq(8, nullptr);
+    for (uint32_t i = 0; i < start; ++i) cq.push(cqe(99));
+    take(cq);
+    for (uint64_t id = 0; id < 8; ++id) cq.push(cqe(id, id % 3 == 0 ? 7 : 8));
+    cq.purge(7);
+    EXPECT_TRUE(cq.push(cqe(100))) << "the room is free again";
+    EXPECT_EQ(take(cq), (Ids{1, 2, 4, 5, 7, 100}));
+  }
+}
+
+TEST(CompletionQueue, PurgeOfNothingAndOfEverything) {
+  CompletionQueue cq(4, nullptr);
+  cq.purge(1);
+  for (uint64_t id = 1; id <= 3; ++id) cq.push(cqe(id));
+  cq.purge(2);
+  EXPECT_EQ(take(cq), (Ids{1, 2, 3}));
+  for (uint64_t id = 1; id <= 4; ++id) cq.push(cqe(id));
+  cq.purge(1);
+  EXPECT_TRUE(cq.empty());
+  EXPECT_EQ(take(cq), Ids{});
+}
+
+// --- threads
+// --------------------------------------------------------------------------------------------------------------
+
+constexpr uint64_t kMany = 200'000;
+
+void produce(CompletionQueue& cq) {
+  for (uint64_t id = 0; id < kMany;) {
+    if (cq.push(cqe(id))) {
+      ++id;
+    } else {
+      std::this_thread::yield();
+    }
+  }
+}
+
+TEST(CompletionQueueThreads, OneProducerOneConsumer) {
+  CompletionQueue cq(64, nullptr);
+  std::thread producer([&] { produce(cq); });
+  uint64_t expected = 0;
+  bool in_order = true;
+  while (expected < kMany) {
+    if (cq.poll(16, [&](const Cqe& c) { in_order &= c.wr_id == expected++; }) == 0) std::this_thread::yield();
+  }
+  producer.join();
+  EXPECT_TRUE(in_order);
+  EXPECT_TRUE(cq.empty());
+}
+
+// Every completion is taken exactly once, and each consumer sees increasing numbers.
+TEST(CompletionQueueThreads, OneProducerTwoConsumers) {
+  CompletionQueue cq(64, nullptr);
+  std::vector<std::atomic<uint8_t>> seen(kMany);
+  std::atomic<uint64_t> total{0};
+  std::atomic<bool> in_order{true};
+  const auto consume = [&] {
+    uint64_t next = 0;
+    while (total.load() < kMany) {
+      const uint32_t n = cq.poll(7, [&](const Cqe& c) {
+        if (c.wr_id < next) in_order = false;
+        next = c.wr_id + 1;
+        ++seen[c.wr_id];
+      });
+      if (n == 0) std::this_thread::yield();
+      total += n;
+    }
+  };
+  std::thread one(consume), two(consume);
+  produce(cq);
+  one.join();
+  two.join();
+  EXPECT_TRUE(in_order);
+  for (const auto& count : seen) ASSERT_EQ(count, 1);
+}
+
+// The promise of arm(): arm, poll until empty, sleep: no completion is slept through. A lost wake-up hangs the
+// consumer, which the time limit of acquire turns into a failure.
+TEST(CompletionQueueThreads, NoWakeUpIsLost) {
+  class Waker final : public CompletionNotifier {
+   public:
+    virtual ~Waker() = default;
+    void on_completion(CompletionQueue&) override { semaphore.release(); }
+    std::counting_semaphore<> semaphore{0};
+  };
+  constexpr uint64_t kRounds = 20'000;
+  Waker waker;
+  CompletionQueue cq(64, &waker);
+  std::atomic<uint64_t> taken{0};
+  std::thread producer([&] {
+    for (uint64_t id = 0; id < kRounds; ++id) {
+      cq.push(cqe(id));
+      while (taken.load() + 2 < id) std::this_thread::yield();  // a few at a time, so that the consumer often sleeps
+    }
+  });
+  const auto poll = [&] { taken += cq.poll(16, [](const Cqe&) {}); };
+  bool lost = false;
+  while (taken < kRounds && !lost) {
+    poll();
+    if (taken == kRounds) break;
+    cq.arm(Arm::kAny);
+    if (!cq.empty()) continue;
+    lost = !waker.semaphore.try_acquire_for(std::chrono::seconds(30));
+  }
+  taken = kRounds;  // frees the producer also after a failure
+  producer.join();
+  EXPECT_FALSE(lost);
+}
+
+}  // namespace
+}  // namespace uroce::queue

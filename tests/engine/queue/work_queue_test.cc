@@ -1,0 +1,354 @@
+// The rings between application and engine: reserve, publish, fetch, release; and what a hostile application writes.
+#include "engine/queue/work_queue.h"
+
+#include <cstring>
+#include <gtest/gtest.h>
+#include <thread>
+#include <vector>
+
+namespace uroce::queue {
+namespace {
+
+SendWqe wqe(uint64_t wr_id) {
+  SendWqe w{};
+  w.wr_id = wr_id;
+  w.opcode = WrOpcode::kSend;
+  return w;
+}
+
+bool post(SendQueue& sq, uint64_t wr_id, const std::vector<Sge>& sges = {}) {
+  SendQueue::Slot slot;
+  if (!sq.reserve(0, slot)) return false;
+  *slot.wqe = wqe(wr_id);
+  slot.wqe->sge_count = static_cast<uint8_t>(sges.size());
+  std::copy(sges.begin(), sges.end(), slot.sges);
+  sq.publish(1);
+  return true;
+}
+
+uint64_t fetch_one(SendQueue& sq) {
+  const uint32_t index = sq.fetched();
+  sq.fetch();
+  return sq.entry(index).wqe.wr_id;
+}
+
+// --- SendQueue
+// ----------------------------------------------------------------------------------------------------------
+
+TEST(SendQueue, HoldsExactlyItsDepth) {
+  for (const uint32_t depth : {1u, 2u, 3u, 5u, 64u, 100u}) {
+    SCOPED_TRACE(depth);
+    SendQueue sq(depth, 1, 0);
+    EXPECT_EQ(sq.depth(), depth);
+    for (uint32_t i = 0; i < depth; ++i) ASSERT_TRUE(post(sq, i));
+    EXPECT_FALSE(post(sq, 99));
+    EXPECT_EQ(fetch_one(sq), 0u);
+    EXPECT_FALSE(post(sq, 99)) << "fetched is not free yet";
+    sq.release();
+    EXPECT_TRUE(post(sq, 99));
+    EXPECT_FALSE(post(sq, 99));
+  }
+}
+
+TEST(SendQueue, DepthAndSgesAreAtLeastOneAndSgesAtMostTheLimit) {
+  SendQueue sq(0, 0, 0);
+  EXPECT_EQ(sq.depth(), 1u);
+  EXPECT_EQ(sq.max_sge(), 1u);
+  EXPECT_TRUE(post(sq, 1, {{1, 2, 3}}));
+  EXPECT_EQ(SendQueue(1, 1000, 0).max_sge(), kMaxSge);
+}
+
+// A chain of work requests becomes visible as a whole.
+TEST(SendQueue, ReservedSlotsAreInvisibleUntilPublished) {
+  SendQueue sq(4, 1, 0);
+  SendQueue::Slot slot;
+  for (uint32_t i = 0; i < 4; ++i) {
+    ASSERT_TRUE(sq.reserve(i, slot));
+    *slot.wqe = wqe(10 + i);
+  }
+  EXPECT_FALSE(sq.reserve(4, slot));
+  EXPECT_EQ(sq.head(), sq.fetched());
+  sq.publish(3);
+  EXPECT_EQ(sq.head() - sq.fetched(), 3u);
+  for (uint64_t i = 0; i < 3; ++i) EXPECT_EQ(fetch_one(sq), 10 + i);
+  EXPECT_EQ(sq.head(), sq.fetched());
+}
+
+TEST(SendQueue, KeepsOrderAndContentAroundTheRing) {
+  SendQueue sq(3, 2, 16);
+  uint64_t in = 0, out = 0;
+  for (int round = 0; round < 1000; ++round) {
+    const uint32_t n = 1 + static_cast<uint32_t>(round % 3);
+    for (uint32_t i = 0; i < n; ++i, ++in) {
+      ASSERT_TRUE(post(sq, in, {{in, static_cast<uint32_t>(in), 5}, {in + 1, 1, 6}}));
+    }
+    for (uint32_t i = 0; i < n; ++i, ++out) {
+      const uint32_t index = sq.fetched();
+      ASSERT_EQ(index, sq.tail());
+      ASSERT_EQ(fetch_one(sq), out);
+      const SendQueue::Entry entry = sq.entry(index);
+      ASSERT_EQ(entry.sges.size(), 2u);
+      ASSERT_EQ(entry.sges[0].address, out);
+      ASSERT_EQ(entry.sges[1].address, out + 1);
+      ASSERT_EQ(entry.wqe.length, static_cast<uint32_t>(out) + 1);
+      sq.release();
+    }
+  }
+}
+
+// Design decision 9: copied once, then checked, then used: later writes change nothing.
+TEST(SendQueue, WhatTheApplicationWritesAfterTheFetchIsNotSeen) {
+  SendQueue sq(2, 2, 0);
+  SendQueue::Slot slot;
+  ASSERT_TRUE(sq.reserve(0, slot));
+  *slot.wqe = wqe(1);
+  slot.wqe->sge_count = 1;
+  slot.sges[0] = {100, 10, 1};
+  sq.publish(1);
+  sq.fetch();
+  std::memset(slot.wqe, 0xff, sizeof(SendWqe));
+  std::memset(slot.sges, 0xff, 2 * sizeof(Sge));
+  const SendQueue::Entry entry = sq.entry(0);
+  EXPECT_EQ(entry.wqe.wr_id, 1u);
+  EXPECT_EQ(entry.wqe.length, 10u);
+  ASSERT_EQ(entry.sges.size(), 1u);
+  EXPECT_EQ(entry.sges[0].address, 100u);
+}
+
+TEST(SendQueue, LengthIsTheSumOfTheSgesWhateverTheWqeSays) {
+  SendQueue sq(4, 4, 0);
+  SendQueue::Slot slot;
+  ASSERT_TRUE(sq.reserve(0, slot));
+  *slot.wqe = wqe(1);
+  slot.wqe->length = 0xffffffff;
+  slot.wqe->sge_count = 2;
+  slot.sges[0] = {0, 10, 1};
+  slot.sges[1] = {0, 20, 1};
+  sq.publish(1);
+  sq.fetch();
+  EXPECT_EQ(sq.entry(0).wqe.length, 30u);
+}
+
+TEST(SendQueue, SumThatDoesNotFitIsTheLargestLength) {
+  SendQueue sq(1, 4, 0);
+  ASSERT_TRUE(post(sq, 1, {{0, 0xffffffff, 1}, {0, 0xffffffff, 1}, {0, 2, 1}}));
+  sq.fetch();
+  EXPECT_EQ(sq.entry(0).wqe.length, 0xffffffffu);
+}
+
+// faults.md 48, Security. Run under AddressSanitizer.
+TEST(SendQueue, HostileCountsAreCutToWhatTheQueueHolds) {
+  SendQueue sq(1, 2, 8);
+  SendQueue::Slot slot;
+  ASSERT_TRUE(sq.reserve(0, slot));
+  *slot.wqe = wqe(1);
+  slot.wqe->sge_count = 255;
+  slot.sges[0] = {0, 1, 1};
+  slot.sges[1] = {0, 2, 1};
+  sq.publish(1);
+  sq.fetch();
+  EXPECT_EQ(sq.entry(0).sges.size(), 2u);
+  EXPECT_EQ(sq.entry(0).wqe.length, 3u);
+  sq.release();
+
+  ASSERT_TRUE(sq.reserve(0, slot));
+  *slot.wqe = wqe(2);
+  slot.wqe->flags = kInline;
+  slot.wqe->sge_count = 255;
+  slot.wqe->length = 0xffffffff;
+  std::memset(slot.inline_data, 0xab, 8);
+  sq.publish(1);
+  sq.fetch();
+  const SendQueue::Entry entry = sq.entry(1);
+  EXPECT_EQ(entry.wqe.length, 8u);
+  EXPECT_TRUE(entry.sges.empty());
+  EXPECT_EQ(entry.inline_data[7], 0xab);
+}
+
+TEST(SendQueue, InlineIntoAQueueWithoutRoomForItIsEmpty) {
+  SendQueue sq(2, 1, 0);
+  SendQueue::Slot slot;
+  ASSERT_TRUE(sq.reserve(0, slot));
+  *slot.wqe = wqe(1);
+  slot.wqe->flags = kInline;
+  slot.wqe->length = 4;
+  sq.publish(1);
+  sq.fetch();
+  EXPECT_EQ(sq.entry(0).wqe.length, 0u);
+}
+
+TEST(SendQueue, InlineDataOfNeighboursDoesNotMix) {
+  SendQueue sq(4, 1, 5);
+  SendQueue::Slot slot;
+  for (uint32_t i = 0; i < 4; ++i) {
+    ASSERT_TRUE(sq.reserve(i, slot));
+    *slot.wqe = wqe(i);
+    slot.wqe->flags = kInline;
+    slot.wqe->length = 5;
+    std::memset(slot.inline_data, static_cast<int>(i), 5);
+  }
+  sq.publish(4);
+  for (uint32_t i = 0; i < 4; ++i) {
+    sq.fetch();
+    const SendQueue::Entry entry = sq.entry(i);
+    EXPECT_EQ(std::vector<uint8_t>(entry.inline_data, entry.inline_data + 5),
+              std::vector<uint8_t>(5, static_cast<uint8_t>(i)));
+  }
+}
+
+TEST(SendQueue, FetchStartsWithFreshProgress) {
+  SendQueue sq(1, 1, 0);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(post(sq, 1));
+    const uint32_t index = sq.fetched();
+    sq.fetch();
+    SendProgress& progress = sq.entry(index).progress;
+    EXPECT_FALSE(progress.started);
+    EXPECT_EQ(progress.responses, 0u);
+    progress = {.first_psn = 1, .psn_count = 2, .responses = 3, .started = true};
+    sq.release();
+  }
+}
+
+TEST(SendQueue, ResetDropsPostedAndFetched) {
+  SendQueue sq(4, 1, 0);
+  for (uint64_t id = 0; id < 4; ++id) post(sq, id);
+  sq.fetch();
+  sq.fetch();
+  sq.reset();
+  EXPECT_EQ(sq.tail(), sq.head());
+  EXPECT_EQ(sq.fetched(), sq.head());
+  for (uint64_t id = 10; id < 14; ++id) EXPECT_TRUE(post(sq, id));
+  EXPECT_FALSE(post(sq, 14));
+  EXPECT_EQ(fetch_one(sq), 10u);
+}
+
+// --- ReceiveQueue
+// ---------------------------------------------------------------------------------------------------------
+
+TEST(ReceiveQueue, HoldsExactlyItsDepthAndGivesOldestFirst) {
+  for (const uint32_t depth : {1u, 3u, 64u}) {
+    ReceiveQueue rq(depth, 2);
+    EXPECT_TRUE(rq.empty());
+    for (uint32_t i = 0; i < depth; ++i) ASSERT_TRUE(rq.post(i, {}));
+    EXPECT_FALSE(rq.post(99, {}));
+    ReceiveWqe wqe;
+    Sge sges[kMaxSge];
+    ASSERT_TRUE(rq.take(wqe, sges));
+    EXPECT_EQ(wqe.wr_id, 0u);
+    EXPECT_TRUE(rq.post(99, {})) << "taken is free";
+    for (uint32_t i = 1; i < depth; ++i) {
+      ASSERT_TRUE(rq.take(wqe, sges));
+      EXPECT_EQ(wqe.wr_id, i);
+    }
+    ASSERT_TRUE(rq.take(wqe, sges));
+    EXPECT_EQ(wqe.wr_id, 99u);
+    EXPECT_FALSE(rq.take(wqe, sges));
+    EXPECT_TRUE(rq.empty());
+  }
+}
+
+TEST(ReceiveQueue, CopiesSgesAndSumsThem) {
+  ReceiveQueue rq(2, 3);
+  const std::vector<Sge> sges = {{1, 10, 2}, {3, 0, 4}, {5, 30, 6}};
+  ASSERT_TRUE(rq.post(7, sges));
+  ReceiveWqe wqe;
+  Sge out[kMaxSge];
+  ASSERT_TRUE(rq.take(wqe, out));
+  EXPECT_EQ(wqe.sge_count, 3u);
+  EXPECT_EQ(wqe.length, 40u);
+  EXPECT_EQ(out[0].address, 1u);
+  EXPECT_EQ(out[2].lkey, 6u);
+}
+
+TEST(ReceiveQueue, TooManySgesAreRefused) {
+  ReceiveQueue rq(2, 2);
+  EXPECT_FALSE(rq.post(1, std::vector<Sge>(3)));
+  EXPECT_TRUE(rq.empty());
+  EXPECT_TRUE(rq.post(1, std::vector<Sge>(2)));
+  EXPECT_EQ(ReceiveQueue(1, 1000).max_sge(), kMaxSge) << "take() has room for no more";
+}
+
+TEST(ReceiveQueue, SumThatDoesNotFitIsTheLargestLength) {
+  ReceiveQueue rq(1, 2);
+  ASSERT_TRUE(rq.post(1, std::vector<Sge>{{0, 0xffffffff, 1}, {0, 0xffffffff, 1}}));
+  ReceiveWqe wqe;
+  Sge sges[kMaxSge];
+  ASSERT_TRUE(rq.take(wqe, sges));
+  EXPECT_EQ(wqe.length, 0xffffffffu);
+}
+
+TEST(ReceiveQueue, ResetDropsEverything) {
+  ReceiveQueue rq(3, 1);
+  for (uint64_t id = 0; id < 3; ++id) rq.post(id, {});
+  rq.reset();
+  EXPECT_TRUE(rq.empty());
+  EXPECT_TRUE(rq.post(9, {}));
+  ReceiveWqe wqe;
+  Sge sges[kMaxSge];
+  ASSERT_TRUE(rq.take(wqe, sges));
+  EXPECT_EQ(wqe.wr_id, 9u);
+}
+
+// --- threads
+// --------------------------------------------------------------------------------------------------------------
+
+TEST(WorkQueueThreads, PosterAndEngineAgreeOnEverySendRequest) {
+  constexpr uint64_t kMany = 100'000;
+  SendQueue sq(8, 2, 0);
+  std::thread poster([&] {
+    for (uint64_t id = 0; id < kMany;) {
+      if (post(sq, id, {{id, 1, 2}})) {
+        ++id;
+      } else {
+        std::this_thread::yield();
+      }
+    }
+  });
+  bool right = true;
+  for (uint64_t id = 0; id < kMany;) {
+    if (sq.head() == sq.fetched()) {
+      std::this_thread::yield();
+      continue;
+    }
+    const uint32_t index = sq.fetched();
+    sq.fetch();
+    const SendQueue::Entry entry = sq.entry(index);
+    right &= entry.wqe.wr_id == id && entry.sges.size() == 1 && entry.sges[0].address == id;
+    sq.release();
+    ++id;
+  }
+  poster.join();
+  EXPECT_TRUE(right);
+}
+
+TEST(WorkQueueThreads, PosterAndEngineAgreeOnEveryReceiveRequest) {
+  constexpr uint64_t kMany = 100'000;
+  ReceiveQueue rq(8, 2);
+  std::thread poster([&] {
+    for (uint64_t id = 0; id < kMany;) {
+      const Sge sge{id, 1, 2};
+      if (rq.post(id, {&sge, 1})) {
+        ++id;
+      } else {
+        std::this_thread::yield();
+      }
+    }
+  });
+  bool right = true;
+  ReceiveWqe wqe;
+  Sge sges[kMaxSge];
+  for (uint64_t id = 0; id < kMany;) {
+    if (!rq.take(wqe, sges)) {
+      std::this_thread::yield();
+      continue;
+    }
+    right &= wqe.wr_id == id && wqe.sge_count == 1 && sges[0].address == id;
+    ++id;
+  }
+  poster.join();
+  EXPECT_TRUE(right);
+}
+
+}  // namespace
+}  // namespace uroce::queue
