@@ -86,6 +86,8 @@ void Progress::poll() {
     wake_if_needed();
     lock_.unlock();
   } while (datapath_.rung());
+  // A round that sends a lot takes long: the thread is here all the while.
+  polled_at_.store(monotonic_now().time_since_epoch().count(), std::memory_order_relaxed);
 }
 
 void Progress::expect_sleep() {
@@ -124,16 +126,16 @@ bool Progress::polled_recently(Time now) const {
   return now.time_since_epoch().count() - polled_at_.load(std::memory_order_relaxed) < kAttended.count();
 }
 
-// True if packets moved. Leaves the lock to set-up calls that wait for it.
-bool Progress::iterate_in_background() {
+// Leaves the lock to set-up calls that wait for it.
+Progress::Round Progress::iterate_in_background() {
   if (waiting_.load(std::memory_order_relaxed) > 0) sched_yield();
   bool moved = false;
   do {
-    if (!lock_.try_lock()) return moved;
+    if (!lock_.try_lock()) return Round::kBusy;
     moved |= datapath_.iterate(Datapath::Caller::kBackground, monotonic_now());
     lock_.unlock();
   } while (datapath_.rung());
-  return moved;
+  return moved ? Round::kMoved : Round::kIdle;
 }
 
 void Progress::run() {
@@ -144,13 +146,13 @@ void Progress::run() {
   bool deferred = false;
   while (!stop_.load(std::memory_order_relaxed)) {
     const bool attended = polled_recently(monotonic_now());
-    const bool moved = iterate_in_background();
+    const Round round = iterate_in_background();
     const Time now = monotonic_now();
-    const bool app_polls = polled_recently(now);
+    const bool app_polls = round == Round::kBusy || polled_recently(now);
     if (sleep_expected_.load(std::memory_order_relaxed) && sleep_expected_.exchange(false)) {
       trust_from = now + kMinDistrust;
     }
-    if (moved && !attended) {  // packets waited and nobody came for them
+    if (round == Round::kMoved && !attended) {  // packets waited and nobody came for them
       if (deferred) distrust = std::min<Duration>(4 * distrust, kMaxDistrust);
       trust_from = now + distrust;
     } else if (deferred && app_polls) {
@@ -161,7 +163,7 @@ void Progress::run() {
       sleep(Background::kDeferring);
       continue;
     }
-    if (moved) busy_at = now;
+    if (round == Round::kMoved) busy_at = now;
     if (now - busy_at < kSpin) {
       __builtin_ia32_pause();
     } else {

@@ -56,10 +56,11 @@ class Progress {
 
  private:
   enum class Background : uint8_t { kRunning, kDeferring, kAsleep };
+  enum class Round : uint8_t { kIdle, kMoved, kBusy };  // kBusy: another thread holds the lock
 
   void run();
   bool polled_recently(Time now) const;
-  bool iterate_in_background();
+  Round iterate_in_background();
   void sleep(Background how);
   void wake_if_needed();
   void kick();

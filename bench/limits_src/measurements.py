@@ -132,7 +132,9 @@ class Measurement:
         return list(dict.fromkeys(name for sample in self.samples for name in sample))
 
     def values(self, figure: str) -> list[float]:
-        return [sample[figure] for sample in self.samples if figure in sample]
+        """Of the undisturbed repetitions, or of all if there was none."""
+        good = [sample for sample in self.samples if not sample["disturbed"]] or self.samples
+        return [sample[figure] for sample in good if figure in sample]
 
     def median(self, figure: str) -> float:
         return statistics.median(self.values(figure))

@@ -55,9 +55,8 @@ def print_measurement(measurement: Measurement) -> None:
 
 
 def print_kick(kick: Measurement) -> None:
-    if kick.failure or not kick.samples:
+    if kick.failure:
         print(f"  failed: {kick.failure}")
-        return
     for descriptors in sorted(int(name.split()[1]) for name in kick.figures() if name.startswith("call ")):
         line = f"  {descriptors:3} descriptors: {spread(kick.values(f'call {descriptors}'), 2)} us"
         arrivals = {index: kick.values(f"arrival {descriptors} {index}")
@@ -114,7 +113,8 @@ def print_report(title: str, measurements: dict[str, Measurement], all_ratios: l
         pair = [measurements.get(key) for key in (ratio.numerator, ratio.denominator)]
         if all(m and m.values(ratio.figure) and m.median(ratio.figure) > 0 for m in pair):
             result[ratio.label] = pair[0].median(ratio.figure) / pair[1].median(ratio.figure)
-            print(f"  {ratio.label:<56} = {result[ratio.label]:.2f}{target}")
+            note = "   [disturbed]" if any(m.disturbed == len(m.samples) for m in pair) else ""
+            print(f"  {ratio.label:<56} = {result[ratio.label]:.2f}{target}{note}")
         elif not uroce_note:
             print(f"  {ratio.label:<56} = not measured{target}")
     return result

@@ -46,7 +46,7 @@ def iperf(lab):
     server.wait_listening(5201)
     client = lab.b.run(["iperf3", "--client", lab.a.ipv4, "--time", "2", "--json"], uroce=False)
     check(client.process.returncode == 0, client.output)
-    rate = json.loads(client.output)["end"]["sum_received"]["bits_per_second"]
+    rate = json.loads(client.stdout)["end"]["sum_received"]["bits_per_second"]
     check(rate > 1e6, f"{rate} bit/s")
     before = received_packets(lab.a)
     wait_until(lambda: received_packets(lab.a) > before + 1000, 10, "RDMA packets still flow")

@@ -25,7 +25,7 @@ def transfer(name, arguments=(), io=("af_xdp", "af_xdp"), faults="", gid=0, time
         client = lab.b.start([*own, *plan, "--client", lab.a.ipv4], io=io[1], faults=seeded[1])
         codes = (client.wait(timeout), server.wait(10))
         check(codes == (0, 0), f"exit codes {codes} (None: hangs)\n{client.output}\n--- server\n{server.output}")
-        return client.output.strip().splitlines()[-1]
+        return client.stdout.strip().splitlines()[-1]
 
     return Case(name, run, **case)
 
@@ -37,7 +37,7 @@ def self_transfer(name, io, **case):
         command = [lab.build / "bin/rc_transfer", "--self", "--device", lab.a.device, "--gid-index", 0, "--messages", 300]
         program = lab.a.run(command, timeout=120, io=io)
         check(program.process.returncode == 0, program.output)
-        return program.output.strip().splitlines()[-1]
+        return program.stdout.strip().splitlines()[-1]
 
     return Case(name, run, **case)
 

@@ -56,20 +56,23 @@ def wait_until(condition, timeout, what):
 
 
 class Program:
-    """A running program with its output in a file."""
+    """A running program with its output in the files LOG.out and LOG.err."""
 
     def __init__(self, argv, log, env):
         self.argv = argv
-        self.log = log
-        with open(log, "wb") as output:
-            self.process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=env
-            )
+        self.logs = [log.with_suffix(".out"), log.with_suffix(".err")]
+        with open(self.logs[0], "wb") as out, open(self.logs[1], "wb") as err:
+            self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=env)
         self.pid = self.process.pid  # of the program itself: everything in front of it in argv is an exec
 
     @property
+    def stdout(self):
+        return self.logs[0].read_text(errors="replace")
+
+    @property
     def output(self):
-        return self.log.read_text(errors="replace")
+        """What it wrote so far, its complaints last."""
+        return self.stdout + self.logs[1].read_text(errors="replace")
 
     def running(self):
         return self.process.poll() is None
@@ -150,11 +153,11 @@ class Host:
         return program
 
     def system(self, *command):
-        """Output of a system command on this host; LabError when it fails."""
+        """What a system command on this host prints; LabError when it fails."""
         program = self.run(command, uroce=False)
         if program.process.returncode != 0:
             raise LabError(f"{' '.join(command)}: {program.output}")
-        return program.output
+        return program.stdout
 
     def xdp_program(self):
         """What `ip link` says of an XDP program on the netdev; None when there is none."""
@@ -208,7 +211,7 @@ class Lab:
 
     def new_log(self):
         self.logs += 1
-        return self.directory / f"{self.logs}.log"
+        return self.directory / str(self.logs)
 
     def uroce_for(self, user):
         """Path of uroce; for the ordinary user a copy in a place that everybody can read."""

@@ -48,7 +48,7 @@ MATCHER(IsSolicited, "") {
   return arg.headers.bth.solicited;
 }
 MATCHER_P3(HasReth, va, rkey, length, "") {
-  return arg.headers.info->has_reth && arg.headers.reth == wire::Reth{va, rkey, length};
+  return arg.headers.info->has_reth && arg.headers.reth == wire::Reth{va, rkey, static_cast<uint32_t>(length)};
 }
 MATCHER_P(HasImmediate, value, "") {
   return arg.headers.info->has_immdt && arg.headers.immdt.network_value == value;

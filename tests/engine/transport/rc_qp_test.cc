@@ -121,7 +121,9 @@ TEST(RcQp, RequestsAreReceivedFromReadyToReceiveOn) {
     if (state == QpState::kInit) host.to_init();
     if (state == QpState::kRtr) host.to_rtr();
     if (state >= QpState::kRts) host.to_rts();
-    if (state >= QpState::kSqd) ASSERT_EQ(host.modify(state, kQpState), 0);
+    if (state >= QpState::kSqd) {
+      ASSERT_EQ(host.modify(state, kQpState), 0);
+    }
     host.receive(request(Opcode::kRcWriteOnly, kRqPsn).ack_request());
     const bool receives = state == QpState::kRtr || state == QpState::kRts || state == QpState::kSqd;
     EXPECT_THAT(host.drain(), SizeIs(receives ? 1 : 0));

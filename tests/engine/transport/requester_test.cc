@@ -70,7 +70,8 @@ TEST(Requester, PacketThatFillsTheWindowAsksForAck) {
   ScriptedQp host;
   host.to_rts();
   // Offsets the interval so that it does not fall on the window's end by itself.
-  for (uint64_t id = 0; id < 10; ++id) host.post(work(WrOpcode::kSend, id, id == 9 ? queue::kSignaled : kUnsignaled));
+  for (uint64_t id = 0; id < 10; ++id)
+    host.post(work(WrOpcode::kSend, id, id == 9 ? uint8_t{queue::kSignaled} : kUnsignaled));
   for (uint64_t id = 10; id < 200; ++id) host.post(work(WrOpcode::kSend, id, kUnsignaled));
   const auto sent = host.pull();
   ASSERT_THAT(sent, SizeIs(Requester::kWindow));

@@ -81,9 +81,9 @@ class ResponderSequence : public testing::TestWithParam<std::tuple<Message, uint
 INSTANTIATE_TEST_SUITE_P(EveryOpcode, ResponderSequence,
                          testing::Combine(testing::ValuesIn(kMessages),
                                           testing::Values(0u, kRqPsn, 0x7ffffeu, 0x7fffffu, 0xfffffeu, 0xffffffu)),
-                         [](const auto& info) {
-                           return std::string(std::get<0>(info.param).name) + "_" +
-                                  std::to_string(std::get<1>(info.param));
+                         [](const auto& param_info) {
+                           return std::string(std::get<0>(param_info.param).name) + "_" +
+                                  std::to_string(std::get<1>(param_info.param));
                          });
 
 // faults.md 15: exact data from every starting PSN, with every opcode. MSN: 0 at first, one more per message.
