@@ -88,9 +88,15 @@ void Datapath::reschedule(Qp& qp, Time now) {
     qp.timer_at = deadline;
     if (deadline != kNever) timers_.insert(qp);
   }
-  if (qp.visible_state.load(std::memory_order_relaxed) != qp.rc.state()) {
-    qp.visible_state.store(qp.rc.state(), std::memory_order_release);
-  }
+  publish_state(qp, now);
+}
+
+// Receives posted while the QP went into the error state: either the poster sees the new state and rings, or what it
+// posted is seen here.
+void Datapath::publish_state(Qp& qp, Time now) {
+  if (qp.visible_state.load(std::memory_order_relaxed) == qp.rc.state()) return;
+  qp.visible_state.store(qp.rc.state(), std::memory_order_seq_cst);
+  qp.rc.on_posted(now);
 }
 
 void Datapath::expire_timers(Time now) {
@@ -172,8 +178,18 @@ void Datapath::forget_waiting_packets() {
   loop_burst_->drop();
 }
 
-void Datapath::remove(Qp& qp) {
-  collect_doorbells(Time{});
+// What the QP has executed is acknowledged before it stops answering: the peer would ask until it gives up.
+void Datapath::settle_acks(Qp& qp, Time now) {
+  if (!qp.rc.ack_owed()) return;
+  qp.ack_hook.unlink();
+  due_.push_front(qp);
+  transmit_acks(now);
+  burst(qp).flush();
+}
+
+void Datapath::remove(Qp& qp, Time now) {
+  collect_doorbells(now);
+  settle_acks(qp, now);
   forget_waiting_packets();
   qp.ready_hook.unlink();
   qp.ack_hook.unlink();

@@ -52,7 +52,9 @@ class Datapath {
 
   // The QP's state may have changed from outside (modify).
   void reschedule(Qp& qp, Time now);
-  void remove(Qp& qp);
+  void remove(Qp& qp, Time now);
+  // Sends the ACK that the QP owes, if any, at once.
+  void settle_acks(Qp& qp, Time now);
   // Memory that packets under backpressure point to is about to go away.
   void forget_waiting_packets();
   template <class F>
@@ -71,6 +73,7 @@ class Datapath {
   bool transmit_quantum(Qp& qp, Time now, int& budget);
   bool transmit_acks(Time now);
   bool sendable(Qp& qp);
+  void publish_state(Qp& qp, Time now);
   bool receive(io::PacketIo& io, Time now);
   void deliver(const io::RxPacket& rx, Time now);
   std::optional<Counter> refuse(const io::RxPacket& rx, const wire::Packet& packet, const Qp& qp) const;

@@ -49,7 +49,7 @@ Host* Host::instance() {
     }
     try {
       auto* const created = new Host(std::move(options), net::NetView::open());
-      if (created->options_.print_counters) std::atexit([] { Host::instance()->print_counters(); });
+      std::atexit([] { Host::instance()->at_exit(); });
       return created;
     } catch (const std::system_error& e) {
       std::fputs(fmt::format("uroce: cannot read the network configuration: {}\n", e.what()).c_str(), stderr);
@@ -73,10 +73,15 @@ std::vector<DeviceInfo> Host::devices() {
   return devices;
 }
 
-void Host::print_counters() {
+// A program that exits without destroying its QPs still owes ACKs for what it received.
+void Host::at_exit() {
   std::lock_guard guard(engines_->lock);
   for (const auto& [index, weak] : engines_->by_ifindex) {
-    if (const auto engine = weak.lock()) std::fputs(engine->counters_text().c_str(), stderr);
+    const auto engine = weak.lock();
+    if (!engine) continue;
+    engine->progress();
+    engine->progress();
+    if (options_.print_counters) std::fputs(engine->counters_text().c_str(), stderr);
   }
 }
 

@@ -28,11 +28,9 @@ class Host {
   const Options& options() const { return options_; }
   net::NetView& view() { return *view_; }
 
-  // What UROCE_COUNTERS=1 asks for.
-  void print_counters();
-
  private:
   Host(Options options, std::shared_ptr<net::NetView> view);
+  void at_exit();
 
   struct Engines;
   Options options_;

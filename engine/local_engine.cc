@@ -30,7 +30,7 @@ uint32_t largest_path_mtu(uint32_t netdev_mtu, uint32_t max_udp_length) {
 uint32_t Engine::qpn(const Qp& qp) { return qp.rc.qpn().value(); }
 queue::SendQueue& Engine::send_queue(Qp& qp) { return qp.sq; }
 queue::ReceiveQueue& Engine::receive_queue(Qp& qp) { return qp.rq; }
-transport::QpState Engine::state(const Qp& qp) { return qp.visible_state.load(std::memory_order_acquire); }
+transport::QpState Engine::state(const Qp& qp) { return qp.visible_state.load(std::memory_order_seq_cst); }
 
 LocalEngine::LocalEngine(const net::Netdev& netdev, std::shared_ptr<net::NetView> view, const Options& options,
                          IoOpener opener)
@@ -145,6 +145,7 @@ int LocalEngine::modify_qp(Qp& qp, const transport::QpAttributes& attributes, ui
 
   Progress::Guard guard(progress_);
   const Time now = monotonic_now();
+  if (mask & transport::kQpState) datapath_.settle_acks(qp, now);
   const Path previous = qp.path;
   qp.path = path;
   const int error = qp.rc.modify(attributes, mask, now);
@@ -160,7 +161,7 @@ transport::QpAttributes LocalEngine::query_qp(Qp& qp) {
 
 void LocalEngine::destroy_qp(Qp* qp) {
   Progress::Guard guard(progress_);
-  datapath_.remove(*qp);
+  datapath_.remove(*qp, monotonic_now());
   delete qp;
 }
 

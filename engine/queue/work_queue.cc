@@ -72,7 +72,8 @@ bool ReceiveQueue::post(uint64_t wr_id, std::span<const Sge> sges) {
   const size_t s = head & mask_;
   wqes_[s] = {wr_id, static_cast<uint32_t>(sges.size()), 0};
   std::copy(sges.begin(), sges.end(), &sges_[s * max_sge_]);
-  head_.store(head + 1, std::memory_order_release);
+  // Ordered before the poster's look at the QP state (Engine::receive_doorbell).
+  head_.store(head + 1, std::memory_order_seq_cst);
   return true;
 }
 

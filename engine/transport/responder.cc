@@ -357,8 +357,8 @@ bool Responder::pull_read_response(ReplayEntry& entry, wire::TxPacket& out) {
     const memory::Translation t =
         qp_.mrs.translate(entry.rkey, qp_.pd, entry.va + offset, size, memory::kRemoteRead);
     if (t.result != AccessResult::kOk) {
-      replays_.reset();
       reject(NakCode::kRemoteAccessError, entry.first + n, WcStatus::kLocalAccessError);
+      replays_.reset();  // ends `entry` too
       return false;
     }
     out.fragments[out.fragment_count++] = {t.address, size};

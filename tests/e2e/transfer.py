@@ -5,6 +5,7 @@ import itertools
 import sys
 
 from suite import Case, check, main
+from perftest import io_mode
 
 FAULTS = "drop=1%,dup=0.5%,reorder=1%,corrupt=0.1%"
 JUMBO = 9000
@@ -12,7 +13,7 @@ _ports = itertools.count(19000)
 
 
 def transfer(name, arguments=(), io=("af_xdp", "af_xdp"), faults="", gid=0, timeout=120, **case):
-    """server_options: what each side has to be told for itself."""
+    """Seeds of the faults differ, or both sides would drop the same packets. io: server, client."""
 
     def run(lab):
         port = next(_ports)
@@ -25,6 +26,9 @@ def transfer(name, arguments=(), io=("af_xdp", "af_xdp"), faults="", gid=0, time
         client = lab.b.start([*own, *plan, "--client", lab.a.ipv4], io=io[1], faults=seeded[1])
         codes = (client.wait(timeout), server.wait(10))
         check(codes == (0, 0), f"exit codes {codes} (None: hangs)\n{client.output}\n--- server\n{server.output}")
+        for program, expected in ((server, io[0]), (client, io[1])):
+            mode = io_mode(program.output)
+            check(mode.startswith(expected) and faults in mode, f"'{mode}' is not {expected} {faults}")
         return client.stdout.strip().splitlines()[-1]
 
     return Case(name, run, **case)

@@ -320,6 +320,21 @@ TEST_F(CompleterMix, LaterAckIsAnImpliedNakOfAnAtomic) {
   EXPECT_THAT(host_.sends(), ElementsAre(IsCompletion(3, kOk), IsCompletion(4, kOk)));
 }
 
+// Two READs: responses of the second show that those of the first were lost, and are not taken for them.
+TEST(CompleterReads, LaterReadResponseIsAnImpliedNakOfTheEarlierRead) {
+  ScriptedQp host;
+  const Buffer buffer = host.make_buffer(16);
+  const Bytes before = buffer.bytes;
+  host.to_rts();
+  host.post(rdma(WrOpcode::kRdmaRead, 1, kRemote, kRkey), {buffer.sge(0, 8)});
+  host.post(rdma(WrOpcode::kRdmaRead, 2, kRemote + 8, kRkey), {buffer.sge(8, 8)});
+  ASSERT_THAT(host.pull(), SizeIs(2));
+  host.receive(read_response(kOnly, kSqPsn + 1, pattern(8, 77)));
+  EXPECT_THAT(host.sends(), IsEmpty());
+  EXPECT_EQ(buffer.bytes, before);
+  EXPECT_THAT(host.pull(), ElementsAre(IsReadRequest(kSqPsn, kRemote, 8), IsReadRequest(kSqPsn + 1, kRemote + 8, 8)));
+}
+
 // An ACK with a READ's own PSN is no response.
 TEST_F(CompleterMix, AckDoesNotCompleteAReadOrAtomic) {
   host_.receive(ack(read_ + 1));

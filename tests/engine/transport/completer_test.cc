@@ -69,7 +69,7 @@ TEST_F(CompleterAck, StaleAndDuplicateAcksAreIgnored) {
   host_.receive(ack(kSqPsn));
   host_.receive(ack(kSqPsn));
   host_.receive(ack(kSqPsn - 1));
-  host_.receive(ack(kSqPsn - 0x7fffff));
+  host_.receive(ack((kSqPsn - 0x7ffffe) & 0xffffff));
   EXPECT_THAT(host_.sends(), ElementsAre(IsCompletion(1, kOk)));
   EXPECT_EQ(host_.count(Counter::kDropStaleResponse), 3u);
   EXPECT_THAT(host_.pull(), IsEmpty());

@@ -214,16 +214,6 @@ TEST_F(ResponderReplay, RetryOfWhatWasLostWhileTheRestIsBeingSent) {
               ElementsAre(response(kFirst, 1), response(kMiddle, 2), response(kMiddle, 3), response(kLast, 4, 10)));
 }
 
-// Two retries that ask for the two halves: the second is not a duplicate of the first.
-TEST_F(ResponderReplay, PartBehindThePartThatIsBeingAnswered) {
-  ASSERT_THAT(host_.drain(), SizeIs(5));
-  host_.receive(ask(0, 2 * kMtu));
-  host_.receive(ask(2, kLength - 2 * kMtu));
-  const auto sent = host_.drain();
-  ASSERT_FALSE(sent.empty());
-  EXPECT_THAT(sent.back(), HasPsn(kRqPsn + 4)) << "the second half was never answered";
-}
-
 TEST_F(ResponderReplay, RegionRemovedMeanwhile) {
   ASSERT_THAT(host_.drain(), SizeIs(5));
   host_.mrs.remove(buffer_.key);
