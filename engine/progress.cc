@@ -22,7 +22,9 @@ constexpr Duration kSpin = std::chrono::microseconds(30);
 // While applications poll: how soon the background thread notices that they stopped.
 constexpr Duration kDefer = std::chrono::microseconds(500);
 // An application thread that polled within this time takes the packets itself.
-constexpr Duration kAttended = std::chrono::microseconds(20);
+constexpr Duration kAttended = std::chrono::microseconds(100);
+// A process whose threads have not polled for this long is a passive target: spinning for it takes nothing from them.
+constexpr Duration kPassive = std::chrono::milliseconds(1);
 // How long a polling application is not relied on after packets were found unattended; grows while deferring to it
 // turns out wrong again and again (a program that polls now and then and otherwise watches memory, as ib_write_lat).
 constexpr Duration kMinDistrust = std::chrono::milliseconds(1);
@@ -80,14 +82,15 @@ int Progress::start() {
 void Progress::poll() {
   const Time now = monotonic_now();
   polled_at_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+  bool moved = false;
   do {
     if (!lock_.try_lock()) return;  // the holder looks for doorbells when it is done
-    datapath_.iterate(Datapath::Caller::kApplication, now);
+    moved |= datapath_.iterate(Datapath::Caller::kApplication, now);
     wake_if_needed();
     lock_.unlock();
   } while (datapath_.rung());
   // A round that sends a lot takes long: the thread is here all the while.
-  polled_at_.store(monotonic_now().time_since_epoch().count(), std::memory_order_relaxed);
+  if (moved) polled_at_.store(monotonic_now().time_since_epoch().count(), std::memory_order_relaxed);
 }
 
 void Progress::expect_sleep() {
@@ -122,8 +125,8 @@ Progress::Guard::~Guard() {
   if (progress_.thread_.joinable() && progress_.datapath_.rung()) progress_.poll();
 }
 
-bool Progress::polled_recently(Time now) const {
-  return now.time_since_epoch().count() - polled_at_.load(std::memory_order_relaxed) < kAttended.count();
+bool Progress::polled_within(Duration time, Time now) const {
+  return now.time_since_epoch().count() - polled_at_.load(std::memory_order_relaxed) < time.count();
 }
 
 // Leaves the lock to set-up calls that wait for it.
@@ -145,10 +148,10 @@ void Progress::run() {
   Duration distrust = kMinDistrust;
   bool deferred = false;
   while (!stop_.load(std::memory_order_relaxed)) {
-    const bool attended = polled_recently(monotonic_now());
+    const bool attended = polled_within(kAttended, monotonic_now());
     const Round round = iterate_in_background();
     const Time now = monotonic_now();
-    const bool app_polls = round == Round::kBusy || polled_recently(now);
+    const bool app_polls = round == Round::kBusy || polled_within(kAttended, now);
     if (sleep_expected_.load(std::memory_order_relaxed) && sleep_expected_.exchange(false)) {
       trust_from = now + kMinDistrust;
     }
@@ -158,13 +161,11 @@ void Progress::run() {
     } else if (deferred && app_polls) {
       distrust = kMinDistrust;
     }
+    if (round == Round::kMoved) busy_at = now;
     deferred = app_polls && now >= trust_from;
     if (deferred) {
       sleep(Background::kDeferring);
-      continue;
-    }
-    if (round == Round::kMoved) busy_at = now;
-    if (now - busy_at < kSpin) {
+    } else if (now - busy_at < kSpin && !polled_within(kPassive, now)) {
       __builtin_ia32_pause();
     } else {
       sleep(Background::kAsleep);

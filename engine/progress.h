@@ -59,7 +59,7 @@ class Progress {
   enum class Round : uint8_t { kIdle, kMoved, kBusy };  // kBusy: another thread holds the lock
 
   void run();
-  bool polled_recently(Time now) const;
+  bool polled_within(Duration time, Time now) const;
   Round iterate_in_background();
   void sleep(Background how);
   void wake_if_needed();
