@@ -21,6 +21,8 @@ namespace {
 constexpr Duration kSpin = std::chrono::microseconds(30);
 // While applications poll: how soon the background thread notices that they stopped.
 constexpr Duration kDefer = std::chrono::microseconds(500);
+// How long it keeps away from a core whose application thread holds the lock.
+constexpr Duration kBrief = std::chrono::microseconds(50);
 // An application thread that polled within this time takes the packets itself.
 constexpr Duration kAttended = std::chrono::microseconds(100);
 // A process whose threads have not polled for this long is a passive target: spinning for it takes nothing from them.
@@ -164,46 +166,49 @@ void Progress::run() {
     if (round == Round::kMoved) busy_at = now;
     deferred = app_polls && now >= trust_from;
     if (deferred) {
-      sleep(Background::kDeferring);
+      doze(kDefer);
+    } else if (round == Round::kBusy) {
+      doze(kBrief);  // the holder may wait for this very core
     } else if (now - busy_at < kSpin && !polled_within(kPassive, now)) {
       __builtin_ia32_pause();
     } else {
-      sleep(Background::kAsleep);
+      sleep();
     }
   }
 }
 
-void Progress::sleep(Background how) {
+// On a timer, without listening for packets: an application thread takes them.
+void Progress::doze(Duration time) {
+  background_.store(Background::kDeferring, std::memory_order_seq_cst);
+  if (sleep_expected_.load(std::memory_order_seq_cst)) time = Duration{};
   descriptors_.assign({{kick_descriptor_, POLLIN, 0}, {network_descriptor_, POLLIN, 0}});
-  timespec timeout{};
-  const timespec* limit = &timeout;
-  if (how == Background::kDeferring) {
-    timeout.tv_nsec = kDefer.count();
-    background_.store(how, std::memory_order_seq_cst);
-    if (sleep_expected_.load(std::memory_order_seq_cst)) timeout.tv_nsec = 0;
-  } else {
-    if (!lock_.try_lock()) return;
-    const bool idle = !datapath_.unfinished() && datapath_.wire()->prepare_to_wait();
-    const Time deadline = datapath_.next_deadline();
+  wait(time);
+}
+
+// Until packets come, a timer expires, or somebody needs us.
+void Progress::sleep() {
+  if (!lock_.try_lock()) return doze(kBrief);
+  const bool idle = !datapath_.unfinished() && datapath_.wire()->prepare_to_wait();
+  const Time deadline = datapath_.next_deadline();
+  if (idle) {
     const auto io = datapath_.wire()->wait_descriptors();
-    if (idle) {
-      descriptors_.insert(descriptors_.end(), io.begin(), io.end());
-      wakes_at_.store(deadline.time_since_epoch().count(), std::memory_order_relaxed);
-      background_.store(how, std::memory_order_seq_cst);
-    }
-    lock_.unlock();
-    if (!idle || datapath_.rung()) {
-      background_.store(Background::kRunning, std::memory_order_seq_cst);
-      return;
-    }
-    if (deadline == kNever) {
-      limit = nullptr;
-    } else {
-      const int64_t left = std::max<int64_t>(0, (deadline - monotonic_now()).count());
-      timeout = {left / 1000000000, left % 1000000000};
-    }
+    descriptors_.assign({{kick_descriptor_, POLLIN, 0}, {network_descriptor_, POLLIN, 0}});
+    descriptors_.insert(descriptors_.end(), io.begin(), io.end());
+    wakes_at_.store(deadline.time_since_epoch().count(), std::memory_order_relaxed);
+    background_.store(Background::kAsleep, std::memory_order_seq_cst);
   }
-  const int ready = ppoll(descriptors_.data(), descriptors_.size(), limit, nullptr);
+  lock_.unlock();
+  if (!idle || datapath_.rung()) {
+    background_.store(Background::kRunning, std::memory_order_seq_cst);
+    return;
+  }
+  wait(deadline == kNever ? Duration::max() : std::max(Duration{}, deadline - monotonic_now()));
+}
+
+void Progress::wait(Duration time) {
+  const timespec limit{time.count() / 1000000000, time.count() % 1000000000};
+  const int ready =
+      ppoll(descriptors_.data(), descriptors_.size(), time == Duration::max() ? nullptr : &limit, nullptr);
   background_.store(Background::kRunning, std::memory_order_seq_cst);
   if (ready > 0 && descriptors_[0].revents != 0) {
     uint64_t count;

@@ -61,7 +61,9 @@ class Progress {
   void run();
   bool polled_within(Duration time, Time now) const;
   Round iterate_in_background();
-  void sleep(Background how);
+  void doze(Duration time);
+  void sleep();
+  void wait(Duration time);
   void wake_if_needed();
   void kick();
 

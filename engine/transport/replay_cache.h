@@ -14,7 +14,8 @@ struct ReplayEntry {
   enum class Kind : uint8_t { kEmpty, kRead, kAtomic };
 
   Kind kind = Kind::kEmpty;
-  bool answering = false;      // responses from `next` to `count` have to be sent
+  bool answering = false;      // responses from `next` to `end` have to be sent
+  bool replay = false;         // not for the first time
   wire::Psn first;             // of the request as it came first
   uint32_t count = 0;          // PSNs it consumed
   uint64_t va = 0;             // READ
@@ -33,19 +34,23 @@ class ReplayCache {
   void reset() {
     entries_ = {};
     newest_ = 0;
-    answering_ = 0;
+    answering_ = first_answers_ = 0;
   }
 
   // READs and atomics whose responses have not all been sent.
   uint32_t answering() const { return answering_; }
+  // Those among them that are answered for the first time: what the peer may have under way by the depth it was granted.
+  // Replays do not count, or a peer that asks again after a loss would be told that it asks too much.
+  uint32_t first_answers() const { return first_answers_; }
 
   // A new entry, to be answered. Takes the place of the oldest one.
   ReplayEntry& add() {
     ReplayEntry& entry = entries_[newest_++ % kSize];
-    if (entry.answering) --answering_;
+    if (entry.answering) answered(entry);
     entry = ReplayEntry{};
     entry.answering = true;
     ++answering_;
+    ++first_answers_;
     return entry;
   }
 
@@ -54,7 +59,9 @@ class ReplayCache {
     entry.answering = true;
   }
   void answered(ReplayEntry& entry) {
+    if (!entry.replay) --first_answers_;
     entry.answering = false;
+    entry.replay = true;
     --answering_;
   }
 
@@ -82,6 +89,7 @@ class ReplayCache {
   std::array<ReplayEntry, kSize> entries_{};
   uint32_t newest_ = 0;  // counts up; index of the next entry to fill
   uint32_t answering_ = 0;
+  uint32_t first_answers_ = 0;
 };
 
 }  // namespace uroce::transport

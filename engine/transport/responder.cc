@@ -198,7 +198,7 @@ void Responder::on_write(const Packet& packet) {
 
 void Responder::on_read(const Packet& packet) {
   const wire::Reth& reth = packet.reth;
-  if (reth.length > kMaxMessage || replays_.answering() >= qp_.attr.max_dest_rd_atomic) {
+  if (reth.length > kMaxMessage || replays_.first_answers() >= qp_.attr.max_dest_rd_atomic) {
     return reject(NakCode::kInvalidRequest, packet.bth.psn, WcStatus::kRemoteInvalidRequestError);
   }
   if (reth.length != 0) {
@@ -220,7 +220,7 @@ void Responder::on_read(const Packet& packet) {
 
 void Responder::on_atomic(const Packet& packet) {
   const wire::AtomicEth& op = packet.atomic_eth;
-  if (op.va % sizeof(uint64_t) != 0 || replays_.answering() >= qp_.attr.max_dest_rd_atomic) {
+  if (op.va % sizeof(uint64_t) != 0 || replays_.first_answers() >= qp_.attr.max_dest_rd_atomic) {
     return reject(NakCode::kInvalidRequest, packet.bth.psn, WcStatus::kRemoteInvalidRequestError);
   }
   const bool allowed = (qp_.attr.access & memory::kRemoteAtomic) != 0;
