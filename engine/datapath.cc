@@ -55,15 +55,16 @@ void Datapath::collect_doorbells(Time now) {
   }
 }
 
-bool Datapath::iterate(Caller caller, Time now) {
+Datapath::Moved Datapath::iterate(Caller caller, Time now) {
+  Moved moved;
   due_.splice(due_.end(), owed_);
   collect_doorbells(now);
-  bool moved = transmit(now);
-  moved |= receive(*wire_, now);
-  while (receive(*loop_, now)) moved = true;
+  moved.sent += transmit(now);
+  moved.received += receive(*wire_, now);
+  while (const size_t looped = receive(*loop_, now)) moved.received += looped;
   expire_timers(now);
   if (caller == Caller::kBackground) due_.splice(due_.end(), owed_);
-  moved |= transmit(now);
+  moved.sent += transmit(now);
   return moved;
 }
 
@@ -117,22 +118,19 @@ void Datapath::expire_timers(Time now) {
 
 // --- sending -----------------------------------------------------------------------------------------------------------
 
-bool Datapath::transmit(Time now) {
-  bool moved = false;
+size_t Datapath::transmit(Time now) {
   int budget = kTransmitLimit;
   while (!ready_.empty() && budget > 0) {
     Qp& qp = ready_.front();
     ready_.pop_front();
-    const int before = budget;
     const bool room = transmit_quantum(qp, now, budget);
-    moved |= budget != before;
     reschedule(qp, now);
     if (!room) break;
   }
-  moved |= transmit_acks(now);
+  const size_t acks = transmit_acks(now);
   wire_burst_->flush();
   loop_burst_->flush();
-  return moved;
+  return static_cast<size_t>(kTransmitLimit - budget) + acks;
 }
 
 // False: backpressure.
@@ -153,8 +151,8 @@ bool Datapath::transmit_quantum(Qp& qp, Time now, int& budget) {
   return true;
 }
 
-bool Datapath::transmit_acks(Time now) {
-  bool moved = false;
+size_t Datapath::transmit_acks(Time now) {
+  size_t acks = 0;
   while (!due_.empty()) {
     Qp& qp = due_.front();
     wire::TxPacket* const packet = burst(qp).next();
@@ -163,9 +161,9 @@ bool Datapath::transmit_acks(Time now) {
     if (!qp.rc.pull_ack(*packet, now)) continue;  // responses go first; the last of them brings the QP back here
     packet->envelope = &qp.path.envelope;
     if (sendable(qp)) burst(qp).commit();
-    moved = true;
+    ++acks;
   }
-  return moved;
+  return acks;
 }
 
 bool Datapath::sendable(Qp& qp) {
@@ -202,10 +200,10 @@ void Datapath::remove(Qp& qp, Time now) {
 
 // --- receiving ---------------------------------------------------------------------------------------------------------
 
-bool Datapath::receive(io::PacketIo& io, Time now) {
+size_t Datapath::receive(io::PacketIo& io, Time now) {
   const size_t count = io.receive(arrived_);
   for (size_t i = 0; i < count; ++i) deliver(arrived_[i], now);
-  return count > 0;
+  return count;
 }
 
 // The order of checks: length, opcode, TVer, QPN, addresses, P_Key, ICRC, then the transport's (faults.md, Security).

@@ -22,6 +22,16 @@ namespace uroce::engine {
 class Datapath {
  public:
   enum class Caller : uint8_t { kApplication, kBackground };
+  struct Moved {  // packets
+    size_t received = 0;
+    size_t sent = 0;
+    explicit operator bool() const { return received + sent > 0; }
+    Moved& operator+=(const Moved& other) {
+      received += other.received;
+      sent += other.sent;
+      return *this;
+    }
+  };
 
   explicit Datapath(std::function<uint32_t()> random);
   ~Datapath();
@@ -43,8 +53,8 @@ class Datapath {
 
   // One round: send what is ready, take what arrived, expire timers, send what that made ready. ACKs owed before the
   // round leave with it; those that it makes wait for the next one, so that the application's answer goes first. In the
-  // background nobody answers, and they leave at once. True if packets moved.
-  bool iterate(Caller caller, Time now);
+  // background nobody answers, and they leave at once.
+  Moved iterate(Caller caller, Time now);
 
   // Work is left over that needs no outside event: packets ready, ACKs owed.
   bool unfinished() const;
@@ -69,12 +79,12 @@ class Datapath {
   static constexpr int kTransmitLimit = 4 * 32;   // packets sent before arrivals are looked at again
 
   void collect_doorbells(Time now);
-  bool transmit(Time now);
+  size_t transmit(Time now);
   bool transmit_quantum(Qp& qp, Time now, int& budget);
-  bool transmit_acks(Time now);
+  size_t transmit_acks(Time now);
   bool sendable(Qp& qp);
   void publish_state(Qp& qp, Time now);
-  bool receive(io::PacketIo& io, Time now);
+  size_t receive(io::PacketIo& io, Time now);
   void deliver(const io::RxPacket& rx, Time now);
   std::optional<Counter> refuse(const io::RxPacket& rx, const wire::Packet& packet, const Qp& qp) const;
   void expire_timers(Time now);

@@ -61,6 +61,7 @@ class Progress {
   void run();
   bool polled_within(Duration time, Time now) const;
   Round iterate_in_background();
+  void pause() const;
   void doze(Duration time);
   void sleep();
   void wait(Duration time);
@@ -79,6 +80,7 @@ class Progress {
   std::atomic<bool> sleep_expected_{false};
   std::atomic<bool> stop_{false};
   int kick_descriptor_ = -1;
+  uint32_t receive_only_rounds_ = 0;     // the background thread's; in a row
   std::vector<pollfd> descriptors_;      // the background thread's, kept to spare allocations
   std::thread thread_;
 };

@@ -35,8 +35,7 @@ class MrTableTest : public testing::Test {
   uint8_t bytes_[kLength] = {};
 };
 
-// --- translation
-// --------------------------------------------------------------------------------------------------------
+// --- translation -----------------------------------------------------------------------------------------------------
 
 TEST_F(MrTableTest, TranslatesRelativeToTheIova) {
   const uint32_t key = table_.add(region());
@@ -112,8 +111,7 @@ TEST_F(MrTableTest, RefusedTranslationGivesNoPointer) {
   EXPECT_EQ(table_.translate(key, kPd, kIova - 1, 1, 0).address, nullptr);
 }
 
-// --- keys (faults.md, Security: full 32 bits from a CSPRNG, quarantined on reuse)
-// -------------------------------------------
+// --- keys (faults.md, Security: full 32 bits from a CSPRNG, quarantined on reuse) ------------------------------------
 
 TEST_F(MrTableTest, KeysAreTheRandomSourcesAndNeverZeroOrTakenTwice) {
   scripted_ = {0, 0xcafe};
@@ -138,8 +136,7 @@ TEST_F(MrTableTest, RemovedKeysAreUnknownAndInQuarantine) {
   }
 }
 
-// --- invalidation (IBTA 9.4.1.1.3)
-// ----------------------------------------------------------------------------------------
+// --- invalidation (IBTA 9.4.1.1.3) -----------------------------------------------------------------------------------
 
 TEST_F(MrTableTest, InvalidationEndsAnInvalidatableRegionOnce) {
   MemoryRegion window = region();
@@ -160,8 +157,7 @@ TEST_F(MrTableTest, PlainRegionsCannotBeInvalidated) {
   EXPECT_EQ(result(key, kIova, 1), AccessResult::kOk);
 }
 
-// --- the hash table
-// -------------------------------------------------------------------------------------------------------
+// --- the hash table --------------------------------------------------------------------------------------------------
 
 // Neighbours in one probe sequence survive each other's removal, also around the end of the table.
 TEST_F(MrTableTest, CollidingKeysSurviveRemovalInEveryOrder) {

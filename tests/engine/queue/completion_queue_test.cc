@@ -108,8 +108,7 @@ TEST(CompletionQueue, WrapsAroundManyTimes) {
   }
 }
 
-// --- arming (IBTA 11.4.2.2)
-// -----------------------------------------------------------------------------------------------
+// --- arming (IBTA 11.4.2.2) ------------------------------------------------------------------------------------------
 
 TEST(CompletionQueue, UnarmedQueueNotifiesNobody) {
   CountingNotifier notifier;
@@ -188,8 +187,7 @@ TEST(CompletionQueue, WithoutNotifierArmingIsHarmless) {
   EXPECT_FALSE(cq.armed());
 }
 
-// --- purging
-// --------------------------------------------------------------------------------------------------------------
+// --- purging ---------------------------------------------------------------------------------------------------------
 
 TEST(CompletionQueue, PurgeRemovesOneQpsCompletionsAndKeepsTheOrderOfTheRest) {
   for (uint32_t start = 0; start < 8; ++start) {  // every place of the ring
@@ -215,8 +213,7 @@ TEST(CompletionQueue, PurgeOfNothingAndOfEverything) {
   EXPECT_EQ(take(cq), Ids{});
 }
 
-// --- threads
-// --------------------------------------------------------------------------------------------------------------
+// --- threads ---------------------------------------------------------------------------------------------------------
 
 constexpr uint64_t kMany = 200'000;
 

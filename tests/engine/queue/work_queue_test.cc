@@ -32,8 +32,7 @@ uint64_t fetch_one(SendQueue& sq) {
   return sq.entry(index).wqe.wr_id;
 }
 
-// --- SendQueue
-// ----------------------------------------------------------------------------------------------------------
+// --- SendQueue -------------------------------------------------------------------------------------------------------
 
 TEST(SendQueue, HoldsExactlyItsDepth) {
   for (const uint32_t depth : {1u, 2u, 3u, 5u, 64u, 100u}) {
@@ -223,8 +222,7 @@ TEST(SendQueue, ResetDropsPostedAndFetched) {
   EXPECT_EQ(fetch_one(sq), 10u);
 }
 
-// --- ReceiveQueue
-// ---------------------------------------------------------------------------------------------------------
+// --- ReceiveQueue ----------------------------------------------------------------------------------------------------
 
 TEST(ReceiveQueue, HoldsExactlyItsDepthAndGivesOldestFirst) {
   for (const uint32_t depth : {1u, 3u, 64u}) {
@@ -290,8 +288,7 @@ TEST(ReceiveQueue, ResetDropsEverything) {
   EXPECT_EQ(wqe.wr_id, 9u);
 }
 
-// --- threads
-// --------------------------------------------------------------------------------------------------------------
+// --- threads ---------------------------------------------------------------------------------------------------------
 
 TEST(WorkQueueThreads, PosterAndEngineAgreeOnEverySendRequest) {
   constexpr uint64_t kMany = 100'000;

@@ -159,8 +159,7 @@ TEST_F(CompleterRead, DuplicateResponsesAreIgnored) {
   EXPECT_EQ(host_.count(Counter::kDropStaleResponse), 2u);
 }
 
-// --- responses that break the rules (faults.md 28: never past the SGE)
-// -----------------------------------------------------
+// --- responses that break the rules (faults.md 28: never past the SGE) -----------------------------------------------
 
 struct BadResponse {
   const char* name;
@@ -256,8 +255,7 @@ TEST_F(CompleterRead, LocalMemoryThatEndsTooEarlyIsNotWrittenPast) {
   EXPECT_THAT(host_.sends(), ElementsAre(IsCompletion(1, WcStatus::kLocalProtectionError)));
 }
 
-// --- order among kinds (wire.md: READ and atomics complete only by their own response)
-// --------------------------------------
+// --- order among kinds (wire.md: READ and atomics complete only by their own response) -------------------------------
 
 class CompleterMix : public testing::Test {
  protected:

@@ -31,8 +31,7 @@ class CompleterAck : public testing::Test {
   uint64_t last_id_ = 0;
 };
 
-// --- ACK (IBTA 9.7.5.1; wire.md "RC semantics")
-// --------------------------------------------------------------------------
+// --- ACK (IBTA 9.7.5.1; wire.md "RC semantics") ----------------------------------------------------------------------
 
 TEST_F(CompleterAck, AckCompletesItsMessage) {
   send(2);
@@ -151,8 +150,7 @@ TEST_F(CompleterAck, CompletionNamesTheOperation) {
   }
 }
 
-// --- PSN sequence error NAK (IBTA 9.7.5.2.8, 9.7.6)
-// ----------------------------------------------------------------------
+// --- PSN sequence error NAK (IBTA 9.7.5.2.8, 9.7.6) ------------------------------------------------------------------
 
 TEST_F(CompleterAck, PsnNakAcknowledgesWhatPrecedesItAndGoesBack) {
   send(4);
@@ -208,8 +206,7 @@ TEST_F(CompleterAck, AckDuringRetransmissionSkipsWhatItAcknowledges) {
   EXPECT_THAT(host_.pull(), ElementsAre(HasPsn(kSqPsn + 3)));
 }
 
-// --- fatal NAKs (IBTA 9.7.5.2, table 45; wire.md "Completion status")
-// -----------------------------------------------------
+// --- fatal NAKs (IBTA 9.7.5.2, table 45; wire.md "Completion status") ------------------------------------------------
 
 TEST_F(CompleterAck, FatalNakEndsItsMessageAndFlushesTheRest) {
   constexpr std::pair<NakCode, WcStatus> kPairs[] = {
@@ -248,8 +245,7 @@ TEST_F(CompleterAck, FatalNakInsideAMessageEndsIt) {
   EXPECT_THAT(host_.sends(), ElementsAre(IsCompletion(1, WcStatus::kRemoteAccessError)));
 }
 
-// --- RNR NAK (IBTA 9.7.5.2.8, 9.7.5.2 table 46)
-// ---------------------------------------------------------------------------
+// --- RNR NAK (IBTA 9.7.5.2.8, 9.7.5.2 table 46) ----------------------------------------------------------------------
 
 // wire.md "RNR timer codes", in microseconds.
 constexpr int64_t kRnrMicroseconds[32] = {

@@ -160,8 +160,7 @@ TEST(CompleterTimer, TimeoutZeroNeverExpires) {
   EXPECT_THAT(host.sends(), ElementsAre(IsCompletion(1, WcStatus::kSuccess)));
 }
 
-// --- probes (retry_timer.h; wire.md "Adaptive retransmission")
-// -----------------------------------------------------------
+// --- probes (retry_timer.h; wire.md "Adaptive retransmission") -------------------------------------------------------
 
 TEST(CompleterTimer, ProbesResendWithoutSpendingTheBudget) {
   ScriptedQp host;

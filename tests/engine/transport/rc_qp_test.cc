@@ -109,8 +109,7 @@ TEST(RcQp, ValuesOutOfRangeAreRefusedToRts) {
                 {"READ depth 17", false, [](auto& a) { a.max_rd_atomic = 17; }}});
 }
 
-// --- what a state receives and sends
-// ------------------------------------------------------------------------------------
+// --- what a state receives and sends ---------------------------------------------------------------------------------
 
 // faults.md 9: a QP in RESET, INIT or ERR drops silently. IBTA 10.3.1: RTR receives.
 TEST(RcQp, RequestsAreReceivedFromReadyToReceiveOn) {
@@ -181,8 +180,7 @@ TEST(RcQp, FirstPacketInReadyToReceiveRaisesCommunicationEstablishedOnce) {
   EXPECT_THAT(ready.events, IsEmpty());
 }
 
-// --- RESET and ERR
-// ------------------------------------------------------------------------------------------------------
+// --- RESET and ERR ---------------------------------------------------------------------------------------------------
 
 // IBTA 10.3.1: to RESET without a trace: no completions, no packets, and a fresh start afterwards.
 TEST(RcQp, ResetForgetsEverything) {
@@ -254,8 +252,7 @@ TEST(RcQp, CompletionQueueOverrunEndsTheQp) {
   EXPECT_THAT(host.sends(), ElementsAre(IsCompletion(1, WcStatus::kSuccess), IsCompletion(2, WcStatus::kSuccess)));
 }
 
-// --- SQD (IBTA 10.3.1.5; wire.md "SQD")
-// ---------------------------------------------------------------------------------
+// --- SQD (IBTA 10.3.1.5; wire.md "SQD") ------------------------------------------------------------------------------
 
 int to_sqd(ScriptedQp& host) {
   QpAttributes a;

@@ -20,8 +20,7 @@ constexpr uint64_t kRemote = 0x1122'3344'5566'7788;
 constexpr uint32_t kRkey = 0xa1b2c3d4;
 constexpr uint32_t kImmediate = 0x01020304;
 
-// --- packetisation of SEND and WRITE (IBTA 9.7.2, 9.2.1; wire.md "Headers")
-// ---------------------------------------------
+// --- packetisation of SEND and WRITE (IBTA 9.7.2, 9.2.1; wire.md "Headers") ------------------------------------------
 
 struct Kind {
   const char* name;
@@ -109,8 +108,7 @@ TEST(RequesterPackets, WriteOnlyWithImmediateByteForByte) {
   EXPECT_EQ(out.fragments[0].data, buffer.bytes.data()) << "payload is gathered in place, not copied";
 }
 
-// --- READ and atomics
-// ---------------------------------------------------------------------------------------------------
+// --- READ and atomics ------------------------------------------------------------------------------------------------
 
 // IBTA 9.7.2: a READ is one request packet, and consumes a PSN for each response: max(1, ceil(length / PMTU)).
 TEST(RequesterPackets, ReadConsumesOnePsnPerResponse) {
@@ -159,8 +157,7 @@ TEST(RequesterPackets, FetchAndAdd) {
   EXPECT_EQ(sent[0].headers.atomic_eth.va, 0x1000u);
 }
 
-// --- gathering
-// ----------------------------------------------------------------------------------------------------------
+// --- gathering -------------------------------------------------------------------------------------------------------
 
 TEST(RequesterPackets, GathersAcrossSgesIncludingEmptyOnes) {
   ScriptedQp host;
@@ -223,8 +220,7 @@ TEST(RequesterPackets, InlineDataOfSeveralPackets) {
                                        IsRequest(Opcode::kRcSendLast, kSqPsn + 2, part(data, 512, 88))));
 }
 
-// --- solicited (IBTA 9.2.3; wire.md "Solicited")
-// -------------------------------------------------------------------------
+// --- solicited (IBTA 9.2.3; wire.md "Solicited") ---------------------------------------------------------------------
 
 TEST(RequesterPackets, SolicitedIsOnTheLastPacketOfWhatCompletesAReceive) {
   for (const Kind& kind : kKinds) {
@@ -254,8 +250,7 @@ TEST(RequesterPackets, ReadsAndAtomicsAreNeverSolicited) {
   EXPECT_THAT(host.pull(), ElementsAre(Not(IsSolicited()), Not(IsSolicited()), Not(IsSolicited())));
 }
 
-// --- PSN wrap (faults.md 15)
-// --------------------------------------------------------------------------------------------
+// --- PSN wrap (faults.md 15) -----------------------------------------------------------------------------------------
 
 class FirstPsn : public testing::TestWithParam<uint32_t> {};
 

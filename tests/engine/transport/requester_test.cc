@@ -21,8 +21,7 @@ constexpr uint64_t kRemote = 0x1000;
 constexpr uint32_t kRkey = 0xa1b2c3d4;
 constexpr uint8_t kUnsignaled = 0;
 
-// --- AckReq (IBTA 9.7.5.1.2: at the requester's discretion, but what somebody waits for must be asked for)
-// --------------
+// --- AckReq (IBTA 9.7.5.1.2: at the requester's discretion, but what somebody waits for must be asked for) -----------
 
 TEST(Requester, SignaledMessageAsksForAckOnItsLastPacketOnly) {
   ScriptedQp host;
@@ -78,8 +77,7 @@ TEST(Requester, PacketThatFillsTheWindowAsksForAck) {
   EXPECT_THAT(sent.back(), AsksForAck());
 }
 
-// --- window
-// -------------------------------------------------------------------------------------------------------------
+// --- window ----------------------------------------------------------------------------------------------------------
 
 TEST(Requester, KeepsAtMostAWindowOfPacketsInFlight) {
   ScriptedQp host;
@@ -94,8 +92,7 @@ TEST(Requester, KeepsAtMostAWindowOfPacketsInFlight) {
   EXPECT_THAT(more[0], HasPsn(kSqPsn + Requester::kWindow));
 }
 
-// --- fence (IBTA 10.8.3.3: waits for prior READs and atomics)
-// ------------------------------------------------------------
+// --- fence (IBTA 10.8.3.3: waits for prior READs and atomics) --------------------------------------------------------
 
 TEST(Requester, FencedMessageWaitsForPriorReadsAndAtomics) {
   ScriptedQp host;
@@ -132,8 +129,7 @@ TEST(Requester, WithoutFenceMessagesOvertakeReadsInFlight) {
   EXPECT_THAT(host.pull(), SizeIs(2));
 }
 
-// --- READ depth (IBTA 11.2.4.2 max_rd_atomic)
-// ----------------------------------------------------------------------------
+// --- READ depth (IBTA 11.2.4.2 max_rd_atomic) ------------------------------------------------------------------------
 
 TEST(Requester, KeepsAtMostMaxRdAtomicReadsAndAtomicsOutstanding) {
   ScriptedQp host;
@@ -199,8 +195,7 @@ TEST(Requester, NeverMoreThanHalfThePsnsOutstanding) {
   EXPECT_THAT(host.pull(), ElementsAre(IsReadRequest(kSqPsn + 1, kRemote, 0x7fffffffu)));
 }
 
-// --- local errors (IBTA 10.8.2, 11.6.2; wire.md "Completion status")
-// -----------------------------------------------------
+// --- local errors (IBTA 10.8.2, 11.6.2; wire.md "Completion status") -------------------------------------------------
 
 struct BadWork {
   const char* name;

@@ -134,8 +134,7 @@ TEST(ResponderAck, MsnCountsMessagesNotPackets) {
   msn(kRqPsn + 5, 3);
 }
 
-// --- receiver not ready (IBTA 9.7.5.2.8; wire.md: after an RNR NAK do not also send a PSN NAK; faults.md 24)
-// --------------
+// --- receiver not ready (IBTA 9.7.5.2.8; wire.md: after an RNR NAK do not also send a PSN NAK; faults.md 24) ---------
 
 TEST(ResponderRnr, RnrNakThenSilenceThenRecovery) {
   for (const Opcode opcode : {Opcode::kRcSendOnly, Opcode::kRcSendOnlyImmediate, Opcode::kRcWriteOnlyImmediate}) {

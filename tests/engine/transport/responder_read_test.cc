@@ -18,8 +18,7 @@ constexpr auto kMiddle = Opcode::kRcReadResponseMiddle;
 constexpr auto kLast = Opcode::kRcReadResponseLast;
 constexpr auto kOnly = Opcode::kRcReadResponseOnly;
 
-// --- READ (IBTA 9.4.4; wire.md: all but the last exactly PMTU, AETH on all but Middle)
-// -------------------------------------
+// --- READ (IBTA 9.4.4; wire.md: all but the last exactly PMTU, AETH on all but Middle) -------------------------------
 
 TEST(ResponderRead, ResponsesOfEveryLength) {
   for (const uint32_t length : {0u, 1u, 2u, 3u, kMtu - 1, kMtu, kMtu + 1, 2 * kMtu, 3 * kMtu - 1, 3 * kMtu}) {
@@ -120,8 +119,7 @@ TEST(ResponderRead, RegionRemovedWhileASendIsArriving) {
   EXPECT_THAT(host.events, ElementsAre(AsyncEvent::kQpAccessError));
 }
 
-// --- replay of a READ (IBTA 9.7.5.1.4; wire.md "READ -> execute again (may be a subrange)")
-// ---------------------------------
+// --- replay of a READ (IBTA 9.7.5.1.4; wire.md "READ -> execute again (may be a subrange)") --------------------------
 
 // A READ of five packets at kRqPsn that was answered.
 class ResponderReplay : public testing::Test {
@@ -258,8 +256,7 @@ TEST_F(ResponderReplay, AsManyAreRememberedAsTheDepth) {
   EXPECT_EQ(host.count(Counter::kDropDuplicateUnknown), 1u);
 }
 
-// --- atomics (IBTA 9.4.5, 9.7.5.1.4: executed exactly once, the result is replayed)
-// -----------------------------------------
+// --- atomics (IBTA 9.4.5, 9.7.5.1.4: executed exactly once, the result is replayed) ----------------------------------
 
 class ResponderAtomic : public testing::Test {
  protected:

@@ -168,8 +168,7 @@ TEST(Responder, PsnsUpToHalfTheSpaceBehindAreDuplicatesAndUpToHalfAheadAreEarly)
   EXPECT_THAT(host.drain(), ElementsAre(IsNak(NakCode::kPsnSequenceError, kRqPsn)));
 }
 
-// --- opcode sequence (IBTA 9.7.4.1.2; faults.md 16)
-// ----------------------------------------------------------------------
+// --- opcode sequence (IBTA 9.7.4.1.2; faults.md 16) ------------------------------------------------------------------
 
 struct Violation {
   const char* name;
@@ -231,8 +230,7 @@ TEST(Responder, OpcodeSequenceViolationsAreInvalidRequests) {
   }
 }
 
-// --- lengths and pads (IBTA 9.7.4.1.6; wire.md "Lengths"; faults.md 6, 17)
-// --------------------------------------------------
+// --- lengths and pads (IBTA 9.7.4.1.6; wire.md "Lengths"; faults.md 6, 17) -------------------------------------------
 
 struct Length {
   const char* name;
@@ -298,8 +296,7 @@ TEST(Responder, LengthsAndPads) {
   }
 }
 
-// --- how a NAK leaves
-// ----------------------------------------------------------------------------------------------------
+// --- how a NAK leaves ------------------------------------------------------------------------------------------------
 
 // IBTA 9.7.5.1: responses leave in the order of their PSNs; a NAK is one, also when the QP is in ERR because of it.
 TEST(Responder, NakLeavesAfterPendingResponsesAndInTheErrorState) {

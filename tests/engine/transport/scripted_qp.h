@@ -91,8 +91,7 @@ class ScriptedQp final : public QpEvents {
             .counters = counters}) {}
   virtual ~ScriptedQp() = default;
 
-  // --- state
-  // ----------------------------------------------------------------------------------------------------------
+  // --- state ---------------------------------------------------------------------------------------------------------
   int modify(QpState to, uint32_t mask, QpAttributes attributes = default_attributes()) {
     attributes.state = to;
     return qp.modify(attributes, mask, now);
@@ -107,8 +106,7 @@ class ScriptedQp final : public QpEvents {
     ASSERT_EQ(modify(QpState::kRts, kToRts, a), 0);
   }
 
-  // --- memory
-  // ---------------------------------------------------------------------------------------------------------
+  // --- memory --------------------------------------------------------------------------------------------------------
   Buffer make_buffer(size_t size, uint32_t access = memory::kLocalWrite | kAllRemote, uint32_t seed = 3) {
     Buffer buffer{pattern(size, seed)};
     add(buffer, {.access = access});
@@ -123,8 +121,7 @@ class ScriptedQp final : public QpEvents {
     buffer.key = mrs.add(region);
   }
 
-  // --- work
-  // -----------------------------------------------------------------------------------------------------------
+  // --- work ----------------------------------------------------------------------------------------------------------
   void post(queue::SendWqe wqe, const std::vector<queue::Sge>& sges = {}) {
     queue::SendQueue::Slot slot;
     ASSERT_TRUE(sq.reserve(0, slot));
@@ -149,8 +146,7 @@ class ScriptedQp final : public QpEvents {
     qp.on_posted(now);
   }
 
-  // --- packets
-  // --------------------------------------------------------------------------------------------------------
+  // --- packets -------------------------------------------------------------------------------------------------------
   void receive(const PeerPacket& from_peer) {
     const Bytes bytes = from_peer.bytes();
     wire::Packet packet;
@@ -184,8 +180,7 @@ class ScriptedQp final : public QpEvents {
     return sent;
   }
 
-  // --- time
-  // -----------------------------------------------------------------------------------------------------------
+  // --- time ----------------------------------------------------------------------------------------------------------
   void advance(Duration time) { now += time; }
   // Moves on to the deadline, which must exist, and tells the QP.
   void expire() {
@@ -204,8 +199,7 @@ class ScriptedQp final : public QpEvents {
     return sent;
   }
 
-  // --- results
-  // --------------------------------------------------------------------------------------------------------
+  // --- results -------------------------------------------------------------------------------------------------------
   static std::vector<queue::Cqe> take(queue::CompletionQueue& cq) {
     std::vector<queue::Cqe> cqes;
     cq.poll(UINT32_MAX, [&](const queue::Cqe& cqe) { cqes.push_back(cqe); });
