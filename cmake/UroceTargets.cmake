@@ -20,11 +20,16 @@ function(uroce_library name)
   target_link_libraries(uroce_${name} PUBLIC uroce_options ${ARG_DEPENDS})
 endfunction()
 
+# Test code is compiled for the compiler's speed; the code under test keeps the preset's optimisation.
+set(UROCE_TEST_OPTIONS -O0 -g1)
+
 # uroce_test(name SOURCES ... [DEPENDS ...] [LABELS ...]): a GoogleTest binary registered with CTest as one test.
 function(uroce_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE uroce_options ${ARG_DEPENDS} GTest::gtest_main GTest::gmock)
+  target_compile_options(${name} PRIVATE ${UROCE_TEST_OPTIONS})
+  target_precompile_headers(${name} REUSE_FROM uroce_test_headers)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 300)
 endfunction()

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# The include rules of docs/architecture.md, and that wire/ and engine/transport stay without I/O, clock and allocation.
+# Usage: architecture_test.sh SOURCE_DIR BUILD_DIR
+set -euo pipefail
+cd "$1"
+build=$2
+failed=0
+
+complain() { echo "architecture: $*"; failed=1; }
+
+# only DIRECTORY ALLOWED...: project includes below DIRECTORY must begin with one of the ALLOWED prefixes.
+only() {
+  local directory=$1 allowed
+  shift
+  allowed=$(IFS='|'; echo "$*")
+  local found
+  found=$(grep -rnE '^#include "' "$directory" --include='*.h' --include='*.cc' | grep -vE "#include \"($allowed)" || true)
+  [[ -z $found ]] || { complain "$directory/ may include only: $*"; echo "$found"; }
+}
+# standard DIRECTORY: no system headers below DIRECTORY.
+standard() {
+  local found
+  found=$(grep -rnE '^#include <([a-z_]+/|[a-z_0-9]+\.h>)' "$1" --include='*.h' --include='*.cc' \
+    | grep -vE '<(immintrin|nmmintrin|wmmintrin|cpuid)\.h>' || true)
+  [[ -z $found ]] || { complain "$1/ includes system headers"; echo "$found"; }
+}
+
+only wire wire/
+only engine/base engine/base/
+only engine/memory engine/base/ engine/memory/
+only engine/queue engine/base/ engine/queue/
+only engine/transport wire/ engine/base/ engine/memory/ engine/queue/ engine/transport/
+only engine/io wire/ engine/base/ engine/io/ roce_steer.skel.h
+only engine/net wire/ engine/base/ engine/net/
+for directory in wire engine/memory engine/queue engine/transport; do standard "$directory"; done
+
+# pure LIBRARY PATTERN [EXCEPT]: no undefined symbol of the archive matches, except in objects that match EXCEPT.
+pure() {
+  local archive=$build/archive/lib$1.a found
+  [[ -f $archive ]] || { complain "$archive is missing"; return; }
+  found=$(nm --undefined-only "$archive" \
+    | awk -v except="${3:-^$}" -v pattern="$2" '/\.o:$/ {object = $1} $1 == "U" && object !~ except && $2 ~ pattern {print object, $2}')
+  [[ -z $found ]] || { complain "$1 references what it must not"; echo "$found"; }
+}
+io='^(open|openat|read|write|readv|writev|socket|sendto|sendmsg|recvfrom|recvmsg|ioctl|poll|ppoll|epoll_.*|mmap|munmap|syscall|printf|fprintf|puts|fputs|fopen|getenv)(@|$)'
+clock='^(clock_gettime|gettimeofday|time|nanosleep|usleep|sleep|.*chrono.*now.*|getrandom|random|rand)(@|$)'
+allocation='^(malloc|calloc|realloc|free|_Znwm|_Znam|_ZdlPv.*|_ZdaPv.*)(@|$)'
+lock='^(pthread_.*|sched_yield)(@|$)'
+pure uroce_transport "$io|$clock|$allocation|$lock"
+# Text for people, and the reference ICRC for tests, may allocate; neither is on the packet path.
+pure uroce_wire "$io|$clock"
+pure uroce_wire "$allocation|$lock" '^(format|envelope|icrc)\.cc\.o:$'
+exit $failed
