@@ -49,9 +49,9 @@ void Completer::reset() {
   recovering_ = timing_ = false;
 }
 
-void Completer::on_sent(bool was_idle) {
+void Completer::on_sent(bool was_idle, bool again) {
   if (was_idle) timer_.restart(qp_.now, qp_.attr.timeout);
-  if (!timing_ && !window_.resending()) {
+  if (!timing_ && !again) {
     timing_ = true;
     timed_psn_ = window_.end() - 1;
     timed_at_ = qp_.now;

@@ -80,7 +80,8 @@ void RcQp::settle() {
     qp_.failed = false;
     if (state() != QpState::kErr && state() != QpState::kReset) enter(QpState::kErr);
   }
-  if (state() == QpState::kSqd && !drain_reported_ && window_.idle() && qp_.sq.fetched() == qp_.sq.tail()) {
+  const bool begun = qp_.sq.fetched() != qp_.sq.tail() && qp_.sq.entry(qp_.sq.tail()).progress.started;
+  if (state() == QpState::kSqd && !drain_reported_ && window_.idle() && !begun) {
     drain_reported_ = true;
     if (qp_.attr.en_sqd_async_notify) qp_.events.on_event(AsyncEvent::kSqDrained);
   }
@@ -122,8 +123,9 @@ bool RcQp::pull(TxPacket& out, Time now) {
   }
   if (s != QpState::kRts && s != QpState::kSqd) return false;
   const bool was_idle = window_.idle();
+  const bool again = window_.resending();
   const bool sent = requester_.pull(out);
-  if (sent) completer_.on_sent(was_idle);
+  if (sent) completer_.on_sent(was_idle, again);
   settle();
   return sent;
 }

@@ -58,16 +58,15 @@ void Requester::reset() {
 }
 
 bool Requester::wants_to_send() const {
-  if (local_error_ || window_.in_flight() >= kWindow) return false;
+  if (at_local_error() || window_.in_flight() >= kWindow) return false;
   if (window_.cursor() == qp_.sq.fetched()) return qp_.attr.state == QpState::kRts && qp_.sq.head() != window_.cursor();
   const SendQueue::Entry entry = qp_.sq.entry(window_.cursor());
   return entry.progress.started || may_start(entry);
 }
 
 bool Requester::pull(wire::TxPacket& out) {
-  if (local_error_ || qp_.now < resume_at_ || window_.in_flight() >= kWindow || !position()) return false;
-  build(qp_.sq.entry(window_.cursor()), out);
-  return !local_error_;
+  if (at_local_error() || qp_.now < resume_at_ || window_.in_flight() >= kWindow || !position()) return false;
+  return build(qp_.sq.entry(window_.cursor()), out);
 }
 
 // Makes the cursor stand on a WQE that may be sent from. False: nothing to send now.
@@ -130,7 +129,7 @@ WcStatus Requester::validate(const SendWqe& wqe) const {
   return wqe.length > kMaxMessage ? WcStatus::kLocalLengthError : WcStatus::kSuccess;
 }
 
-void Requester::build(const SendQueue::Entry& entry, wire::TxPacket& out) {
+bool Requester::build(const SendQueue::Entry& entry, wire::TxPacket& out) {
   const bool again = window_.resending();
   const uint32_t n = (window_.next().value() - entry.progress.first_psn) & 0xffffff;
   out.clear_payload();
@@ -150,10 +149,11 @@ void Requester::build(const SendQueue::Entry& entry, wire::TxPacket& out) {
       build_message_packet(entry, n, out);
       break;
   }
-  if (local_error_) return;
+  if (at_local_error()) return false;
   window_.sent(psns, last);
   qp_.counters.add(Counter::kTxRequests);
   if (again) qp_.counters.add(Counter::kTxRetransmissions);
+  return true;
 }
 
 // Asking costs the peer a packet, so not every message asks (IBTA 9.7.5.1.2 leaves it to the requester): those whose

@@ -50,9 +50,11 @@ class Requester {
   bool may_start(const queue::SendQueue::Entry& entry) const;
   bool start(const queue::SendQueue::Entry& entry);
   queue::WcStatus validate(const queue::SendWqe& wqe) const;
+  // True once sending has come to the WQE that failed; those before it may still be sent again.
+  bool at_local_error() const { return local_error_ && local_error_->index == window_.cursor(); }
   void fail(queue::WcStatus status) { local_error_ = LocalError{window_.cursor(), status}; }
 
-  void build(const queue::SendQueue::Entry& entry, wire::TxPacket& out);
+  bool build(const queue::SendQueue::Entry& entry, wire::TxPacket& out);
   void build_message_packet(const queue::SendQueue::Entry& entry, uint32_t n, wire::TxPacket& out);
   void build_read_request(const queue::SendQueue::Entry& entry, uint32_t n, wire::TxPacket& out);
   void build_atomic(const queue::SendQueue::Entry& entry, wire::TxPacket& out);

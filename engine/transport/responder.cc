@@ -106,6 +106,7 @@ void Responder::replay_read(ReplayEntry& entry, const Packet& packet) {
   if (entry.answering && entry.next <= n) return;
   entry.start = entry.next = n;
   entry.end = n + packet_count(reth.length, mtu);
+  entry.stop = static_cast<uint32_t>(skipped) + reth.length;
   replays_.answer_again(entry);
 }
 
@@ -214,7 +215,7 @@ void Responder::on_read(const Packet& packet) {
   entry.count = entry.end = packet_count(reth.length, qp_.attr.path_mtu);
   entry.va = reth.va;
   entry.rkey = reth.rkey;
-  entry.length = reth.length;
+  entry.length = entry.stop = reth.length;
   accepted(packet, entry.count, true);
 }
 
@@ -352,12 +353,14 @@ bool Responder::pull_read_response(ReplayEntry& entry, wire::TxPacket& out) {
   const bool first = n == entry.start;
   const bool last = n + 1 == entry.end;
   const uint64_t offset = uint64_t{n} * mtu;
-  const auto size = static_cast<uint32_t>(std::min<uint64_t>(mtu, entry.length - offset));
+  const auto size = static_cast<uint32_t>(std::min<uint64_t>(mtu, entry.stop - offset));
   if (size > 0) {
     const memory::Translation t =
         qp_.mrs.translate(entry.rkey, qp_.pd, entry.va + offset, size, memory::kRemoteRead);
     if (t.result != AccessResult::kOk) {
-      reject(NakCode::kRemoteAccessError, entry.first + n, WcStatus::kLocalAccessError);
+      nak(Aeth::make_nak(NakCode::kRemoteAccessError, msn_), entry.first + n);
+      qp_.events.on_event(AsyncEvent::kQpAccessError);
+      qp_.failed = true;
       replays_.reset();  // ends `entry` too
       return false;
     }
