@@ -123,8 +123,10 @@ size_t Datapath::transmit(Time now) {
   while (!ready_.empty() && budget > 0) {
     Qp& qp = ready_.front();
     ready_.pop_front();
+    const int before = budget;
     const bool room = transmit_quantum(qp, now, budget);
     reschedule(qp, now);
+    if (room && budget == before) qp.ready_hook.unlink();  // had nothing after all; the next event brings it back
     if (!room) break;
   }
   const size_t acks = transmit_acks(now);
@@ -194,6 +196,10 @@ void Datapath::remove(Qp& qp, Time now) {
   qp.timer_hook.unlink();
   qp.all_hook.unlink();
   qpns_.release(qp.rc.qpn());
+  purge_completions(qp);
+}
+
+void Datapath::purge_completions(Qp& qp) {
   qp.init.send_cq->purge(qp.rc.qpn().value());
   if (qp.init.recv_cq != qp.init.send_cq) qp.init.recv_cq->purge(qp.rc.qpn().value());
 }

@@ -63,6 +63,10 @@ class Datapath {
   // The QP's state may have changed from outside (modify).
   void reschedule(Qp& qp, Time now);
   void remove(Qp& qp, Time now);
+  // Takes the QP's completions out of its queues (destroy, reset).
+  static void purge_completions(Qp& qp);
+  // Packets wait for room in the packet I/O.
+  bool backpressured() const { return wire_burst_->waiting(); }
   // Sends the ACK that the QP owes, if any, at once.
   void settle_acks(Qp& qp, Time now);
   // Memory that packets under backpressure point to is about to go away.

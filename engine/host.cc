@@ -1,6 +1,7 @@
 #include "engine/host.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -37,7 +38,7 @@ struct Host::Engines {
 };
 
 Host::Host(Options options, std::shared_ptr<net::NetView> view)
-    : options_(std::move(options)), view_(std::move(view)), engines_(std::make_shared<Engines>()) {}
+    : options_(std::move(options)), view_(std::move(view)), engines_(std::make_shared<Engines>()), process_(getpid()) {}
 
 Host* Host::instance() {
   // Never destroyed: applications call into verbs until the very end of the process.
@@ -75,6 +76,7 @@ std::vector<DeviceInfo> Host::devices() {
 
 // A program that exits without destroying its QPs still owes ACKs for what it received.
 void Host::at_exit() {
+  if (getpid() != process_) return;  // a forked child: the packet I/O is its parent's
   std::lock_guard guard(engines_->lock);
   for (const auto& [index, weak] : engines_->by_ifindex) {
     const auto engine = weak.lock();

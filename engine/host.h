@@ -36,6 +36,7 @@ class Host {
   Options options_;
   std::shared_ptr<net::NetView> view_;
   std::shared_ptr<Engines> engines_;
+  int process_;  // that created it
 };
 
 }  // namespace uroce::engine

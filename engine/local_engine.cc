@@ -45,9 +45,10 @@ LocalEngine::LocalEngine(const net::Netdev& netdev, std::shared_ptr<net::NetView
 
 LocalEngine::~LocalEngine() = default;
 
-// Reads what the kernel has to say now. If that was news, the background thread has to act on it.
+// Reads what the kernel has to say now. If there is news, whoever read it, the background thread has to act on it.
 void LocalEngine::follow_network() {
-  if (view_->process_changes() && view_->generation() != seen_generation_.load()) progress_.wake();
+  view_->process_changes();
+  if (view_->generation() != seen_generation_.load()) progress_.wake();
 }
 
 PortStatus LocalEngine::port_status() {
@@ -94,11 +95,12 @@ int LocalEngine::open_io() {
   seen_generation_ = view_->generation();
   set_addresses_ = std::move(opened.set_addresses);
   kernel_routes_ = opened.io->kernel_routes();
-  max_udp_length_.store(opened.io->max_udp_length());
+  const uint32_t max_udp_length = opened.io->max_udp_length();
   {
     Progress::Guard guard(progress_);
     datapath_.attach(std::move(opened.io), [this](Qp& qp) { resolve(qp); });
   }
+  max_udp_length_.store(max_udp_length);  // from here on progress() runs
   if (const int error = progress_.start(); error != 0) return error;
   open_ = true;
   return 0;
@@ -121,15 +123,11 @@ int LocalEngine::create_qp(const QpInit& init, Qp*& qp) {
   return 0;
 }
 
-int LocalEngine::check_path_mtu(uint32_t path_mtu) {
-  return path_mtu <= largest_path_mtu(netdev_.mtu, max_udp_length_.load()) ? 0 : EINVAL;
-}
-
 int LocalEngine::modify_qp(Qp& qp, const transport::QpAttributes& attributes, uint32_t mask) {
   std::lock_guard setup(setup_);  // `netdev_`
   follow_network();
   if (const auto netdev = view_->netdev(netdev_index_)) netdev_ = *netdev;
-  Path path = qp.path;
+  Path path;
   if (mask & transport::kQpAddressVector) {
     const wire::Qpn remote = (mask & transport::kQpDestQpn) ? attributes.dest_qpn : qp.rc.attributes().dest_qpn;
     if (const int error = resolve_route(*view_, netdev_, attributes.address, qp.rc.qpn(), remote, path); error != 0) {
@@ -138,7 +136,8 @@ int LocalEngine::modify_qp(Qp& qp, const transport::QpAttributes& attributes, ui
     find_neighbour(path);
   }
   if (mask & transport::kQpPathMtu) {
-    if (const int error = check_path_mtu(attributes.path_mtu); error != 0) return error;
+    const uint32_t mtu = (mask & transport::kQpAddressVector) ? path.mtu : netdev_.mtu;
+    if (attributes.path_mtu > largest_path_mtu(mtu, max_udp_length_.load())) return EINVAL;
   }
   if ((mask & transport::kQpPort) && attributes.port != 1) return EINVAL;
   if ((mask & transport::kQpPkeyIndex) && attributes.pkey_index != 0) return EINVAL;
@@ -146,10 +145,9 @@ int LocalEngine::modify_qp(Qp& qp, const transport::QpAttributes& attributes, ui
   Progress::Guard guard(progress_);
   const Time now = monotonic_now();
   if (mask & transport::kQpState) datapath_.settle_acks(qp, now);
-  const Path previous = qp.path;
-  qp.path = path;
   const int error = qp.rc.modify(attributes, mask, now);
-  if (error != 0) qp.path = previous;
+  if (error == 0 && (mask & transport::kQpAddressVector)) qp.path = path;
+  if (error == 0 && qp.rc.state() == transport::QpState::kReset) datapath_.purge_completions(qp);
   datapath_.reschedule(qp, now);
   return error;
 }
@@ -263,7 +261,7 @@ void LocalEngine::announce(const net::Netdev& before, const net::Netdev& after) 
 std::string LocalEngine::counters_text() const {
   std::string text;
   const auto line = [&](const char* name, uint64_t value) {
-    if (value != 0) text += netdev_.name + ": " + name + ": " + std::to_string(value) + "\n";
+    if (value != 0) text += name_ + ": " + name + ": " + std::to_string(value) + "\n";
   };
   for (size_t i = 0; i < static_cast<size_t>(Counter::kCount); ++i) {
     const auto counter = static_cast<Counter>(i);

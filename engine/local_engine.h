@@ -40,7 +40,6 @@ class LocalEngine final : public Engine {
 
  private:
   int open_io();
-  int check_path_mtu(uint32_t path_mtu);
   void look_at_network(bool news);
   void follow_network();
   void refresh_paths(const net::Netdev& netdev);

@@ -25,6 +25,8 @@ constexpr Duration kDefer = std::chrono::microseconds(500);
 // microsecond).
 constexpr uint32_t kStreamRounds = 4;
 constexpr int kStreamPauses = 60;
+// Between two attempts to send what the packet I/O has no room for (a netdev that is down, say).
+constexpr Duration kBackpressure = std::chrono::milliseconds(1);
 // How long it keeps away from a core whose application thread holds the lock.
 constexpr Duration kBrief = std::chrono::microseconds(50);
 // An application thread that polled within this time takes the packets itself.
@@ -82,6 +84,7 @@ int Progress::start() {
     error = e.code().value();
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  started_ = error == 0;
   return error;
 }
 
@@ -89,8 +92,9 @@ void Progress::poll() {
   const Time now = monotonic_now();
   polled_at_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
   Datapath::Moved moved;
+  if (waiting_.load(std::memory_order_relaxed) > 0) sched_yield();
   do {
-    if (!lock_.try_lock()) return;  // the holder looks for doorbells when it is done
+    if (!lock_.try_lock()) break;  // the holder looks for doorbells when it is done
     moved += datapath_.iterate(Datapath::Caller::kApplication, now);
     wake_if_needed();
     lock_.unlock();
@@ -126,9 +130,9 @@ Progress::Guard::Guard(Progress& progress) : progress_(progress) {
 }
 
 Progress::Guard::~Guard() {
-  if (progress_.thread_.joinable()) progress_.wake_if_needed();
+  if (progress_.started_) progress_.wake_if_needed();
   progress_.lock_.unlock();
-  if (progress_.thread_.joinable() && progress_.datapath_.rung()) progress_.poll();
+  if (progress_.started_ && progress_.datapath_.rung()) progress_.poll();
 }
 
 bool Progress::polled_within(Duration time, Time now) const {
@@ -140,7 +144,7 @@ Progress::Round Progress::iterate_in_background() {
   if (waiting_.load(std::memory_order_relaxed) > 0) sched_yield();
   Datapath::Moved moved;
   do {
-    if (!lock_.try_lock()) return Round::kBusy;
+    if (!lock_.try_lock()) return moved ? Round::kMoved : Round::kBusy;
     moved += datapath_.iterate(Datapath::Caller::kBackground, monotonic_now());
     lock_.unlock();
   } while (datapath_.rung());
@@ -210,7 +214,9 @@ void Progress::sleep() {
     wakes_at_.store(deadline.time_since_epoch().count(), std::memory_order_relaxed);
     background_.store(Background::kAsleep, std::memory_order_seq_cst);
   }
+  const bool backpressured = datapath_.backpressured();
   lock_.unlock();
+  if (backpressured) return doze(kBackpressure);
   if (!idle || datapath_.rung()) {
     background_.store(Background::kRunning, std::memory_order_seq_cst);
     return;

@@ -38,7 +38,7 @@ class Progress {
 
   // The background thread should look around soon: something it watches has changed.
   void wake() {
-    if (thread_.joinable()) kick();
+    if (started_) kick();
   }
 
   // Exclusive use of the datapath for set-up calls (create, modify, destroy, registration); wakes the background
@@ -79,6 +79,7 @@ class Progress {
   std::atomic<int64_t> wakes_at_{0};     // ns; when a sleeping background thread will look at timers
   std::atomic<bool> sleep_expected_{false};
   std::atomic<bool> stop_{false};
+  std::atomic<bool> started_{false};
   int kick_descriptor_ = -1;
   uint32_t receive_only_rounds_ = 0;     // the background thread's; in a row
   std::vector<pollfd> descriptors_;      // the background thread's, kept to spare allocations

@@ -17,7 +17,7 @@ using SetHook = intrusive::set_member_hook<intrusive::link_mode<intrusive::auto_
 
 class Qp final : public transport::QpEvents {
  public:
-  // `qpn` is assigned before construction. `device_events` hears of CQ errors as well.
+  // `qpn` is assigned before construction.
   Qp(const QpInit& settings, wire::Qpn qpn, memory::MrTable& mrs, Counters& counters)
       : init(settings),
         sq(init.max_send_wr, init.max_send_sge, init.max_inline),

@@ -1,5 +1,6 @@
 // Memory regions. Registration checks what hardware would: the range exists and the access rights make sense. Nothing
-// is pinned; the engine guards its copies against memory that the application unmaps afterwards.
+// is pinned: an application that unmaps registered memory while it is in use gets the signal it would get from its own
+// access.
 
 #include <algorithm>
 #include <cerrno>

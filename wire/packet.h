@@ -1,5 +1,5 @@
 // A received InfiniBand packet as values: all headers its opcode has, and the payload in place.
-// Called for every packet that arrives, after the ICRC was verified.
+// Called for every packet that arrives, before the ICRC is verified.
 #pragma once
 
 #include <cstdint>

@@ -69,7 +69,7 @@ void Completer::on_timer() {
   if (timer_.expired(qp_.now)) {
     qp_.counters.add(Counter::kTimeouts);
     recovering_ = false;
-    timer_.rearm(qp_.now, qp_.attr.timeout);
+    timer_.restart(qp_.now, qp_.attr.timeout);
     retry(RetryCause::kTimeout);
   } else if (timer_.probe_due(qp_.now)) {
     qp_.counters.add(Counter::kProbes);
@@ -202,6 +202,7 @@ void Completer::retry(RetryCause cause) {
 }
 
 void Completer::progress() {
+  requester_.wait_until(Time{});  // whatever an RNR NAK asked for, the peer has taken the packet
   retries_ = rnr_retries_ = 0;
   recovering_ = false;
   if (timing_ && window_.offset(timed_psn_) >= wire::kPsnHalf) {  // acknowledged: lies behind the window now

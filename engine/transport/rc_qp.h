@@ -2,7 +2,8 @@
 //
 //   on_packet(packet, now)   a packet for this QP arrived, its envelope, P_Key and ICRC checked
 //   pull(out, now)           the next packet to send, responses before requests; call until false
-//   pull_ack(out, now)       an acknowledgement that is owed; may be delayed until ack_deadline() (design decision 2)
+//   pull_ack(out, now)       an acknowledgement that is owed; may wait for company until ack_deadline(); the engine
+//                            sends it with the next round instead (design decision 2)
 //   on_timer(now)            at or after deadline()
 //   modify(attributes, mask, now)
 //   on_posted(now)           WQEs were posted while the QP was in the error state

@@ -83,6 +83,8 @@ bool Requester::position() {
 bool Requester::may_start(const SendQueue::Entry& entry) const {
   if (qp_.attr.state != QpState::kRts) return false;
   if ((entry.wqe.flags & queue::kFence) && reads_outstanding_ > 0) return false;
+  // A receiver tells new from duplicate by half the PSN space (wire.md "RC semantics"); a READ may take all of it.
+  if (window_.outstanding() + psn_count(entry.wqe) > wire::kPsnHalf) return false;
   if (is_read_or_atomic(entry.wqe.opcode)) {
     // A depth of 0 is an error that start() reports.
     return qp_.attr.max_rd_atomic == 0 || reads_outstanding_ < qp_.attr.max_rd_atomic;
@@ -96,16 +98,16 @@ bool Requester::start(const SendQueue::Entry& entry) {
     fail(status);
     return false;
   }
-  const uint32_t count = entry.wqe.opcode == WrOpcode::kCompareSwap || entry.wqe.opcode == WrOpcode::kFetchAdd
-                             ? 1
-                             : packet_count(entry.wqe.length, qp_.attr.path_mtu);
-  // A receiver tells new from duplicate by half the PSN space (wire.md "RC semantics").
-  if (window_.outstanding() + count > wire::kPsnHalf) return false;
   entry.progress.first_psn = window_.end().value();
-  entry.progress.psn_count = count;
+  entry.progress.psn_count = psn_count(entry.wqe);
   entry.progress.started = true;
   if (is_read_or_atomic(entry.wqe.opcode)) ++reads_outstanding_;
   return true;
+}
+
+uint32_t Requester::psn_count(const SendWqe& wqe) const {
+  const bool atomic = wqe.opcode == WrOpcode::kCompareSwap || wqe.opcode == WrOpcode::kFetchAdd;
+  return atomic || wqe.length > kMaxMessage ? 1 : packet_count(wqe.length, qp_.attr.path_mtu);
 }
 
 WcStatus Requester::validate(const SendWqe& wqe) const {

@@ -39,7 +39,6 @@ class Requester {
 
   // A READ or atomic completed: one more may be started.
   void read_or_atomic_completed() { --reads_outstanding_; }
-  uint32_t reads_outstanding() const { return reads_outstanding_; }
 
   // Nothing is sent until then (RNR NAK).
   void wait_until(Time time) { resume_at_ = time; }
@@ -49,6 +48,7 @@ class Requester {
   bool position();
   bool may_start(const queue::SendQueue::Entry& entry) const;
   bool start(const queue::SendQueue::Entry& entry);
+  uint32_t psn_count(const queue::SendWqe& wqe) const;
   queue::WcStatus validate(const queue::SendWqe& wqe) const;
   // True once sending has come to the WQE that failed; those before it may still be sent again.
   bool at_local_error() const { return local_error_ && local_error_->index == window_.cursor(); }

@@ -243,7 +243,6 @@ bool Responder::take_receive(Psn psn) {
   has_receive_ = qp_.rq.take(receive_, receive_sges_.data());
   if (!has_receive_) {
     silent_ = true;
-    qp_.counters.add(Counter::kTxRnrNaks);
     nak(Aeth::make_rnr_nak(qp_.attr.min_rnr_timer, msn_), psn);
   }
   return has_receive_;
@@ -296,6 +295,7 @@ void Responder::complete_receive(WcStatus status, const Packet* packet) {
 void Responder::accepted(const Packet& packet, uint32_t psns, bool message_done) {
   expected_ = expected_ + psns;
   silent_ = false;
+  nak_.pending = false;  // a sequence or RNR NAK that has not left is about this packet, and moot
   if (message_done) {
     message_ = Message::kNone;
     ++msn_;
@@ -340,7 +340,7 @@ bool Responder::pull(wire::TxPacket& out) {
   }
   if (!nak_.pending) return false;
   nak_.pending = false;
-  qp_.counters.add(Counter::kTxNaks);
+  qp_.counters.add(nak_.aeth.kind() == wire::AethKind::kRnrNak ? Counter::kTxRnrNaks : Counter::kTxNaks);
   emit(Opcode::kRcAcknowledge, nak_.psn, out);
   emit_aeth(nak_.aeth, out);
   return true;

@@ -22,14 +22,13 @@ class RetryTimer {
 
   static Duration transport_timeout(uint8_t code) { return Duration(4096) * (int64_t{1} << (code & 31)); }
 
-  // Something was sent while nothing was outstanding, or the peer made progress: both clocks start anew.
+  // Something was sent while nothing was outstanding, the peer made progress, or the timer expired and everything is sent
+  // again: both clocks start anew.
   void restart(Time now, uint8_t timeout_code) {
     probes_ = 0;
     expires_at_ = timeout_code == 0 ? kNever : now + transport_timeout(timeout_code);
     probe_at_ = now + probe_interval();
   }
-  // The transport timer expired and everything is sent again.
-  void rearm(Time now, uint8_t timeout_code) { restart(now, timeout_code); }
   void stop() { expires_at_ = probe_at_ = kNever; }
 
   bool expired(Time now) const { return now >= expires_at_; }

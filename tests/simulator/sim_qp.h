@@ -28,10 +28,11 @@ struct SimQpConfig {
 
 class SimQp final : public transport::QpEvents {
  public:
-  SimQp(EventQueue& events, Link& out, Link& in, const SimQpConfig& config = {})
+  SimQp(EventQueue& events, Link& out, Link& in, const SimQpConfig& config = {},
+        queue::CompletionNotifier* send_notifier = nullptr)
       : sq(config.depth, config.max_sge, config.max_inline),
         rq(config.depth, config.max_sge),
-        send_cq(config.cq_capacity, nullptr),
+        send_cq(config.cq_capacity, send_notifier),
         recv_cq(config.cq_capacity, nullptr),
         mrs([this] { return key_source_ = key_source_ * 1664525 + 1013904223; }),
         qp({.qpn = wire::Qpn(config.qpn),
@@ -108,7 +109,7 @@ class SimQp final : public transport::QpEvents {
     return result;
   }
 
-  // Sends all that is ready, delays ACKs like the engine, and arms the timer.
+  // Sends all that is ready, delays ACKs to their deadline (the engine: to its next round), and arms the timer.
   void pump() {
     wire::TxPacket packet;
     while (qp.pull(packet, events_.now())) transmit(packet);

@@ -345,12 +345,13 @@ TEST_F(CompleterAck, RnrBudgetIsRestoredByProgress) {
 }
 
 // An acknowledgement during the wait shows that a receive was posted after all.
-TEST_F(CompleterAck, AckDuringAnRnrWaitCompletes) {
+TEST_F(CompleterAck, AckDuringAnRnrWaitCompletesAndEndsTheWait) {
   send(1);
   host_.receive(rnr_nak(kSqPsn, 14));
   host_.receive(ack(kSqPsn));
   EXPECT_THAT(host_.sends(), ElementsAre(IsCompletion(1, kOk)));
   EXPECT_EQ(host_.qp.deadline(), kNever);
+  send(1);  // at once
 }
 
 }  // namespace

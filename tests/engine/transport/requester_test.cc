@@ -191,7 +191,9 @@ TEST(Requester, NeverMoreThanHalfThePsnsOutstanding) {
   host.post(work(WrOpcode::kSend, 1));
   host.post(rdma(WrOpcode::kRdmaRead, 2, kRemote, kRkey), {{kIova, 0x7fffffff, 1}});
   EXPECT_THAT(host.pull(), ElementsAre(HasPsn(kSqPsn)));
+  EXPECT_FALSE(host.qp.wants_to_send(host.now));
   host.receive(ack(kSqPsn));
+  EXPECT_TRUE(host.qp.wants_to_send(host.now));
   EXPECT_THAT(host.pull(), ElementsAre(IsReadRequest(kSqPsn + 1, kRemote, 0x7fffffffu)));
 }
 

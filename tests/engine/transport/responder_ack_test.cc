@@ -111,6 +111,20 @@ TEST(ResponderAck, NakReplacesTheAckBeforeIt) {
   EXPECT_THAT(host.drain(), ElementsAre(AllOf(IsNak(NakCode::kPsnSequenceError, kRqPsn + 1), HasMsn(1))));
 }
 
+// The gap closed before its NAK could leave: the NAK would only make the peer send everything again.
+TEST(ResponderAck, NakThatBecameMootBeforeItLeftIsNotSent) {
+  ScriptedQp host;
+  host.to_rts();
+  host.receive(empty_write(kRqPsn + 1).ack_request());
+  host.receive(empty_write(kRqPsn).ack_request());
+  EXPECT_THAT(host.drain(), ElementsAre(IsAck(kRqPsn)));
+
+  host.receive(request(Opcode::kRcSendOnly, kRqPsn + 1).ack_request());
+  host.post_receive(1);
+  host.receive(request(Opcode::kRcSendOnly, kRqPsn + 1).ack_request());
+  EXPECT_THAT(host.drain(), ElementsAre(IsAck(kRqPsn + 1)));
+}
+
 // wire.md: "MSN starts at 0, +1 per completed message (READ: at acceptance)".
 TEST(ResponderAck, MsnCountsMessagesNotPackets) {
   ScriptedQp host;

@@ -212,11 +212,16 @@ TEST_F(ResponderReplay, RetryOfWhatWasLostWhileTheRestIsBeingSent) {
               ElementsAre(response(kFirst, 1), response(kMiddle, 2), response(kMiddle, 3), response(kLast, 4, 10)));
 }
 
+// A late copy of a READ that is long over: its region may be gone for good reason. No access, and no harm to the QP.
 TEST_F(ResponderReplay, RegionRemovedMeanwhile) {
   ASSERT_THAT(host_.drain(), SizeIs(5));
+  host_.receive(read_request(kRqPsn + 5, buffer_.iova, buffer_.key, 0));
   host_.mrs.remove(buffer_.key);
   host_.receive(ask(2, kLength - 2 * kMtu));
-  EXPECT_THAT(host_.drain(), ElementsAre(IsNak(NakCode::kRemoteAccessError, kRqPsn + 2)));
+  EXPECT_THAT(host_.drain(), ElementsAre(IsRequest(kOnly, kRqPsn + 5))) << "what follows is answered";
+  EXPECT_EQ(host_.qp.state(), QpState::kRts);
+  EXPECT_EQ(host_.count(Counter::kDropDuplicateUnknown), 1u);
+  EXPECT_FALSE(host_.qp.wants_to_send(host_.now));
 }
 
 // Duplicates are not new requests: a copy that the network delivers late must not make the next READ one too many.
@@ -234,6 +239,11 @@ TEST_F(ResponderReplay, DuplicateDoesNotCountAgainstTheDepth) {
   const auto sent = host.drain();
   ASSERT_FALSE(sent.empty());
   EXPECT_THAT(sent.back(), IsRequest(kOnly, kRqPsn + 1));
+  // And the depth is what it was before.
+  host.receive(read_request(kRqPsn + 2, buffer.iova, buffer.key, 8));
+  EXPECT_EQ(host.qp.state(), QpState::kRts);
+  host.receive(read_request(kRqPsn + 3, buffer.iova, buffer.key, 8));
+  EXPECT_THAT(host.drain(), ElementsAre(IsRequest(kOnly, kRqPsn + 2), IsNak(NakCode::kInvalidRequest, kRqPsn + 3)));
 }
 
 // IBTA 9.7.5.1.2: as many are remembered as the depth that was granted.
@@ -318,6 +328,10 @@ TEST_F(ResponderAtomic, DuplicateBeforeTheAnswerIsAnsweredOnce) {
   host_.receive(add(kRqPsn, 1));
   EXPECT_THAT(host_.drain(), ElementsAre(IsAtomicResponse(kRqPsn, 1000u)));
   EXPECT_EQ(word(), 1001u);
+  // Nothing is left that an acknowledgement would have to wait for.
+  host_.receive(request(Opcode::kRcWriteOnly, kRqPsn + 1).ack_request());
+  EXPECT_THAT(host_.drain(), ElementsAre(IsAck(kRqPsn + 1)));
+  EXPECT_FALSE(host_.qp.wants_to_send(host_.now));
 }
 
 // wire.md: unknown -> drop silently. A READ in the place of an atomic, or the reverse, is unknown.
