@@ -12,6 +12,10 @@ if(UROCE_SANITIZE)
   add_link_options(-fsanitize=${UROCE_SANITIZE})
 endif()
 
+if(UROCE_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)  # coverage for libFuzzer, without its main()
+endif()
+
 # uroce_library(name SOURCES ... [DEPENDS ...]): a static library of one directory, alias uroce::name.
 function(uroce_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})

@@ -79,8 +79,8 @@ class Datapath {
 
  private:
   static constexpr size_t kReceiveBurst = 64;
-  static constexpr int kQuantum = 16;             // packets of one QP before the next one's turn
-  static constexpr int kTransmitLimit = 4 * 32;   // packets sent before arrivals are looked at again
+  static constexpr int kQuantum = 16;            // packets of one QP before the next one's turn
+  static constexpr int kTransmitLimit = 4 * 32;  // packets sent before arrivals are looked at again
 
   void collect_doorbells(Time now);
   size_t transmit(Time now);

@@ -22,10 +22,10 @@ namespace uroce::engine {
 
 // What this implementation offers; the shim reports exactly these.
 struct Limits {
-  static constexpr uint32_t kMaxQp = 16384;            // per process and netdev: the size of the QPN range
-  static constexpr uint32_t kMaxWr = 32768;            // per send or receive queue
+  static constexpr uint32_t kMaxQp = 16384;  // per process and netdev: the size of the QPN range
+  static constexpr uint32_t kMaxWr = 32768;  // per send or receive queue
   static constexpr uint32_t kMaxSge = queue::kMaxSge;
-  static constexpr uint32_t kMaxInline = 512;          // bytes
+  static constexpr uint32_t kMaxInline = 512;  // bytes
   static constexpr uint32_t kMaxCqe = 4u << 20;
   static constexpr uint32_t kMaxRdAtomic = 16;         // per QP, in each direction
   static constexpr uint32_t kMaxMessage = 0x7fffffff;  // bytes; IBTA allows 2^31, verbs tools expect 2^31-1
@@ -35,16 +35,16 @@ struct Limits {
 // State of the one port of a device, from its netdev.
 struct PortStatus {
   bool active = false;
-  uint32_t netdev_mtu = 0;      // bytes
-  uint32_t active_mtu = 0;      // path MTU: the largest of 256..4096 that fits the netdev (and the packet I/O once open)
-  uint32_t speed_mbps = 0;      // 0 = unknown
+  uint32_t netdev_mtu = 0;  // bytes
+  uint32_t active_mtu = 0;  // path MTU: the largest of 256..4096 that fits the netdev (and the packet I/O once open)
+  uint32_t speed_mbps = 0;  // 0 = unknown
   std::vector<wire::IpAddress> gids;  // the GID table, no holes, all RoCE v2
 };
 
 // An asynchronous event and what it concerns.
 struct EventSubject {
   transport::AsyncEvent event;
-  void* qp_context = nullptr;   // QpInit::context, for QP events
+  void* qp_context = nullptr;  // QpInit::context, for QP events
   queue::CompletionQueue* cq = nullptr;
 };
 using EventHandler = std::function<void(const EventSubject&)>;
@@ -58,7 +58,7 @@ struct QpInit {
   bool signal_all = false;
   queue::CompletionQueue* send_cq = nullptr;  // outlive the QP
   queue::CompletionQueue* recv_cq = nullptr;
-  EventHandler* events = nullptr;             // outlives the QP; called under the progress lock: must not call the engine
+  EventHandler* events = nullptr;  // outlives the QP; called under the progress lock: must not call the engine
   void* context = nullptr;
 };
 
@@ -66,8 +66,8 @@ struct QpInit {
 struct Options {
   enum class Io : uint8_t { kAuto, kAfXdp, kUdp };
   Io io = Io::kAuto;
-  std::string netdev;   // UROCE_NETDEV: only this netdev becomes a device; empty: all usable ones
-  std::string faults;   // UROCE_FAULTS, see io/fault_injector.h
+  std::string netdev;              // UROCE_NETDEV: only this netdev becomes a device; empty: all usable ones
+  std::string faults;              // UROCE_FAULTS, see io/fault_injector.h
   bool force_generic_xdp = false;  // UROCE_XDP_MODE=generic
   bool quiet = false;              // UROCE_QUIET=1: no informational line
   bool print_counters = false;     // UROCE_COUNTERS=1: counters that moved, on stderr, at the end of the process
@@ -78,7 +78,8 @@ struct Options {
 class Engine {
  public:
   // Creates the engine of a netdev without opening anything (decision 6). `view` is shared by all engines.
-  static std::shared_ptr<Engine> create(const net::Netdev& netdev, std::shared_ptr<net::NetView> view, const Options& options);
+  static std::shared_ptr<Engine> create(const net::Netdev& netdev, std::shared_ptr<net::NetView> view,
+                                        const Options& options);
   virtual ~Engine() = default;
 
   virtual const std::string& netdev_name() const = 0;

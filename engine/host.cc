@@ -1,13 +1,12 @@
 #include "engine/host.h"
 
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include <cstdio>
 #include <cstdlib>
+#include <fmt/format.h>
 #include <map>
 #include <mutex>
 #include <system_error>
+#include <unistd.h>
 
 #include "engine/io_selection.h"
 #include "engine/local_engine.h"

@@ -11,9 +11,9 @@
 namespace uroce::engine {
 
 struct DeviceInfo {
-  std::string name;     // "uroce_" + netdev name
+  std::string name;  // "uroce_" + netdev name
   net::Netdev netdev;
-  uint64_t guid = 0;    // EUI-64 of the MAC, host order
+  uint64_t guid = 0;  // EUI-64 of the MAC, host order
 };
 
 class Host {

@@ -1,8 +1,7 @@
 #include "engine/io_selection.h"
 
-#include <fmt/format.h>
-
 #include <cstdio>
+#include <fmt/format.h>
 
 #include "engine/io/af_xdp.h"
 #include "engine/io/fault_injector.h"

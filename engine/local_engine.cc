@@ -20,17 +20,26 @@ constexpr uint32_t kLinuxMtuReserve = 80;
 
 uint32_t largest_path_mtu(uint32_t netdev_mtu, uint32_t max_udp_length) {
   for (uint32_t mtu = 4096; mtu > 256; mtu /= 2) {
-    if (mtu + kLinuxMtuReserve <= netdev_mtu && (max_udp_length == 0 || mtu + kUdpOverhead <= max_udp_length)) return mtu;
+    if (mtu + kLinuxMtuReserve <= netdev_mtu && (max_udp_length == 0 || mtu + kUdpOverhead <= max_udp_length))
+      return mtu;
   }
   return 256;
 }
 
 }  // namespace
 
-uint32_t Engine::qpn(const Qp& qp) { return qp.rc.qpn().value(); }
-queue::SendQueue& Engine::send_queue(Qp& qp) { return qp.sq; }
-queue::ReceiveQueue& Engine::receive_queue(Qp& qp) { return qp.rq; }
-transport::QpState Engine::state(const Qp& qp) { return qp.visible_state.load(std::memory_order_seq_cst); }
+uint32_t Engine::qpn(const Qp& qp) {
+  return qp.rc.qpn().value();
+}
+queue::SendQueue& Engine::send_queue(Qp& qp) {
+  return qp.sq;
+}
+queue::ReceiveQueue& Engine::receive_queue(Qp& qp) {
+  return qp.rq;
+}
+transport::QpState Engine::state(const Qp& qp) {
+  return qp.visible_state.load(std::memory_order_seq_cst);
+}
 
 LocalEngine::LocalEngine(const net::Netdev& netdev, std::shared_ptr<net::NetView> view, const Options& options,
                          IoOpener opener)
@@ -64,7 +73,8 @@ PortStatus LocalEngine::port_status() {
   return status;
 }
 
-// --- objects -----------------------------------------------------------------------------------------------------------
+// --- objects
+// -----------------------------------------------------------------------------------------------------------
 
 int LocalEngine::register_memory(const memory::MemoryRegion& region, uint32_t& key) {
   const auto base = reinterpret_cast<uintptr_t>(region.base);
@@ -163,7 +173,8 @@ void LocalEngine::destroy_qp(Qp* qp) {
   delete qp;
 }
 
-// --- data path ---------------------------------------------------------------------------------------------------------
+// --- data path
+// ---------------------------------------------------------------------------------------------------------
 
 void LocalEngine::doorbell(Qp& qp) {
   datapath_.ring(qp);
@@ -178,9 +189,12 @@ void LocalEngine::progress() {
   if (max_udp_length_.load(std::memory_order_relaxed) != 0) progress_.poll();
 }
 
-void LocalEngine::expect_sleep() { progress_.expect_sleep(); }
+void LocalEngine::expect_sleep() {
+  progress_.expect_sleep();
+}
 
-// --- the network around us -----------------------------------------------------------------------------------------------
+// --- the network around us
+// -----------------------------------------------------------------------------------------------
 
 // Under the progress lock, for a QP that has packets but no address for its next hop.
 void LocalEngine::resolve(Qp& qp) {

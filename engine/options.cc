@@ -1,7 +1,6 @@
 // UROCE_* environment variables (docs/environment.md).
-#include <fmt/format.h>
-
 #include <cstdlib>
+#include <fmt/format.h>
 #include <string_view>
 
 #include "engine/engine.h"

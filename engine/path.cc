@@ -52,10 +52,10 @@ void resolve_neighbour(net::NetView& view, int netdev_index, Time now, Path& pat
   constexpr Duration kAskInterval = std::chrono::milliseconds(100);
   if (path.loopback) return;
   const net::Neighbour neighbour = view.neighbour(netdev_index, path.next_hop);
-  path.resolved =
-      neighbour.state == net::NeighbourState::kUsable || neighbour.state == net::NeighbourState::kStale;
+  path.resolved = neighbour.state == net::NeighbourState::kUsable || neighbour.state == net::NeighbourState::kStale;
   if (path.resolved) path.envelope.destination_mac = neighbour.mac;
-  const bool ask = neighbour.state != net::NeighbourState::kUsable && neighbour.state != net::NeighbourState::kResolving;
+  const bool ask =
+      neighbour.state != net::NeighbourState::kUsable && neighbour.state != net::NeighbourState::kResolving;
   if (ask && now - path.asked_at >= kAskInterval) {
     path.asked_at = now;
     view.resolve_neighbour(netdev_index, path.next_hop);

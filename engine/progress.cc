@@ -1,16 +1,15 @@
 #include "engine/progress.h"
 
+#include <algorithm>
+#include <cerrno>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cerrno>
 #include <system_error>
+#include <unistd.h>
 
 #include "engine/base/clock.h"
 
@@ -153,8 +152,8 @@ Progress::Round Progress::iterate_in_background() {
   return moved ? Round::kMoved : Round::kIdle;
 }
 
-// Between two looks at the ring. Looking at it slows down who fills it, because the cache lines go back and forth; where
-// nobody waits for an answer, looking less often is faster (ib_write_bw gains a third).
+// Between two looks at the ring. Looking at it slows down who fills it, because the cache lines go back and forth;
+// where nobody waits for an answer, looking less often is faster (ib_write_bw gains a third).
 void Progress::pause() const {
   const int pauses = receive_only_rounds_ >= kStreamRounds ? kStreamPauses : 1;
   for (int i = 0; i < pauses; ++i) __builtin_ia32_pause();
@@ -163,7 +162,7 @@ void Progress::pause() const {
 void Progress::run() {
   ask_for_short_slices();
   Time busy_at = monotonic_now();
-  Time trust_from{};                // until then polling applications are not relied on
+  Time trust_from{};  // until then polling applications are not relied on
   Duration distrust = kMinDistrust;
   bool deferred = false;
   while (!stop_.load(std::memory_order_relaxed)) {

@@ -73,16 +73,16 @@ class Progress {
   const std::function<void(bool)> look_at_network_;
 
   SpinLock lock_;
-  std::atomic<int> waiting_{0};          // set-up calls that wait for the lock
-  std::atomic<int64_t> polled_at_{0};    // ns; when an application thread polled last
+  std::atomic<int> waiting_{0};        // set-up calls that wait for the lock
+  std::atomic<int64_t> polled_at_{0};  // ns; when an application thread polled last
   std::atomic<Background> background_{Background::kRunning};
-  std::atomic<int64_t> wakes_at_{0};     // ns; when a sleeping background thread will look at timers
+  std::atomic<int64_t> wakes_at_{0};  // ns; when a sleeping background thread will look at timers
   std::atomic<bool> sleep_expected_{false};
   std::atomic<bool> stop_{false};
   std::atomic<bool> started_{false};
   int kick_descriptor_ = -1;
-  uint32_t receive_only_rounds_ = 0;     // the background thread's; in a row
-  std::vector<pollfd> descriptors_;      // the background thread's, kept to spare allocations
+  uint32_t receive_only_rounds_ = 0;  // the background thread's; in a row
+  std::vector<pollfd> descriptors_;   // the background thread's, kept to spare allocations
   std::thread thread_;
 };
 

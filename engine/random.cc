@@ -1,8 +1,7 @@
 #include "engine/random.h"
 
-#include <sys/random.h>
-
 #include <cstdlib>
+#include <sys/random.h>
 
 namespace uroce::engine {
 

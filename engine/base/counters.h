@@ -10,38 +10,38 @@
 namespace uroce {
 
 // name, text for people
-#define UROCE_COUNTERS(X)                                                                   \
-  X(kDropParse, "drop: truncated or malformed headers")                                     \
-  X(kDropUnknownOpcode, "drop: unknown opcode")                                             \
-  X(kDropUnknownQp, "drop: no such QP")                                                     \
-  X(kDropQpState, "drop: QP state does not receive")                                        \
-  X(kDropWrongTransport, "drop: opcode of another transport than the QP's")                 \
-  X(kDropWrongAddress, "drop: source or destination address is not the connection's")       \
-  X(kDropWrongPkey, "drop: P_Key mismatch")                                                 \
-  X(kDropBadIcrc, "drop: ICRC mismatch")                                                    \
-  X(kDropDuplicateUnknown, "drop: duplicate READ or atomic no longer remembered")           \
-  X(kDropAfterNak, "drop: behind a gap that a NAK has reported")                            \
-  X(kDropStaleResponse, "drop: acknowledgement or response of the past")                    \
-  X(kDropUnsentPsn, "drop: acknowledgement of a PSN that was not sent")                     \
-  X(kDropReservedSyndrome, "drop: reserved AETH syndrome")                                  \
-  X(kDropUnsolicitedResponse, "drop: READ or atomic response nobody waits for")             \
-  X(kDropNoNeighbour, "drop: next hop not resolved")                                        \
-  X(kRxRequests, "requests received")                                                       \
-  X(kRxDuplicates, "duplicate requests received")                                           \
-  X(kRxOutOfSequence, "requests ahead of the expected PSN")                                 \
-  X(kRxAcks, "ACKs received")                                                               \
-  X(kRxPsnNaks, "PSN sequence error NAKs received")                                         \
-  X(kRxRnrNaks, "RNR NAKs received")                                                        \
-  X(kRxFatalNaks, "NAKs received that end the QP")                                          \
-  X(kRxImpliedNaks, "implied NAKs: a response was lost")                                    \
-  X(kTxRequests, "request packets sent")                                                    \
-  X(kTxRetransmissions, "request packets sent again")                                       \
-  X(kTxReadResponses, "READ response packets sent")                                         \
-  X(kTxAcks, "ACKs sent")                                                                   \
-  X(kTxNaks, "NAKs sent")                                                                   \
-  X(kTxRnrNaks, "RNR NAKs sent")                                                            \
-  X(kTimeouts, "transport timer expiries")                                                  \
-  X(kProbes, "early retransmissions, before the transport timer")                           \
+#define UROCE_COUNTERS(X)                                                             \
+  X(kDropParse, "drop: truncated or malformed headers")                               \
+  X(kDropUnknownOpcode, "drop: unknown opcode")                                       \
+  X(kDropUnknownQp, "drop: no such QP")                                               \
+  X(kDropQpState, "drop: QP state does not receive")                                  \
+  X(kDropWrongTransport, "drop: opcode of another transport than the QP's")           \
+  X(kDropWrongAddress, "drop: source or destination address is not the connection's") \
+  X(kDropWrongPkey, "drop: P_Key mismatch")                                           \
+  X(kDropBadIcrc, "drop: ICRC mismatch")                                              \
+  X(kDropDuplicateUnknown, "drop: duplicate READ or atomic no longer remembered")     \
+  X(kDropAfterNak, "drop: behind a gap that a NAK has reported")                      \
+  X(kDropStaleResponse, "drop: acknowledgement or response of the past")              \
+  X(kDropUnsentPsn, "drop: acknowledgement of a PSN that was not sent")               \
+  X(kDropReservedSyndrome, "drop: reserved AETH syndrome")                            \
+  X(kDropUnsolicitedResponse, "drop: READ or atomic response nobody waits for")       \
+  X(kDropNoNeighbour, "drop: next hop not resolved")                                  \
+  X(kRxRequests, "requests received")                                                 \
+  X(kRxDuplicates, "duplicate requests received")                                     \
+  X(kRxOutOfSequence, "requests ahead of the expected PSN")                           \
+  X(kRxAcks, "ACKs received")                                                         \
+  X(kRxPsnNaks, "PSN sequence error NAKs received")                                   \
+  X(kRxRnrNaks, "RNR NAKs received")                                                  \
+  X(kRxFatalNaks, "NAKs received that end the QP")                                    \
+  X(kRxImpliedNaks, "implied NAKs: a response was lost")                              \
+  X(kTxRequests, "request packets sent")                                              \
+  X(kTxRetransmissions, "request packets sent again")                                 \
+  X(kTxReadResponses, "READ response packets sent")                                   \
+  X(kTxAcks, "ACKs sent")                                                             \
+  X(kTxNaks, "NAKs sent")                                                             \
+  X(kTxRnrNaks, "RNR NAKs sent")                                                      \
+  X(kTimeouts, "transport timer expiries")                                            \
+  X(kProbes, "early retransmissions, before the transport timer")                     \
   X(kCqOverruns, "completion queue overruns")
 
 enum class Counter : uint8_t {
@@ -57,9 +57,7 @@ class Counters {
     auto& value = values_[static_cast<size_t>(counter)];
     value.store(value.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
   }
-  uint64_t get(Counter counter) const {
-    return values_[static_cast<size_t>(counter)].load(std::memory_order_relaxed);
-  }
+  uint64_t get(Counter counter) const { return values_[static_cast<size_t>(counter)].load(std::memory_order_relaxed); }
 
   static constexpr const char* text(Counter counter) {
     constexpr const char* kTexts[] = {

@@ -5,9 +5,8 @@
 // each other (Progress).
 #pragma once
 
-#include <sched.h>
-
 #include <atomic>
+#include <sched.h>
 
 namespace uroce {
 

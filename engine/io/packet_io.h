@@ -49,7 +49,8 @@ class PacketIo {
   // Gets everything that send() queued on its way (the kernel kick). Cheap when there is nothing.
   virtual void flush() = 0;
 
-  // Descriptors to sleep on: readable when receive() would return packets. The set is stable for the life of the object.
+  // Descriptors to sleep on: readable when receive() would return packets. The set is stable for the life of the
+  // object.
   virtual std::span<const pollfd> wait_descriptors() const = 0;
 
   // Called before a sleep on wait_descriptors(); false: do not sleep, packets may be waiting already.

@@ -9,7 +9,8 @@ MrTable::MrTable(std::function<uint32_t()> random)
     : random_(std::move(random)), slots_(64), mask_(slots_.size() - 1), quarantine_(kQuarantine) {}
 
 bool MrTable::usable(uint32_t key) const {
-  return key != 0 && find(key) == nullptr && std::find(quarantine_.begin(), quarantine_.end(), key) == quarantine_.end();
+  return key != 0 && find(key) == nullptr &&
+         std::find(quarantine_.begin(), quarantine_.end(), key) == quarantine_.end();
 }
 
 uint32_t MrTable::add(const MemoryRegion& region) {

@@ -20,12 +20,12 @@ enum Access : uint32_t {
 };
 
 struct MemoryRegion {
-  uint8_t* base = nullptr;  // where the application has it
-  uint64_t iova = 0;        // the address that work requests and peers use for `base`
-  uint64_t length = 0;      // bytes
-  uint32_t access = 0;      // Access bits
-  uint32_t pd = 0;          // protection domain
-  uint32_t key = 0;         // lkey and rkey alike; 0 marks an empty slot
+  uint8_t* base = nullptr;     // where the application has it
+  uint64_t iova = 0;           // the address that work requests and peers use for `base`
+  uint64_t length = 0;         // bytes
+  uint32_t access = 0;         // Access bits
+  uint32_t pd = 0;             // protection domain
+  uint32_t key = 0;            // lkey and rkey alike; 0 marks an empty slot
   bool invalidatable = false;  // SEND with Invalidate may end it: memory windows of type 2, not plain regions
   bool valid = true;           // false after an invalidation
 };

@@ -52,16 +52,16 @@ enum WcFlags : uint8_t { kWcGrh = 1u << 0, kWcWithImmediate = 1u << 1, kWcWithIn
 
 struct Cqe {
   uint64_t wr_id = 0;
-  uint64_t timestamp = 0;           // ns of the engine's clock, when it was pushed
-  uint32_t qpn = 0;                 // local QP
-  uint32_t source_qpn = 0;          // remote QP, UD only
-  uint32_t byte_length = 0;         // receives, READs and atomics
-  uint32_t immediate_or_rkey = 0;   // ImmDt as received (network order), or the invalidated rkey (host order)
+  uint64_t timestamp = 0;          // ns of the engine's clock, when it was pushed
+  uint32_t qpn = 0;                // local QP
+  uint32_t source_qpn = 0;         // remote QP, UD only
+  uint32_t byte_length = 0;        // receives, READs and atomics
+  uint32_t immediate_or_rkey = 0;  // ImmDt as received (network order), or the invalidated rkey (host order)
   uint32_t vendor_error = 0;
   WcStatus status = WcStatus::kSuccess;
   WcOpcode opcode = WcOpcode::kSend;
-  uint8_t flags = 0;                // WcFlags
-  bool solicited = false;           // the peer asked for an event, or an error: wakes kSolicited waiters
+  uint8_t flags = 0;       // WcFlags
+  bool solicited = false;  // the peer asked for an event, or an error: wakes kSolicited waiters
 };
 
 class CompletionQueue;
@@ -100,9 +100,7 @@ class CompletionQueue {
     return count;
   }
 
-  bool empty() const {
-    return head_.load(std::memory_order_acquire) == tail_.load(std::memory_order_relaxed);
-  }
+  bool empty() const { return head_.load(std::memory_order_acquire) == tail_.load(std::memory_order_relaxed); }
 
   // One notification for the next matching CQE (IBTA 11.4.2.2). A stronger arm is never weakened by a weaker one.
   void arm(Arm arm);

@@ -6,7 +6,9 @@
 namespace uroce::queue {
 
 namespace {
-uint32_t ring_mask(uint32_t depth) { return std::bit_ceil(std::max(depth, 1u)) - 1; }
+uint32_t ring_mask(uint32_t depth) {
+  return std::bit_ceil(std::max(depth, 1u)) - 1;
+}
 }  // namespace
 
 SendQueue::SendQueue(uint32_t depth, uint32_t max_sge, uint32_t max_inline)
@@ -93,6 +95,8 @@ bool ReceiveQueue::take(ReceiveWqe& wqe, Sge* sges) {
   return true;
 }
 
-void ReceiveQueue::reset() { tail_.store(head_.load(std::memory_order_acquire), std::memory_order_release); }
+void ReceiveQueue::reset() {
+  tail_.store(head_.load(std::memory_order_acquire), std::memory_order_release);
+}
 
 }  // namespace uroce::queue

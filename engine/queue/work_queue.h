@@ -39,22 +39,22 @@ inline constexpr uint32_t kMaxSge = 16;
 
 struct SendWqe {
   uint64_t wr_id;
-  uint64_t remote_address;    // RDMA and atomics
-  uint64_t compare_add;       // atomics: compare operand, or the value to add
-  uint64_t swap;              // compare-and-swap
-  uint32_t rkey;              // RDMA and atomics
-  uint32_t immediate_or_rkey; // ImmDt in network order, or the rkey to invalidate in host order
-  uint32_t length;            // bytes in all SGEs or inline
+  uint64_t remote_address;     // RDMA and atomics
+  uint64_t compare_add;        // atomics: compare operand, or the value to add
+  uint64_t swap;               // compare-and-swap
+  uint32_t rkey;               // RDMA and atomics
+  uint32_t immediate_or_rkey;  // ImmDt in network order, or the rkey to invalidate in host order
+  uint32_t length;             // bytes in all SGEs or inline
   uint8_t sge_count;
   WrOpcode opcode;
-  uint8_t flags;              // WrFlags
+  uint8_t flags;  // WrFlags
 };
 
 // What the requester remembers of a WQE that it has begun to send. Lives beside the engine's copy of the WQE.
 struct SendProgress {
   uint32_t first_psn = 0;
-  uint32_t psn_count = 0;     // PSNs that the message consumes
-  uint32_t responses = 0;     // READ: response packets received in order so far
+  uint32_t psn_count = 0;  // PSNs that the message consumes
+  uint32_t responses = 0;  // READ: response packets received in order so far
   bool started = false;
 };
 
@@ -71,12 +71,14 @@ class SendQueue {
   // A slot to fill, `ahead` places after the last published one; null when the queue is full.
   struct Slot {
     SendWqe* wqe;
-    Sge* sges;           // max_sge() of them
+    Sge* sges;             // max_sge() of them
     uint8_t* inline_data;  // max_inline() bytes
   };
   bool reserve(uint32_t ahead, Slot& out);
   // Makes `count` reserved slots visible to the engine.
-  void publish(uint32_t count) { head_.store(head_.load(std::memory_order_relaxed) + count, std::memory_order_release); }
+  void publish(uint32_t count) {
+    head_.store(head_.load(std::memory_order_relaxed) + count, std::memory_order_release);
+  }
 
   // --- engine side --------------------------------------------------------------------------------------------------
   // Indices count up for ever and wrap at 2^32; [tail, fetched) have been copied, [fetched, head) are posted.
@@ -131,7 +133,8 @@ class ReceiveQueue {
   uint32_t depth() const { return depth_; }
   uint32_t max_sge() const { return max_sge_; }
 
-  // --- application side: copies one receive request in; false when full or with more than max_sge() SGEs. -------------
+  // --- application side: copies one receive request in; false when full or with more than max_sge() SGEs.
+  // -------------
   bool post(uint64_t wr_id, std::span<const Sge> sges);
 
   // --- engine side --------------------------------------------------------------------------------------------------

@@ -281,8 +281,7 @@ bool Completer::scatter(const SendQueue::Entry& entry, uint32_t offset, const ui
       continue;
     }
     const uint32_t piece = std::min(size, sge.length - offset);
-    const memory::Translation t =
-        qp_.mrs.translate(sge.lkey, qp_.pd, sge.address + offset, piece, memory::kLocalWrite);
+    const memory::Translation t = qp_.mrs.translate(sge.lkey, qp_.pd, sge.address + offset, piece, memory::kLocalWrite);
     if (t.result != memory::AccessResult::kOk) return false;
     std::memcpy(t.address, data, piece);
     data += piece;

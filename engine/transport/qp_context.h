@@ -37,8 +37,8 @@ struct QpContext {
   Counters& counters;
 
   QpAttributes attr{};
-  Time now{};               // of the call in progress; set by RcQp at every entry
-  bool failed = false;      // a part met a fatal condition: RcQp moves the QP to the error state after the call
+  Time now{};           // of the call in progress; set by RcQp at every entry
+  bool failed = false;  // a part met a fatal condition: RcQp moves the QP to the error state after the call
 
   void push(queue::CompletionQueue& cq, queue::Cqe cqe) {
     cqe.qpn = qpn.value();

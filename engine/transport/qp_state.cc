@@ -14,7 +14,8 @@ struct Rule {
 };
 
 constexpr uint32_t kRtrConnected = kQpAddressVector | kQpPathMtu | kQpDestQpn | kQpRqPsn;
-constexpr uint32_t kRtsOptional = kQpCurrentState | kQpAlternatePath | kQpAccessFlags | kQpPathMigState | kQpMinRnrTimer;
+constexpr uint32_t kRtsOptional =
+    kQpCurrentState | kQpAlternatePath | kQpAccessFlags | kQpPathMigState | kQpMinRnrTimer;
 
 constexpr Rule kRcRules[] = {
     {QpState::kReset, QpState::kInit, kQpPkeyIndex | kQpPort | kQpAccessFlags, 0},

@@ -44,19 +44,19 @@ struct AddressVector {
   wire::IpAddress destination;  // the DGID
   uint32_t flow_label = 0;
   uint8_t source_gid_index = 0;
-  uint8_t hop_limit = 0;        // 0: the route's
+  uint8_t hop_limit = 0;  // 0: the route's
   uint8_t traffic_class = 0;
   uint8_t service_level = 0;
   uint8_t static_rate = 0;
   uint8_t port = 1;
-  bool global = false;          // a GRH is given; RoCE requires it
+  bool global = false;  // a GRH is given; RoCE requires it
 };
 
 struct QpAttributes {
   QpState state = QpState::kReset;
   QpState current_state = QpState::kReset;
-  uint32_t access = 0;          // memory::Access bits the peer may use
-  uint32_t path_mtu = 256;      // payload bytes: 256, 512, 1024, 2048, 4096
+  uint32_t access = 0;      // memory::Access bits the peer may use
+  uint32_t path_mtu = 256;  // payload bytes: 256, 512, 1024, 2048, 4096
   uint32_t qkey = 0;
   wire::Psn rq_psn;
   wire::Psn sq_psn;
@@ -64,12 +64,12 @@ struct QpAttributes {
   AddressVector address;
   uint16_t pkey_index = 0;
   uint8_t port = 0;
-  uint8_t max_rd_atomic = 0;    // outstanding READs and atomics as requester
+  uint8_t max_rd_atomic = 0;       // outstanding READs and atomics as requester
   uint8_t max_dest_rd_atomic = 0;  // the same as responder
-  uint8_t min_rnr_timer = 0;    // AETH RNR timer code, 0..31
-  uint8_t timeout = 0;          // 4.096 us * 2^timeout, 0..31; 0 = never
-  uint8_t retry_count = 0;      // 0..7
-  uint8_t rnr_retry = 0;        // 0..7, 7 = infinite
+  uint8_t min_rnr_timer = 0;       // AETH RNR timer code, 0..31
+  uint8_t timeout = 0;             // 4.096 us * 2^timeout, 0..31; 0 = never
+  uint8_t retry_count = 0;         // 0..7
+  uint8_t rnr_retry = 0;           // 0..7, 7 = infinite
   uint8_t path_mig_state = 0;
   bool en_sqd_async_notify = false;
 };

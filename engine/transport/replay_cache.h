@@ -1,5 +1,6 @@
-// What a responder remembers of the READs and atomics it accepted: the ones it is still answering, and the finished ones
-// whose answers may have been lost (IBTA 9.7.5.1.2, 9.4.5: as many as the depth it granted). Owned by the responder.
+// What a responder remembers of the READs and atomics it accepted: the ones it is still answering, and the finished
+// ones whose answers may have been lost (IBTA 9.7.5.1.2, 9.4.5: as many as the depth it granted). Owned by the
+// responder.
 #pragma once
 
 #include <array>
@@ -14,18 +15,18 @@ struct ReplayEntry {
   enum class Kind : uint8_t { kEmpty, kRead, kAtomic };
 
   Kind kind = Kind::kEmpty;
-  bool answering = false;      // responses from `next` to `end` have to be sent
-  bool replay = false;         // not for the first time
-  wire::Psn first;             // of the request as it came first
-  uint32_t count = 0;          // PSNs it consumed
-  uint64_t va = 0;             // READ
+  bool answering = false;  // responses from `next` to `end` have to be sent
+  bool replay = false;     // not for the first time
+  wire::Psn first;         // of the request as it came first
+  uint32_t count = 0;      // PSNs it consumed
+  uint64_t va = 0;         // READ
   uint32_t rkey = 0;
-  uint32_t length = 0;         // bytes from va on
-  uint32_t start = 0;          // READ: response number where the execution in progress began (0 unless replayed)
-  uint32_t next = 0;           // READ: response number to send next
-  uint32_t end = 0;            // READ: response number where it ends (before `count` for a replay of a part)
-  uint32_t stop = 0;           // READ: bytes from va on where it ends (before `length` for a replay of a part)
-  uint64_t original = 0;       // atomic: the value it found
+  uint32_t length = 0;    // bytes from va on
+  uint32_t start = 0;     // READ: response number where the execution in progress began (0 unless replayed)
+  uint32_t next = 0;      // READ: response number to send next
+  uint32_t end = 0;       // READ: response number where it ends (before `count` for a replay of a part)
+  uint32_t stop = 0;      // READ: bytes from va on where it ends (before `length` for a replay of a part)
+  uint64_t original = 0;  // atomic: the value it found
 };
 
 class ReplayCache {
@@ -40,8 +41,8 @@ class ReplayCache {
 
   // READs and atomics whose responses have not all been sent.
   uint32_t answering() const { return answering_; }
-  // Those among them that are answered for the first time: what the peer may have under way by the depth it was granted.
-  // Replays do not count, or a peer that asks again after a loss would be told that it asks too much.
+  // Those among them that are answered for the first time: what the peer may have under way by the depth it was
+  // granted. Replays do not count, or a peer that asks again after a loss would be told that it asks too much.
   uint32_t first_answers() const { return first_answers_; }
 
   // A new entry, to be answered. Takes the place of the oldest one.

@@ -68,7 +68,7 @@ class Requester {
   uint32_t reads_outstanding_ = 0;
   uint32_t since_ack_request_ = 0;  // packets
   bool ack_requested_ = false;
-  wire::Psn ack_requested_psn_;     // the last one that asked
+  wire::Psn ack_requested_psn_;  // the last one that asked
   Time resume_at_{};
 };
 

@@ -259,8 +259,7 @@ WcStatus Responder::place(const Packet& packet) {
       continue;
     }
     const auto piece = static_cast<uint32_t>(std::min<size_t>(data.size(), sge.length - offset));
-    const memory::Translation t =
-        qp_.mrs.translate(sge.lkey, qp_.pd, sge.address + offset, piece, memory::kLocalWrite);
+    const memory::Translation t = qp_.mrs.translate(sge.lkey, qp_.pd, sge.address + offset, piece, memory::kLocalWrite);
     if (t.result != AccessResult::kOk) return WcStatus::kLocalProtectionError;
     std::memcpy(t.address, data.data(), piece);
     data = data.subspan(piece);
@@ -330,7 +329,7 @@ void Responder::reject(NakCode code, Psn psn, WcStatus receive_status) {
 
 bool Responder::pull(wire::TxPacket& out) {
   out.clear_payload();
-  if (ReplayEntry* entry = replays_.oldest_answering()) {
+  while (ReplayEntry* entry = replays_.oldest_answering()) {
     if (entry->kind == ReplayEntry::Kind::kRead) {
       if (pull_read_response(*entry, out)) return true;
     } else {
@@ -355,8 +354,13 @@ bool Responder::pull_read_response(ReplayEntry& entry, wire::TxPacket& out) {
   const uint64_t offset = uint64_t{n} * mtu;
   const auto size = static_cast<uint32_t>(std::min<uint64_t>(mtu, entry.stop - offset));
   if (size > 0) {
-    const memory::Translation t =
-        qp_.mrs.translate(entry.rkey, qp_.pd, entry.va + offset, size, memory::kRemoteRead);
+    const memory::Translation t = qp_.mrs.translate(entry.rkey, qp_.pd, entry.va + offset, size, memory::kRemoteRead);
+    if (t.result != AccessResult::kOk && entry.replay) {
+      // A late duplicate of a READ that is over, for all we know: no reason to end the QP.
+      qp_.counters.add(Counter::kDropDuplicateUnknown);
+      replays_.answered(entry);
+      return false;
+    }
     if (t.result != AccessResult::kOk) {
       nak(Aeth::make_nak(NakCode::kRemoteAccessError, msn_), entry.first + n);
       qp_.events.on_event(AsyncEvent::kQpAccessError);

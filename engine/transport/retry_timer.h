@@ -22,8 +22,8 @@ class RetryTimer {
 
   static Duration transport_timeout(uint8_t code) { return Duration(4096) * (int64_t{1} << (code & 31)); }
 
-  // Something was sent while nothing was outstanding, the peer made progress, or the timer expired and everything is sent
-  // again: both clocks start anew.
+  // Something was sent while nothing was outstanding, the peer made progress, or the timer expired and everything is
+  // sent again: both clocks start anew.
   void restart(Time now, uint8_t timeout_code) {
     probes_ = 0;
     expires_at_ = timeout_code == 0 ? kNever : now + transport_timeout(timeout_code);
@@ -35,14 +35,13 @@ class RetryTimer {
   bool probe_due(Time now) const { return now >= probe_at_; }
   void probed(Time now) {
     ++probes_;
-    probe_at_ = probes_ >= kMaxProbes ? kNever : now + std::min<Duration>(probe_interval() * (1 << probes_), 4 * kMaxProbe);
+    probe_at_ =
+        probes_ >= kMaxProbes ? kNever : now + std::min<Duration>(probe_interval() * (1 << probes_), 4 * kMaxProbe);
   }
   Time deadline() const { return std::min(expires_at_, probe_at_); }
 
   // One round trip was measured on a packet that was sent only once (Karn).
-  void sample(Duration rtt) {
-    smoothed_ = smoothed_.count() == 0 ? rtt : smoothed_ + (rtt - smoothed_) / 8;
-  }
+  void sample(Duration rtt) { smoothed_ = smoothed_.count() == 0 ? rtt : smoothed_ + (rtt - smoothed_) / 8; }
   void forget() { smoothed_ = Duration{}; }
 
  private:

@@ -30,8 +30,8 @@ class SendWindow {
 
   // Distance from the oldest unacknowledged PSN, 0 .. 2^24-1.
   uint32_t offset(wire::Psn psn) const { return (psn.value() - unacknowledged_.value()) & 0xffffff; }
-  uint32_t in_flight() const { return offset(next_); }          // PSNs sent since the last (re)start
-  uint32_t outstanding() const { return offset(end_); }         // PSNs ever sent and not acknowledged
+  uint32_t in_flight() const { return offset(next_); }   // PSNs sent since the last (re)start
+  uint32_t outstanding() const { return offset(end_); }  // PSNs ever sent and not acknowledged
   bool idle() const { return unacknowledged_ == end_; }
   bool resending() const { return next_ != end_; }
   // True for a PSN that was sent and is not acknowledged yet.

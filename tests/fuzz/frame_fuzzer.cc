@@ -1,4 +1,5 @@
-// Any bytes as an Ethernet frame, and as InfiniBand bytes without one: parsing, formatting and the ICRC read nothing outside.
+// Any bytes as an Ethernet frame, and as InfiniBand bytes without one: parsing, formatting and the ICRC read nothing
+// outside.
 #include <cstddef>
 #include <cstdint>
 #include <span>

@@ -17,8 +17,8 @@ struct LinkConfig {
   uint32_t queue_packets = 1024;  // more are dropped
   double drop = 0;                // probabilities per packet
   double duplicate = 0;
-  double reorder = 0;             // delayed by up to `reorder_delay`
-  double corrupt = 0;             // one bit flipped
+  double reorder = 0;  // delayed by up to `reorder_delay`
+  double corrupt = 0;  // one bit flipped
   Duration reorder_delay = std::chrono::microseconds(40);
 };
 
@@ -37,8 +37,8 @@ class Link {
     if (chance(config.drop) || queued_ >= config.queue_packets) return;
     const bool twice = chance(config.duplicate);
     if (chance(config.corrupt)) packet[random_() % packet.size()] ^= static_cast<uint8_t>(1 << random_() % 8);
-    const auto serialisation = Duration(static_cast<int64_t>(8e9 * static_cast<double>(packet.size() + 50) /
-                                                             config.bits_per_second));
+    const auto serialisation =
+        Duration(static_cast<int64_t>(8e9 * static_cast<double>(packet.size() + 50) / config.bits_per_second));
     free_at_ = std::max(free_at_, events_.now()) + serialisation;
     deliver(packet, free_at_ + config.delay + jitter());
     if (twice) deliver(packet, free_at_ + config.delay + jitter());

@@ -1,11 +1,10 @@
 // Random work of all kinds in both directions between two RC QPs over links that lose, duplicate, reorder and corrupt:
 // every byte arrives, every completion comes exactly once and in order. The seed decides everything and is printed.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <gtest/gtest.h>
 #include <string>
 
 #include "tests/simulator/sim_qp.h"
@@ -26,7 +25,9 @@ struct Scenario {
   uint32_t max_size = 40000;
 };
 
-void PrintTo(const Scenario& s, std::ostream* out) { *out << s.name; }
+void PrintTo(const Scenario& s, std::ostream* out) {
+  *out << s.name;
+}
 
 uint64_t base_seed() {
   const char* text = std::getenv("UROCE_TEST_SEED");
@@ -44,9 +45,9 @@ class Traffic {
     local_.resize(bytes);
     remote_.resize(bytes);
     local_key_ = from.register_memory(local_.data(), bytes, memory::kLocalWrite);
-    remote_key_ = to.register_memory(
-        remote_.data(), bytes,
-        memory::kLocalWrite | memory::kRemoteWrite | memory::kRemoteRead | memory::kRemoteAtomic);
+    remote_key_ =
+        to.register_memory(remote_.data(), bytes,
+                           memory::kLocalWrite | memory::kRemoteWrite | memory::kRemoteRead | memory::kRemoteAtomic);
     word_key_ = to.register_memory(&word_, sizeof(word_), memory::kLocalWrite | memory::kRemoteAtomic);
   }
 
@@ -137,8 +138,7 @@ class Traffic {
     if (sends_data && m.size > 0 && m.size <= from_.sq.max_inline()) inline_bytes.assign(local(m), local(m) + m.size);
     if (completes_receive) {
       const bool is_write = m.opcode == WrOpcode::kRdmaWriteWithImmediate;
-      ASSERT_TRUE(to_.post_receive(m.id, is_write ? std::vector<queue::Sge>{}
-                                                  : split(remote(m), m.size, remote_key_)));
+      ASSERT_TRUE(to_.post_receive(m.id, is_write ? std::vector<queue::Sge>{} : split(remote(m), m.size, remote_key_)));
       receives_.push_back(m);
     }
     under_way_.push_back(m);
@@ -234,7 +234,8 @@ TEST_P(RandomTraffic, EveryByteAndEveryCompletionExactlyOnce) {
   EXPECT_FALSE(pair.b->poll(pair.b->recv_cq));
   ab.finish();
   ba.finish();
-  EXPECT_TRUE(pair.a->async_events.empty() || pair.a->async_events[0] == transport::AsyncEvent::kCommunicationEstablished);
+  EXPECT_TRUE(pair.a->async_events.empty() ||
+              pair.a->async_events[0] == transport::AsyncEvent::kCommunicationEstablished);
   RecordProperty("virtual_ms", static_cast<int>((pair.events.now().time_since_epoch() / std::chrono::milliseconds(1))));
 }
 
@@ -258,8 +259,7 @@ const Scenario kScenarios[] = {
     {"mtu_4096_half", faulty(0.01, 0.005, 0.01, 0.001), 4096, 0x7fff80, 300, 100000},
 };
 
-INSTANTIATE_TEST_SUITE_P(Grid, RandomTraffic,
-                         testing::Combine(testing::ValuesIn(kScenarios), testing::Range(0, 4)),
+INSTANTIATE_TEST_SUITE_P(Grid, RandomTraffic, testing::Combine(testing::ValuesIn(kScenarios), testing::Range(0, 4)),
                          [](const auto& param_info) {
                            return std::string(std::get<0>(param_info.param).name) + "_" +
                                   std::to_string(std::get<1>(param_info.param));

@@ -17,8 +17,8 @@ queue::SendWqe signaled(WrOpcode opcode, uint64_t wr_id) {
   return wqe;
 }
 
-// A READ of 2^31-1 bytes at path MTU 256 takes half the PSN space, so it has to wait for everything before it. It must say
-// that it waits: the engine asks again at once otherwise, and never looks for the ACK.
+// A READ of 2^31-1 bytes at path MTU 256 takes half the PSN space, so it has to wait for everything before it. It must
+// say that it waits: the engine asks again at once otherwise, and never looks for the ACK.
 TEST(Regression, ReadOfHalfThePsnSpaceWaitsQuietly) {
   Pair pair(1);
   auto attr = Pair::defaults();
@@ -29,8 +29,8 @@ TEST(Regression, ReadOfHalfThePsnSpaceWaitsQuietly) {
   ASSERT_TRUE(pair.b->post_receive(1, {}));
   ASSERT_TRUE(pair.a->post(signaled(WrOpcode::kSend, 1), {}));
   // Never written to: the peer refuses the READ.
-  const uint32_t key = pair.a->mrs.add({.base = nullptr, .iova = 0, .length = 1u << 31, .access = memory::kLocalWrite,
-                                        .pd = SimQp::kPd});
+  const uint32_t key = pair.a->mrs.add(
+      {.base = nullptr, .iova = 0, .length = 1u << 31, .access = memory::kLocalWrite, .pd = SimQp::kPd});
   ASSERT_TRUE(pair.a->post(signaled(WrOpcode::kRdmaRead, 2), {{0, 0x7fffffff, key}}));
   pair.events.run_for(std::chrono::microseconds(100));
   EXPECT_FALSE(pair.a->qp.wants_to_send(pair.events.now()));
@@ -67,8 +67,8 @@ TEST(Regression, ProgressEndsAnRnrWait) {
   pair.events.run_for(std::chrono::microseconds(300));
   ASSERT_TRUE(pair.a->poll(pair.a->send_cq));
   ASSERT_TRUE(pair.a->post(signaled(WrOpcode::kSend, 2), {}));
-  EXPECT_TRUE(pair.events.run_until([&] { return pair.a->poll(pair.a->send_cq).has_value(); },
-                                    std::chrono::milliseconds(1)));
+  EXPECT_TRUE(
+      pair.events.run_until([&] { return pair.a->poll(pair.a->send_cq).has_value(); }, std::chrono::milliseconds(1)));
 }
 
 // The slot of a completed WQE is free when its completion can be seen: depth 1, post, poll, post.

@@ -1,10 +1,9 @@
-// A host with one RC QP in the simulator: the real transport with real queues and memory regions, driven by virtual time.
-// Does what the engine does around a QP, and nothing else.
+// A host with one RC QP in the simulator: the real transport with real queues and memory regions, driven by virtual
+// time. Does what the engine does around a QP, and nothing else.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <cstdint>
+#include <gtest/gtest.h>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -100,7 +99,8 @@ class SimQp final : public transport::QpEvents {
 
   uint32_t register_memory(void* base, size_t length, uint32_t access) {
     const auto address = reinterpret_cast<uint64_t>(base);
-    return mrs.add({.base = static_cast<uint8_t*>(base), .iova = address, .length = length, .access = access, .pd = kPd});
+    return mrs.add(
+        {.base = static_cast<uint8_t*>(base), .iova = address, .length = length, .access = access, .pd = kPd});
   }
 
   std::optional<queue::Cqe> poll(queue::CompletionQueue& cq) {

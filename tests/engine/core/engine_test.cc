@@ -1,12 +1,11 @@
 // The engine with threads, without a network: QPs of one process connected to each other over the own GID. Several
-// application threads post and poll at once, others sleep on notifications, and QPs come and go under traffic. Runs under
-// ThreadSanitizer as well.
-#include <gtest/gtest.h>
-
+// application threads post and poll at once, others sleep on notifications, and QPs come and go under traffic. Runs
+// under ThreadSanitizer as well.
 #include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
+#include <gtest/gtest.h>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -123,9 +122,8 @@ struct Connection {
     attr.state = QpState::kRts;
     attr.timeout = 14;
     attr.retry_count = attr.rnr_retry = 7;
-    EXPECT_EQ(engine.modify_qp(qp, attr,
-                               kQpState | kQpTimeout | kQpRetryCount | kQpRnrRetry | kQpSqPsn | kQpMaxRdAtomic),
-              0);
+    EXPECT_EQ(
+        engine.modify_qp(qp, attr, kQpState | kQpTimeout | kQpRetryCount | kQpRnrRetry | kQpSqPsn | kQpMaxRdAtomic), 0);
   }
   // A signaled inline SEND of one 64-bit value; false: queue full.
   bool send(Qp& qp, uint64_t value) {
@@ -283,8 +281,8 @@ TEST(Engine, RefusesWhatThePortDoesNotHave) {
   attr.state = QpState::kRtr;
   attr.address.destination = kOwnAddress;
   attr.path_mtu = 4096;  // the netdev has 1500
-  constexpr uint32_t kRtr = kQpState | kQpAddressVector | kQpPathMtu | kQpDestQpn | kQpRqPsn | kQpMaxDestRdAtomic |
-                            kQpMinRnrTimer;
+  constexpr uint32_t kRtr =
+      kQpState | kQpAddressVector | kQpPathMtu | kQpDestQpn | kQpRqPsn | kQpMaxDestRdAtomic | kQpMinRnrTimer;
   EXPECT_EQ(engine->modify_qp(*c.a, attr, kRtr), EINVAL);
   attr.path_mtu = 1024;
   attr.address.source_gid_index = 9;
