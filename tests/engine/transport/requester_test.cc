@@ -297,8 +297,11 @@ TEST(Requester, WorkBeforeALocalErrorIsStillRetransmitted) {
   host.post(work(WrOpcode::kSend, 1));
   host.post(work(WrOpcode::kSend, 2), {{kIova, 4, 0xdead}});
   ASSERT_THAT(host.pull(), SizeIs(1));
+  EXPECT_FALSE(host.qp.wants_to_send(host.now));
   host.expire();
+  EXPECT_TRUE(host.qp.wants_to_send(host.now));
   EXPECT_THAT(host.pull(), ElementsAre(IsRequest(Opcode::kRcSendOnly, kSqPsn)));
+  EXPECT_FALSE(host.qp.wants_to_send(host.now));
   host.receive(ack(kSqPsn));
   EXPECT_THAT(host.sends(),
               ElementsAre(IsCompletion(1, WcStatus::kSuccess), IsCompletion(2, WcStatus::kLocalProtectionError)));
