@@ -6,45 +6,95 @@ namespace uroce::transport {
 
 namespace {
 
+constexpr uint8_t bit(QpType type) {
+  switch (type) {
+    case QpType::kRc:
+      return 1;
+    case QpType::kUc:
+      return 2;
+    case QpType::kUd:
+      return 4;
+    case QpType::kXrcInitiator:
+      return 8;
+    case QpType::kXrcTarget:
+      return 16;
+  }
+  return 0;
+}
+
+constexpr uint8_t kRc = bit(QpType::kRc);
+constexpr uint8_t kUc = bit(QpType::kUc);
+constexpr uint8_t kUd = bit(QpType::kUd);
+constexpr uint8_t kIni = bit(QpType::kXrcInitiator);
+constexpr uint8_t kTgt = bit(QpType::kXrcTarget);
+constexpr uint8_t kConnected = kRc | kUc | kIni | kTgt;
+constexpr uint8_t kResponder = kRc | kTgt;  // reliable, answers requests
+
 struct Rule {
   QpState from;
   QpState to;
+  uint8_t types;
   uint32_t required;
   uint32_t optional;
 };
 
-constexpr uint32_t kRtrConnected = kQpAddressVector | kQpPathMtu | kQpDestQpn | kQpRqPsn;
-constexpr uint32_t kRtsOptional =
-    kQpCurrentState | kQpAlternatePath | kQpAccessFlags | kQpPathMigState | kQpMinRnrTimer;
+constexpr uint32_t kIdentity = kQpPkeyIndex | kQpPort | kQpAccessFlags;
+constexpr uint32_t kRemote = kQpAddressVector | kQpPathMtu | kQpDestQpn | kQpRqPsn;
+constexpr uint32_t kAnswers = kQpMaxDestRdAtomic | kQpMinRnrTimer;
+constexpr uint32_t kPatience = kQpTimeout | kQpRetryCount | kQpRnrRetry | kQpSqPsn | kQpMaxRdAtomic;
+constexpr uint32_t kRtrOptional = kQpAlternatePath | kQpAccessFlags | kQpPkeyIndex;
+constexpr uint32_t kRtsOptional = kQpCurrentState | kQpAlternatePath | kQpAccessFlags | kQpPathMigState;
+constexpr uint32_t kRtsOptionalUd = kQpCurrentState | kQpQkey;
+constexpr uint32_t kDrained = kQpAlternatePath | kQpAccessFlags | kQpPkeyIndex | kQpPathMigState | kQpAddressVector;
 
-constexpr Rule kRcRules[] = {
-    {QpState::kReset, QpState::kInit, kQpPkeyIndex | kQpPort | kQpAccessFlags, 0},
-    {QpState::kInit, QpState::kInit, 0, kQpPkeyIndex | kQpPort | kQpAccessFlags},
-    {QpState::kInit, QpState::kRtr, kRtrConnected | kQpMaxDestRdAtomic | kQpMinRnrTimer,
-     kQpAlternatePath | kQpAccessFlags | kQpPkeyIndex},
-    {QpState::kRtr, QpState::kRts, kQpTimeout | kQpRetryCount | kQpRnrRetry | kQpSqPsn | kQpMaxRdAtomic, kRtsOptional},
-    {QpState::kRts, QpState::kRts, 0, kRtsOptional},
-    {QpState::kRts, QpState::kSqd, 0, kQpEnSqdAsyncNotify},
-    {QpState::kSqd, QpState::kRts, 0, kRtsOptional},
-    {QpState::kSqd, QpState::kSqd, 0,
-     kQpPort | kQpAddressVector | kQpTimeout | kQpRetryCount | kQpRnrRetry | kQpMaxRdAtomic | kQpMaxDestRdAtomic |
-         kQpAlternatePath | kQpAccessFlags | kQpPkeyIndex | kQpMinRnrTimer | kQpPathMigState},
+// RESET and ERR are reached without attributes, see check_transition().
+constexpr Rule kRules[] = {
+    {QpState::kReset, QpState::kInit, kConnected, kIdentity, 0},
+    {QpState::kReset, QpState::kInit, kUd, kQpPkeyIndex | kQpPort | kQpQkey, 0},
+
+    {QpState::kInit, QpState::kInit, kConnected, 0, kIdentity},
+    {QpState::kInit, QpState::kInit, kUd, 0, kQpPkeyIndex | kQpPort | kQpQkey},
+
+    {QpState::kInit, QpState::kRtr, kResponder, kRemote | kAnswers, kRtrOptional},
+    {QpState::kInit, QpState::kRtr, kUc | kIni, kRemote, kRtrOptional},
+    {QpState::kInit, QpState::kRtr, kUd, 0, kQpPkeyIndex | kQpQkey},
+
+    {QpState::kRtr, QpState::kRts, kRc, kPatience, kRtsOptional | kQpMinRnrTimer},
+    {QpState::kRtr, QpState::kRts, kIni, kPatience, kRtsOptional},
+    {QpState::kRtr, QpState::kRts, kTgt, kQpTimeout | kQpSqPsn, kRtsOptional | kQpMinRnrTimer},
+    {QpState::kRtr, QpState::kRts, kUc, kQpSqPsn, kRtsOptional},
+    {QpState::kRtr, QpState::kRts, kUd, kQpSqPsn, kRtsOptionalUd},
+
+    {QpState::kRts, QpState::kRts, kResponder, 0, kRtsOptional | kQpMinRnrTimer},
+    {QpState::kRts, QpState::kRts, kUc | kIni, 0, kRtsOptional},
+    {QpState::kRts, QpState::kRts, kUd, 0, kRtsOptionalUd},
+
+    {QpState::kRts, QpState::kSqd, kConnected | kUd, 0, kQpEnSqdAsyncNotify},
+
+    {QpState::kSqd, QpState::kRts, kResponder, 0, kRtsOptional | kQpMinRnrTimer},
+    {QpState::kSqd, QpState::kRts, kUc | kIni, 0, kRtsOptional},
+    {QpState::kSqd, QpState::kRts, kUd, 0, kRtsOptionalUd},
+
+    {QpState::kSqd, QpState::kSqd, kRc, 0,
+     kDrained | kQpPort | kQpTimeout | kQpRetryCount | kQpRnrRetry | kQpMaxRdAtomic | kAnswers},
+    {QpState::kSqd, QpState::kSqd, kIni, 0,
+     kDrained | kQpPort | kQpTimeout | kQpRetryCount | kQpRnrRetry | kQpMaxRdAtomic},
+    {QpState::kSqd, QpState::kSqd, kTgt, 0, kDrained | kQpPort | kQpTimeout | kAnswers},
+    {QpState::kSqd, QpState::kSqd, kUc, 0, kDrained},
+    {QpState::kSqd, QpState::kSqd, kUd, 0, kQpPkeyIndex | kQpQkey},
+
+    {QpState::kSqe, QpState::kRts, kUc, 0, kQpCurrentState | kQpAccessFlags},
+    {QpState::kSqe, QpState::kRts, kUd, 0, kRtsOptionalUd},
 };
 
 }  // namespace
 
 int check_transition(QpType type, QpState from, QpState to, uint32_t mask) {
-  if (type != QpType::kRc) return EOPNOTSUPP;
   mask &= ~kQpState;
-  // CUR_STATE says what the caller believes; it is legal only where a QP can have moved by itself.
-  if ((mask & kQpCurrentState) && from != QpState::kRtr && from != QpState::kRts && from != QpState::kSqd &&
-      from != QpState::kSqe) {
-    return EINVAL;
-  }
   if (to == QpState::kReset) return mask == 0 ? 0 : EINVAL;
-  if (to == QpState::kErr) return (from != QpState::kReset && (mask & ~kQpCurrentState) == 0) ? 0 : EINVAL;
-  for (const Rule& rule : kRcRules) {
-    if (rule.from != from || rule.to != to) continue;
+  if (to == QpState::kErr) return from != QpState::kReset && mask == 0 ? 0 : EINVAL;
+  for (const Rule& rule : kRules) {
+    if (rule.from != from || rule.to != to || !(rule.types & bit(type))) continue;
     const bool complete = (mask & rule.required) == rule.required;
     const bool clean = (mask & ~(rule.required | rule.optional)) == 0;
     return complete && clean ? 0 : EINVAL;
