@@ -24,14 +24,14 @@ Counter parse_drop(wire::ParseError error) {
 
 Datapath::Datapath(std::function<uint32_t()> random)
     : mrs_(random), qpns_(draw_first_qpn(random), Limits::kMaxQp, random), loop_(io::make_memory_loop()) {
-  loop_burst_ = std::make_unique<TxBurst>(*loop_);
+  loop_burst_ = std::make_unique<TxBurst>(*loop_, [this](const wire::TxPacket& packet) { on_unreadable(packet); });
 }
 
 Datapath::~Datapath() = default;
 
 void Datapath::attach(std::unique_ptr<io::PacketIo> wire, std::function<void(Qp&)> need_neighbour) {
   wire_ = std::move(wire);
-  wire_burst_ = std::make_unique<TxBurst>(*wire_);
+  wire_burst_ = std::make_unique<TxBurst>(*wire_, [this](const wire::TxPacket& packet) { on_unreadable(packet); });
   need_neighbour_ = std::move(need_neighbour);
 }
 
@@ -120,6 +120,7 @@ void Datapath::expire_timers(Time now) {
 // -----------------------------------------------------------------------------------------------------------
 
 size_t Datapath::transmit(Time now) {
+  transmit_time_ = now;
   int budget = kTransmitLimit;
   while (!ready_.empty() && budget > 0) {
     Qp& qp = ready_.front();
@@ -145,6 +146,7 @@ bool Datapath::transmit_quantum(Qp& qp, Time now, int& budget) {
     if (!qp.rc.pull(*packet, now)) return true;
     --budget;
     packet->envelope = &qp.path.envelope;
+    packet->source_qpn = qp.rc.qpn();
     if (sendable_now) {
       burst(qp).commit();
     } else {
@@ -163,6 +165,7 @@ size_t Datapath::transmit_acks(Time now) {
     due_.pop_front();
     if (!qp.rc.pull_ack(*packet, now)) continue;  // responses go first; the last of them brings the QP back here
     packet->envelope = &qp.path.envelope;
+    packet->source_qpn = qp.rc.qpn();
     if (sendable(qp)) burst(qp).commit();
     ++acks;
   }
@@ -174,6 +177,15 @@ bool Datapath::sendable(Qp& qp) {
   return qp.path.resolved;
 }
 
+// The application unmapped or protected memory that a packet was to be made from.
+void Datapath::on_unreadable(const wire::TxPacket& packet) {
+  counters_.add(Counter::kMemoryFaults);
+  Qp* const qp = qpns_.find(packet.source_qpn);
+  if (qp == nullptr) return;
+  qp->rc.on_unreadable(packet, transmit_time_);
+  reschedule(*qp, transmit_time_);
+}
+
 void Datapath::forget_waiting_packets() {
   if (wire_burst_) wire_burst_->drop();
   loop_burst_->drop();
@@ -182,6 +194,7 @@ void Datapath::forget_waiting_packets() {
 // What the QP has executed is acknowledged before it stops answering: the peer would ask until it gives up.
 void Datapath::settle_acks(Qp& qp, Time now) {
   if (!qp.rc.ack_owed()) return;
+  transmit_time_ = now;
   qp.ack_hook.unlink();
   due_.push_front(qp);
   transmit_acks(now);

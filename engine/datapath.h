@@ -87,6 +87,7 @@ class Datapath {
   bool transmit_quantum(Qp& qp, Time now, int& budget);
   size_t transmit_acks(Time now);
   bool sendable(Qp& qp);
+  void on_unreadable(const wire::TxPacket& packet);
   void publish_state(Qp& qp, Time now);
   size_t receive(io::PacketIo& io, Time now);
   void deliver(const io::RxPacket& rx, Time now);
@@ -103,6 +104,7 @@ class Datapath {
   std::unique_ptr<TxBurst> loop_burst_;
   std::function<void(Qp&)> need_neighbour_;
   std::array<io::RxPacket, kReceiveBurst> arrived_;
+  Time transmit_time_{};  // of the transmission in progress
 
   std::atomic<Qp*> rung_{nullptr};
   QpList qps_;

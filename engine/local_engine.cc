@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/base/clock.h"
+#include "engine/memory/memory_access.h"
 #include "engine/random.h"
 
 namespace uroce::engine {
@@ -81,6 +82,7 @@ int LocalEngine::register_memory(const memory::MemoryRegion& region, uint32_t& k
   if (base + region.length < base || region.iova + region.length < region.iova) return EINVAL;
   const bool remote_change = region.access & (memory::kRemoteWrite | memory::kRemoteAtomic);
   if (remote_change && !(region.access & memory::kLocalWrite)) return EINVAL;  // IBTA 10.6.3.1
+  if (const int error = memory::install_fault_handler(); error != 0) return error;
   Progress::Guard guard(progress_);
   key = datapath_.memory_regions().add(region);
   return 0;

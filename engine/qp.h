@@ -40,6 +40,8 @@ class Qp final : public transport::QpEvents {
     report(transport::AsyncEvent::kQpFatal, nullptr);
   }
 
+  void on_srq_limit(queue::ReceiveQueue&) override {}  // no shared receive queues yet (issue 4)
+
   const QpInit init;
   queue::SendQueue sq;
   queue::ReceiveQueue rq;

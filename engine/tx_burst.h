@@ -3,7 +3,9 @@
 
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <span>
+#include <utility>
 
 #include "engine/io/packet_io.h"
 #include "wire/tx_packet.h"
@@ -14,11 +16,15 @@ class TxBurst {
  public:
   static constexpr size_t kSize = 32;  // what the kernel takes per call in copy mode
 
-  explicit TxBurst(io::PacketIo& io) : io_(io) {}
+  // `on_unreadable` is told of packets whose payload the application took away.
+  using Unreadable = std::function<void(const wire::TxPacket&)>;
+
+  TxBurst(io::PacketIo& io, Unreadable on_unreadable) : io_(io), on_unreadable_(std::move(on_unreadable)) {}
 
   // Room for one more packet; sends what is there to make room. Null under backpressure: stop pulling.
   wire::TxPacket* next() {
     if (count_ == kSize && !submit()) return nullptr;
+    packets_[count_].unreadable = false;
     return &packets_[count_];
   }
   void commit() { ++count_; }
@@ -26,8 +32,12 @@ class TxBurst {
   // Hands everything to the PacketIo. False: it did not take all; the rest is offered again next time.
   bool submit() {
     if (sent_ < count_) {
+      const size_t first = sent_;
       sent_ += io_.send(std::span(packets_).subspan(sent_, count_ - sent_));
       dirty_ = true;
+      for (size_t i = first; i < sent_; ++i) {
+        if (packets_[i].unreadable) on_unreadable_(packets_[i]);
+      }
     }
     if (sent_ < count_) return false;
     sent_ = count_ = 0;
@@ -49,6 +59,7 @@ class TxBurst {
 
  private:
   io::PacketIo& io_;
+  Unreadable on_unreadable_;
   std::array<wire::TxPacket, kSize> packets_;
   size_t count_ = 0;
   size_t sent_ = 0;

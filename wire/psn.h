@@ -45,6 +45,9 @@ class Msn {
   constexpr uint32_t value() const { return value_; }
   constexpr Msn& operator++() { return *this = Msn(value_ + 1); }
 
+  // Steps forward from `from` to `to`, in [-2^23, 2^23).
+  static constexpr int32_t distance(Msn from, Msn to) { return Psn::distance(Psn(from.value_), Psn(to.value_)); }
+
   friend constexpr bool operator==(Msn, Msn) = default;
 
  private:

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "wire/envelope.h"
+#include "wire/psn.h"
 
 namespace uroce::wire {
 
@@ -23,10 +24,12 @@ struct TxPacket {
   static constexpr size_t kMaxFragments = 16;
 
   const Envelope* envelope = nullptr;  // set by the engine; outlives the call of PacketIo::send
+  Qpn source_qpn;                      // set by the engine: whose packet this is
   uint32_t payload_size = 0;           // bytes, without pad; the sum of all fragments
   uint8_t header_size = 0;             // bytes used of `header`: BTH and extension headers
   uint8_t fragment_count = 0;
-  uint8_t pad = 0;  // 0..3 zero bytes after the payload, as BTH.PadCnt says
+  uint8_t pad = 0;          // 0..3 zero bytes after the payload, as BTH.PadCnt says
+  bool unreadable = false;  // set by PacketIo::send: a fragment lies in memory that the application took away
   std::array<uint8_t, kMaxHeaderSize> header;
   std::array<Fragment, kMaxFragments> fragments;
 

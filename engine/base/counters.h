@@ -42,7 +42,8 @@ namespace uroce {
   X(kTxRnrNaks, "RNR NAKs sent")                                                      \
   X(kTimeouts, "transport timer expiries")                                            \
   X(kProbes, "early retransmissions, before the transport timer")                     \
-  X(kCqOverruns, "completion queue overruns")
+  X(kCqOverruns, "completion queue overruns")                                         \
+  X(kMemoryFaults, "registered memory found unmapped or protected")
 
 enum class Counter : uint8_t {
 #define X(name, text) name,

@@ -86,7 +86,7 @@ std::span<const uint8_t> AfXdp::linearise(Queue& queue) {
   return {frame, size};
 }
 
-size_t AfXdp::send(std::span<const wire::TxPacket> burst) {
+size_t AfXdp::send(std::span<wire::TxPacket> burst) {
   for (const std::unique_ptr<Queue>& queue : queues_) queue->xsk.reap(tx_slots_);
   size_t count = 0;
   while (count < burst.size() && send_one(burst[count])) ++count;
@@ -97,14 +97,18 @@ size_t AfXdp::send(std::span<const wire::TxPacket> burst) {
 }
 
 // False: no room. The source port picks the queue, so that a flow stays in order.
-bool AfXdp::send_one(const wire::TxPacket& packet) {
+bool AfXdp::send_one(wire::TxPacket& packet) {
   const auto size = static_cast<uint32_t>(frame_size(packet));
   assert(size <= tx_slots_.slot_size());
   const uint32_t chunks = (size + xsk_config_.chunk_size - 1) / xsk_config_.chunk_size;
   XskQueue& xsk = queues_[packet.envelope->source_port % queues_.size()]->xsk;
   if (tx_slots_.empty() || xsk.tx_room(chunks) < chunks) return false;
   const uint64_t address = tx_slots_.take(chunks);
-  build_frame(packet, next_ip_id_++, area_.data(address));
+  if (!build_frame_guarded(packet, next_ip_id_++, area_.data(address))) {
+    packet.unreadable = true;
+    for (uint32_t i = 0; i < chunks; ++i) tx_slots_.complete(address);
+    return true;
+  }
   for (uint32_t offset = 0; offset < size; offset += xsk_config_.chunk_size) {
     const uint32_t rest = size - offset;
     xsk.push_tx(address + offset, std::min(rest, xsk_config_.chunk_size), rest > xsk_config_.chunk_size);

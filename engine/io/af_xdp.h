@@ -41,7 +41,7 @@ class AfXdp final : public PacketIo {
   ~AfXdp() override;
 
   size_t receive(std::span<RxPacket> out) override;
-  size_t send(std::span<const wire::TxPacket> burst) override;
+  size_t send(std::span<wire::TxPacket> burst) override;
   void flush() override;
   std::span<const pollfd> wait_descriptors() const override { return wait_descriptors_; }
   bool prepare_to_wait() override;
@@ -79,7 +79,7 @@ class AfXdp final : public PacketIo {
   size_t receive_from(Queue& queue, std::span<RxPacket> out);
   std::span<const uint8_t> gather(Queue& queue, const xdp_desc& descriptor);
   std::span<const uint8_t> linearise(Queue& queue);
-  bool send_one(const wire::TxPacket& packet);
+  bool send_one(wire::TxPacket& packet);
 
   // Destroyed in reverse order: the sockets go before their memory, the program detaches last.
   XdpProgram program_;

@@ -82,7 +82,7 @@ void FaultInjector::release_all_held() {
 
 // Runs of packets without a fault go down as they are. A dropped one counts as taken; a duplicate that meets
 // backpressure is given up.
-size_t FaultInjector::send(std::span<const wire::TxPacket> burst) {
+size_t FaultInjector::send(std::span<wire::TxPacket> burst) {
   size_t sent = 0;
   size_t end = 0;
   while (end < burst.size()) {

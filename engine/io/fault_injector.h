@@ -35,7 +35,7 @@ class FaultInjector final : public PacketIo {
   FaultInjector(std::unique_ptr<PacketIo> inner, const FaultSpec& spec);
 
   size_t receive(std::span<RxPacket> out) override;
-  size_t send(std::span<const wire::TxPacket> burst) override;
+  size_t send(std::span<wire::TxPacket> burst) override;
   void flush() override { inner_->flush(); }
   std::span<const pollfd> wait_descriptors() const override { return inner_->wait_descriptors(); }
   // Packets held here wake nobody: keep polling until they are out.

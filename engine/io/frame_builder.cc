@@ -3,6 +3,7 @@
 #include <cassert>
 #include <cstring>
 
+#include "engine/memory/memory_access.h"
 #include "wire/bytes.h"
 #include "wire/crc32.h"
 #include "wire/icrc.h"
@@ -47,12 +48,20 @@ size_t build_frame(const wire::TxPacket& packet, uint16_t ip_id, uint8_t* out) {
   return static_cast<size_t>(p + 4 - out);
 }
 
+bool build_frame_guarded(const wire::TxPacket& packet, uint16_t ip_id, uint8_t* out) {
+  return memory::guarded([&] { build_frame(packet, ip_id, out); });
+}
+
 uint32_t packet_icrc(const wire::TxPacket& packet, const wire::Envelope& envelope) {
   uint32_t crc = crc_of_headers(packet, envelope);
   for (size_t i = 0; i < packet.fragment_count; ++i) {
     crc = wire::crc32_update(crc, packet.fragments[i].data, packet.fragments[i].size);
   }
   return wire::icrc_finish(wire::crc32_update(crc, kPadBytes, packet.pad));
+}
+
+bool packet_icrc_guarded(const wire::TxPacket& packet, const wire::Envelope& envelope, uint32_t& icrc) {
+  return memory::guarded([&] { icrc = packet_icrc(packet, envelope); });
 }
 
 }  // namespace uroce::io

@@ -58,16 +58,20 @@ size_t MemoryEnd::receive(std::span<RxPacket> out) {
   return count;
 }
 
-size_t MemoryEnd::send(std::span<const wire::TxPacket> burst) {
+size_t MemoryEnd::send(std::span<wire::TxPacket> burst) {
   size_t count = 0;
   for (; count < burst.size(); ++count) {
-    const wire::TxPacket& packet = burst[count];
+    wire::TxPacket& packet = burst[count];
     assert(packet.udp_length() <= max_udp_length_);
     if (out_->full()) {
       ++counters_.tx_backpressure;
       break;
     }
-    build_frame(packet, next_ip_id_++, out_->reserve(frame_size(packet)));
+    uint8_t* const frame = out_->reserve(frame_size(packet));
+    if (!build_frame_guarded(packet, next_ip_id_++, frame)) {
+      packet.unreadable = true;
+      continue;
+    }
     const std::span<const uint8_t> sent = out_->push();
     if (sent_frames_ != nullptr) sent_frames_->emplace_back(sent.begin(), sent.end());
     counters_.tx_bytes += packet.udp_length();

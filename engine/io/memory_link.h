@@ -29,7 +29,7 @@ class MemoryEnd final : public PacketIo {
   ~MemoryEnd() override;
 
   size_t receive(std::span<RxPacket> out) override;
-  size_t send(std::span<const wire::TxPacket> burst) override;
+  size_t send(std::span<wire::TxPacket> burst) override;
   void flush() override {}
   // Nothing to sleep on: only the thread that would sleep could end the sleep.
   std::span<const pollfd> wait_descriptors() const override { return {}; }

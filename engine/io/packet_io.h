@@ -44,7 +44,8 @@ class PacketIo {
 
   // Takes packets from the front of `burst` and returns how many it took; fewer means backpressure, offer the rest
   // again later. All memory the packets refer to may be reused on return. May only be queued until flush().
-  virtual size_t send(std::span<const wire::TxPacket> burst) = 0;
+  // A packet whose payload cannot be read any more is taken, not sent, and marked `unreadable`.
+  virtual size_t send(std::span<wire::TxPacket> burst) = 0;
 
   // Gets everything that send() queued on its way (the kernel kick). Cheap when there is nothing.
   virtual void flush() = 0;

@@ -72,7 +72,7 @@ size_t UdpIo::receive_from(Socket& socket, size_t& used, std::span<RxPacket> out
   return count;
 }
 
-size_t UdpIo::send(std::span<const wire::TxPacket> burst) {
+size_t UdpIo::send(std::span<wire::TxPacket> burst) {
   size_t taken = 0;
   while (taken < burst.size()) {
     // As many as one call can send: one socket, so one IP version.
@@ -82,7 +82,8 @@ size_t UdpIo::send(std::span<const wire::TxPacket> burst) {
     const size_t run = end - taken;
     const size_t run_taken = send_run(burst.subspan(taken, run), v4 ? v4_ : v6_);
     taken += run_taken;
-    if (run_taken < run) {
+    const bool unreadable = run_taken > 0 && burst[taken - 1].unreadable;
+    if (run_taken < run && !unreadable) {
       ++counters_.tx_backpressure;
       break;
     }
@@ -90,19 +91,25 @@ size_t UdpIo::send(std::span<const wire::TxPacket> burst) {
   return taken;
 }
 
-// Returns how many packets are done with: sent, or refused and counted. Fewer than all: the send buffer is full.
-size_t UdpIo::send_run(std::span<const wire::TxPacket> run, const Socket& socket) {
-  for (size_t i = 0; i < run.size(); ++i) {
-    assert(run[i].udp_length() <= max_udp_length_);
-    prepare_send(tx_slots_[i], run[i], ifindex_, tx_headers_[i].msg_hdr);
+// Returns how many packets are done with: sent, or refused and counted. Fewer than all: the send buffer is full, or the
+// last one is unreadable.
+size_t UdpIo::send_run(std::span<wire::TxPacket> run, const Socket& socket) {
+  size_t ready = 0;
+  for (; ready < run.size(); ++ready) {
+    assert(run[ready].udp_length() <= max_udp_length_);
+    if (!prepare_send(tx_slots_[ready], run[ready], ifindex_, tx_headers_[ready].msg_hdr)) break;
   }
   size_t done = 0;
-  while (done < run.size()) {
+  while (done < ready) {
     const int sent =
-        sendmmsg(socket.socket.fd(), &tx_headers_[done], static_cast<unsigned>(run.size() - done), MSG_DONTWAIT);
+        sendmmsg(socket.socket.fd(), &tx_headers_[done], static_cast<unsigned>(ready - done), MSG_DONTWAIT);
     if (sent < 0) {
       if (errno == EINTR) continue;
       if (errno == EAGAIN) return done;
+      if (errno == EFAULT) {
+        run[done++].unreadable = true;
+        return done;
+      }
       ++counters_.tx_errors;  // this one packet: no route, larger than the path MTU, source address gone ...
       ++done;
       continue;
@@ -110,6 +117,7 @@ size_t UdpIo::send_run(std::span<const wire::TxPacket> run, const Socket& socket
     for (int i = 0; i < sent; ++i) counters_.tx_bytes += run[done++].udp_length();
     counters_.tx_packets += static_cast<uint64_t>(sent);
   }
+  if (ready < run.size()) run[done++].unreadable = true;
   return done;
 }
 

@@ -34,7 +34,7 @@ class UdpIo final : public PacketIo {
   ~UdpIo() override;
 
   size_t receive(std::span<RxPacket> out) override;
-  size_t send(std::span<const wire::TxPacket> burst) override;
+  size_t send(std::span<wire::TxPacket> burst) override;
   void flush() override {}  // send() has done it
   std::span<const pollfd> wait_descriptors() const override { return wait_descriptors_; }
   bool prepare_to_wait() override { return true; }
@@ -52,7 +52,7 @@ class UdpIo final : public PacketIo {
   explicit UdpIo(const UdpConfig& config);
   // Receives into the slots from `used` on and moves it.
   size_t receive_from(Socket& socket, size_t& used, std::span<RxPacket> out);
-  size_t send_run(std::span<const wire::TxPacket> run, const Socket& socket);
+  size_t send_run(std::span<wire::TxPacket> run, const Socket& socket);
 
   int ifindex_;
   uint32_t max_udp_length_;

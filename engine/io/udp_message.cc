@@ -129,7 +129,7 @@ bool parse_received(const msghdr& message, size_t size, RxPacket& packet, uint32
   return has_destination && (message.msg_flags & MSG_TRUNC) == 0;
 }
 
-void prepare_send(UdpTxSlot& slot, const wire::TxPacket& packet, int ifindex, msghdr& message) {
+bool prepare_send(UdpTxSlot& slot, const wire::TxPacket& packet, int ifindex, msghdr& message) {
   message = {};
   message.msg_name = &slot.destination;
   if (packet.envelope->destination.is_v4()) {
@@ -144,7 +144,9 @@ void prepare_send(UdpTxSlot& slot, const wire::TxPacket& packet, int ifindex, ms
   envelope.ip_id = 0;
   envelope.dont_fragment = true;
   std::memset(slot.trailer.data(), 0, packet.pad);
-  wire::store_le32(slot.trailer.data() + packet.pad, packet_icrc(packet, envelope));
+  uint32_t icrc = 0;
+  if (!packet_icrc_guarded(packet, envelope, icrc)) return false;
+  wire::store_le32(slot.trailer.data() + packet.pad, icrc);
 
   iovec* piece = slot.pieces.data();
   *piece++ = {const_cast<uint8_t*>(packet.header.data()), packet.header_size};
@@ -154,6 +156,7 @@ void prepare_send(UdpTxSlot& slot, const wire::TxPacket& packet, int ifindex, ms
   *piece++ = {slot.trailer.data(), packet.pad + 4U};
   message.msg_iov = slot.pieces.data();
   message.msg_iovlen = static_cast<size_t>(piece - slot.pieces.data());
+  return true;
 }
 
 }  // namespace uroce::io

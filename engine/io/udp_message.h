@@ -43,7 +43,7 @@ void prepare_receive(UdpRxSlot& slot, std::span<uint8_t> buffer, msghdr& message
 // the envelope needs. `dropped` is set when the message carries the socket's drop count.
 bool parse_received(const msghdr& message, size_t size, RxPacket& packet, uint32_t& dropped);
 
-// `message` sends `packet`, gathered where it lies.
-void prepare_send(UdpTxSlot& slot, const wire::TxPacket& packet, int ifindex, msghdr& message);
+// `message` sends `packet`, gathered where it lies. False: its payload cannot be read.
+bool prepare_send(UdpTxSlot& slot, const wire::TxPacket& packet, int ifindex, msghdr& message);
 
 }  // namespace uroce::io

@@ -55,6 +55,7 @@ struct SendProgress {
   uint32_t first_psn = 0;
   uint32_t psn_count = 0;  // PSNs that the message consumes
   uint32_t responses = 0;  // READ: response packets received in order so far
+  uint32_t message = 0;    // its number on this connection, as the peer's MSN counts: the first is 1
   bool started = false;
 };
 
@@ -138,15 +139,28 @@ class ReceiveQueue {
   bool post(uint64_t wr_id, std::span<const Sge> sges);
 
   // --- engine side --------------------------------------------------------------------------------------------------
-  bool empty() const { return head_.load(std::memory_order_acquire) == tail_.load(std::memory_order_relaxed); }
+  bool empty() const { return available() == 0; }
+  // Receive requests that are posted and not taken.
+  uint32_t available() const { return head_.load(std::memory_order_acquire) - tail_.load(std::memory_order_relaxed); }
   // Takes the oldest request: copies it to `wqe` and `sges` (room for kMaxSge). False when empty.
   bool take(ReceiveWqe& wqe, Sge* sges);
   void reset();
+
+  // Shared receive queues: from now on limit_reached() is true once, when fewer than `limit` requests are left
+  // (IBTA 10.2.9.2). 0 disarms.
+  void arm_limit(uint32_t limit) { limit_ = limit; }
+  uint32_t limit() const { return limit_; }
+  bool limit_reached() {
+    if (limit_ == 0 || available() >= limit_) return false;
+    limit_ = 0;
+    return true;
+  }
 
  private:
   const uint32_t depth_;
   const uint32_t mask_;
   const uint32_t max_sge_;
+  uint32_t limit_ = 0;  // under the progress lock
   std::unique_ptr<ReceiveWqe[]> wqes_;
   std::unique_ptr<Sge[]> sges_;
   alignas(64) std::atomic<uint32_t> head_{0};

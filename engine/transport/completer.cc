@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "engine/memory/memory_access.h"
 #include "wire/aeth.h"
 
 namespace uroce::transport {
@@ -103,6 +104,7 @@ void Completer::on_acknowledge(const wire::Packet& packet) {
   switch (packet.aeth.kind()) {
     case wire::AethKind::kAck:
       qp_.counters.add(Counter::kRxAcks);
+      requester_.on_credits(packet.aeth);
       acknowledge_before(packet.bth.psn + 1);
       return;
     case wire::AethKind::kRnrNak:
@@ -248,6 +250,7 @@ void Completer::on_read_response(const wire::Packet& packet) {
   if (packet.info->last != last) return fail(WcStatus::kBadResponseError);
   if (packet.payload.size() != expected) return fail(WcStatus::kLocalLengthError);
   if (!scatter(entry, n * mtu, packet.payload.data(), expected)) return fail(WcStatus::kLocalProtectionError);
+  if (packet.info->has_aeth) requester_.on_credits(packet.aeth);
   ++entry.progress.responses;
   if (last) complete(WcStatus::kSuccess);
   window_.acknowledge_before(packet.bth.psn + 1);
@@ -264,6 +267,7 @@ void Completer::on_atomic_response(const wire::Packet& packet) {
   if (entry.wqe.opcode != WrOpcode::kCompareSwap && entry.wqe.opcode != WrOpcode::kFetchAdd) {
     return fail(WcStatus::kBadResponseError);
   }
+  requester_.on_credits(packet.aeth);
   uint8_t original[8];  // host order in memory, as verbs defines it
   std::memcpy(original, &packet.atomic_ack_eth.original, sizeof(original));
   if (!scatter(entry, 0, original, sizeof(original))) return fail(WcStatus::kLocalProtectionError);
@@ -283,7 +287,10 @@ bool Completer::scatter(const SendQueue::Entry& entry, uint32_t offset, const ui
     const uint32_t piece = std::min(size, sge.length - offset);
     const memory::Translation t = qp_.mrs.translate(sge.lkey, qp_.pd, sge.address + offset, piece, memory::kLocalWrite);
     if (t.result != memory::AccessResult::kOk) return false;
-    std::memcpy(t.address, data, piece);
+    if (!memory::copy(t.address, data, piece)) {
+      qp_.counters.add(Counter::kMemoryFaults);
+      return false;
+    }
     data += piece;
     size -= piece;
     offset = 0;

@@ -19,6 +19,8 @@ class QpEvents {
  public:
   virtual void on_event(AsyncEvent event) = 0;
   virtual void on_cq_overrun(queue::CompletionQueue& cq) = 0;
+  // Fewer receive requests are left in a shared receive queue than the limit that was armed; told once per arming.
+  virtual void on_srq_limit(queue::ReceiveQueue& srq) = 0;
 
  protected:
   ~QpEvents() = default;
@@ -28,6 +30,7 @@ struct QpContext {
   wire::Qpn qpn;
   uint32_t pd;
   bool signal_all;  // every send WQE completes with a CQE (sq_sig_all)
+  bool rq_shared;   // `rq` is a shared receive queue (SRQ)
   memory::MrTable& mrs;
   queue::SendQueue& sq;
   queue::ReceiveQueue& rq;

@@ -2,14 +2,16 @@
 
 #include <cerrno>
 
+#include "wire/bth.h"
+
 namespace uroce::transport {
 
 using wire::Packet;
 using wire::TxPacket;
 
 RcQp::RcQp(const RcQpConfig& config)
-    : qp_{config.qpn, config.pd,      config.signal_all, config.mrs,    config.sq,
-          config.rq,  config.send_cq, config.recv_cq,    config.events, config.counters},
+    : qp_{config.qpn, config.pd,      config.signal_all, config.rq_shared, config.mrs,     config.sq,
+          config.rq,  config.send_cq, config.recv_cq,    config.events,    config.counters},
       window_(qp_.sq),
       requester_(qp_, window_),
       completer_(qp_, window_, requester_),
@@ -50,7 +52,7 @@ void RcQp::enter(QpState to) {
     case QpState::kReset:
       qp_.attr = QpAttributes{};
       qp_.sq.reset();
-      qp_.rq.reset();
+      if (!qp_.rq_shared) qp_.rq.reset();
       requester_.reset();
       completer_.reset();
       responder_.reset();
@@ -67,6 +69,8 @@ void RcQp::enter(QpState to) {
     case QpState::kErr:
       completer_.flush();
       responder_.flush();
+      // IBTA 11.6.3.2: nothing of the shared queue is with this QP any more.
+      if (qp_.rq_shared) qp_.events.on_event(AsyncEvent::kQpLastWqeReached);
       break;
     default:
       break;
@@ -134,6 +138,18 @@ bool RcQp::pull_ack(TxPacket& out, Time now) {
   qp_.now = now;
   const QpState s = state();
   return (s == QpState::kRtr || s == QpState::kRts || s == QpState::kSqd) && responder_.pull_ack(out);
+}
+
+void RcQp::on_unreadable(const TxPacket& packet, Time now) {
+  qp_.now = now;
+  if (state() != QpState::kRtr && state() != QpState::kRts && state() != QpState::kSqd) return;
+  const wire::Bth bth = wire::Bth::parse(wire::BthView::at(packet.header.data()));
+  if (wire::opcode_info(bth.opcode).request) {
+    requester_.on_unreadable(bth.psn);
+  } else {
+    responder_.on_unreadable(bth.psn);
+  }
+  settle();
 }
 
 void RcQp::on_posted(Time now) {

@@ -6,6 +6,7 @@
 //                            sends it with the next round instead (design decision 2)
 //   on_timer(now)            at or after deadline()
 //   modify(attributes, mask, now)
+//   on_unreadable(packet, now)  the payload of a packet given out is not accessible any more
 //   on_posted(now)           WQEs were posted while the QP was in the error state
 //
 // Completions go to the CQs, asynchronous events to QpEvents. No allocation, clock, lock or system call inside. One
@@ -26,6 +27,7 @@ struct RcQpConfig {
   wire::Qpn qpn;
   uint32_t pd = 0;
   bool signal_all = false;
+  bool rq_shared = false;  // `rq` serves other QPs as well (SRQ)
   memory::MrTable& mrs;
   queue::SendQueue& sq;
   queue::ReceiveQueue& rq;
@@ -55,6 +57,8 @@ class RcQp {
   bool ack_owed() const { return responder_.ack_owed(); }
   bool ack_urgent() const { return responder_.ack_urgent(); }
   bool pull_ack(wire::TxPacket& out, Time now);
+  // The payload of a packet that pull() gave could not be read: the application took its memory away.
+  void on_unreadable(const wire::TxPacket& packet, Time now);
   void on_posted(Time now);
   void on_timer(Time now);
 

@@ -25,6 +25,11 @@ bool is_read_or_atomic(WrOpcode opcode) {
   return opcode == WrOpcode::kRdmaRead || opcode == WrOpcode::kCompareSwap || opcode == WrOpcode::kFetchAdd;
 }
 
+bool consumes_receive(WrOpcode opcode) {
+  return opcode == WrOpcode::kSend || opcode == WrOpcode::kSendWithImmediate ||
+         opcode == WrOpcode::kSendWithInvalidate || opcode == WrOpcode::kRdmaWriteWithImmediate;
+}
+
 // The six opcodes of a kind of message, by position. `last` and `only` depend on immediate and invalidate.
 struct MessageOpcodes {
   Opcode first, middle, last, only;
@@ -52,6 +57,8 @@ MessageOpcodes opcodes_of(WrOpcode opcode) {
 void Requester::reset() {
   local_error_.reset();
   reads_outstanding_ = 0;
+  messages_ = 0;
+  credit_limit_.reset();
   since_ack_request_ = 0;
   ack_requested_ = false;
   resume_at_ = Time{};
@@ -61,12 +68,25 @@ bool Requester::wants_to_send() const {
   if (at_local_error() || window_.in_flight() >= kWindow) return false;
   if (window_.cursor() == qp_.sq.fetched()) return qp_.attr.state == QpState::kRts && qp_.sq.head() != window_.cursor();
   const SendQueue::Entry entry = qp_.sq.entry(window_.cursor());
-  return entry.progress.started || may_start(entry);
+  return entry.progress.started ? credits_allow(entry) : may_start(entry);
 }
 
 bool Requester::pull(wire::TxPacket& out) {
   if (at_local_error() || qp_.now < resume_at_ || window_.in_flight() >= kWindow || !position()) return false;
   return build(qp_.sq.entry(window_.cursor()), out);
+}
+
+void Requester::on_unreadable(wire::Psn psn) {
+  for (uint32_t index = qp_.sq.tail(); index != qp_.sq.fetched(); ++index) {
+    const SendQueue::Entry entry = qp_.sq.entry(index);
+    if (!entry.progress.started) return;
+    if (((psn.value() - entry.progress.first_psn) & wire::kMask24) >= entry.progress.psn_count) continue;
+    if (local_error_ && static_cast<int32_t>(local_error_->index - index) <= 0)
+      return;  // an earlier one failed already
+    local_error_ = LocalError{index, WcStatus::kLocalProtectionError};
+    window_.stop_at(index, wire::Psn(entry.progress.first_psn));
+    return;
+  }
 }
 
 // Makes the cursor stand on a WQE that may be sent from. False: nothing to send now.
@@ -76,7 +96,32 @@ bool Requester::position() {
     qp_.sq.fetch();
   }
   const SendQueue::Entry entry = qp_.sq.entry(window_.cursor());
-  return entry.progress.started || start(entry);
+  return (entry.progress.started || start(entry)) && credits_allow(entry);
+}
+
+// The newest word counts: a limit never moves back, so older ones are late.
+void Requester::on_credits(wire::Aeth aeth) {
+  const uint32_t credits = wire::credit_count(aeth.value());
+  if (credits == wire::kNoCredits) return credit_limit_.reset();
+  const wire::Msn limit(aeth.msn.value() + credits);
+  if (!credit_limit_ || wire::Msn::distance(*credit_limit_, limit) > 0) credit_limit_ = limit;
+}
+
+// The peer may not have a receive request for this message, or for the one after it.
+bool Requester::beyond_credits(const SendQueue::Entry& entry) const {
+  return credit_limit_ && consumes_receive(entry.wqe.opcode) &&
+         wire::Msn::distance(*credit_limit_, wire::Msn(entry.progress.message)) > 0;
+}
+
+// Beyond the credits one packet at a time may try its luck (IBTA 9.7.7.2.5): when nothing else is unacknowledged. Once
+// the first packet of a SEND is acknowledged, the message has its receive request. A WRITE with immediate takes one
+// with its last packet only, so its data may go ahead.
+bool Requester::credits_allow(const SendQueue::Entry& entry) const {
+  if (!beyond_credits(entry) || window_.in_flight() == 0) return true;
+  const bool first = window_.next() == wire::Psn(entry.progress.first_psn);
+  if (first) return false;
+  return entry.wqe.opcode == WrOpcode::kRdmaWriteWithImmediate ||
+         window_.unacknowledged() != wire::Psn(entry.progress.first_psn);
 }
 
 // Ordering rules of IBTA 10.8.3.3 and the depth negotiated for READs and atomics (9.7.3.1, 11.2.4.2).
@@ -100,6 +145,7 @@ bool Requester::start(const SendQueue::Entry& entry) {
   }
   entry.progress.first_psn = window_.end().value();
   entry.progress.psn_count = psn_count(entry.wqe);
+  entry.progress.message = ++messages_;
   entry.progress.started = true;
   if (is_read_or_atomic(entry.wqe.opcode)) ++reads_outstanding_;
   return true;
@@ -161,8 +207,10 @@ bool Requester::build(const SendQueue::Entry& entry, wire::TxPacket& out) {
 // Asking costs the peer a packet, so not every message asks (IBTA 9.7.5.1.2 leaves it to the requester): those whose
 // completion somebody waits for do, long messages now and then, and the last posted one if no answer is under way.
 bool Requester::want_ack(const SendQueue::Entry& entry, uint32_t n) const {
-  if (since_ack_request_ + 1 >= kAckInterval || window_.in_flight() + 1 >= kWindow) return true;
+  if (since_ack_request_ + 1 >= kAckInterval || window_.in_flight() + 1 >= kWindow || beyond_credits(entry))
+    return true;
   if (n + 1 != entry.progress.psn_count) return false;
+  if (credit_limit_ && *credit_limit_ == wire::Msn(entry.progress.message)) return true;  // the next one needs to know
   if (qp_.signal_all || (entry.wqe.flags & queue::kSignaled)) return true;
   const bool answer_under_way = ack_requested_ && window_.offset(ack_requested_psn_) < window_.in_flight();
   return !answer_under_way && qp_.sq.head() == window_.cursor() + 1;

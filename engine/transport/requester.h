@@ -8,6 +8,7 @@
 
 #include "engine/transport/qp_context.h"
 #include "engine/transport/send_window.h"
+#include "wire/aeth.h"
 #include "wire/opcode.h"
 #include "wire/tx_packet.h"
 
@@ -37,8 +38,14 @@ class Requester {
   };
   const std::optional<LocalError>& local_error() const { return local_error_; }
 
+  // The payload of request packet `psn`, which pull() gave, could not be read: its WQE fails.
+  void on_unreadable(wire::Psn psn);
+
   // A READ or atomic completed: one more may be started.
   void read_or_atomic_completed() { --reads_outstanding_; }
+
+  // End-to-end flow control: what the AETH of an acknowledgement or response says about receive requests.
+  void on_credits(wire::Aeth aeth);
 
   // Nothing is sent until then (RNR NAK).
   void wait_until(Time time) { resume_at_ = time; }
@@ -47,6 +54,8 @@ class Requester {
  private:
   bool position();
   bool may_start(const queue::SendQueue::Entry& entry) const;
+  bool beyond_credits(const queue::SendQueue::Entry& entry) const;
+  bool credits_allow(const queue::SendQueue::Entry& entry) const;
   bool start(const queue::SendQueue::Entry& entry);
   uint32_t psn_count(const queue::SendWqe& wqe) const;
   queue::WcStatus validate(const queue::SendWqe& wqe) const;
@@ -66,6 +75,9 @@ class Requester {
   SendWindow& window_;
   std::optional<LocalError> local_error_;
   uint32_t reads_outstanding_ = 0;
+  uint32_t messages_ = 0;  // started so far
+  // The last message that the peer has a receive request for (the LSN of IBTA 9.7.7.2); none: it does not count them.
+  std::optional<wire::Msn> credit_limit_;
   uint32_t since_ack_request_ = 0;  // packets
   bool ack_requested_ = false;
   wire::Psn ack_requested_psn_;  // the last one that asked

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/memory/memory_access.h"
 #include "wire/bth.h"
 
 namespace uroce::transport {
@@ -22,6 +23,7 @@ namespace {
 
 constexpr uint64_t kMaxMessage = uint64_t{1} << 31;  // IBTA 9.7.4.1.5
 
+// The value found. Touches `address` only.
 uint64_t execute_atomic(uint8_t* address, const Packet& packet) {
   const wire::AtomicEth& op = packet.atomic_eth;
   if (reinterpret_cast<uintptr_t>(address) % alignof(uint64_t) != 0) {
@@ -102,11 +104,15 @@ void Responder::replay_read(ReplayEntry& entry, const Packet& packet) {
     qp_.counters.add(Counter::kDropDuplicateUnknown);
     return;
   }
+  const uint32_t end = n + packet_count(reth.length, mtu);
+  const uint32_t stop = static_cast<uint32_t>(skipped) + reth.length;
+  const bool further = !entry.answering || end > entry.end;
   // What is on its way to be sent anyway needs no second time: most duplicates are made by the network.
-  if (entry.answering && entry.next <= n) return;
-  entry.start = entry.next = n;
-  entry.end = n + packet_count(reth.length, mtu);
-  entry.stop = static_cast<uint32_t>(skipped) + reth.length;
+  if (!entry.answering || n < entry.next) entry.start = entry.next = n;
+  if (further) {
+    entry.end = end;
+    entry.stop = stop;
+  }
   replays_.answer_again(entry);
 }
 
@@ -189,7 +195,7 @@ void Responder::on_write(const Packet& packet) {
     if (!allowed || t.result != AccessResult::kOk) {
       return reject(NakCode::kRemoteAccessError, packet.bth.psn, WcStatus::kLocalAccessError);
     }
-    std::memcpy(t.address, packet.payload.data(), size);
+    if (!memory::copy(t.address, packet.payload.data(), size)) return memory_lost(packet.bth.psn);
   }
   message_ = Message::kWrite;
   received_ += size;
@@ -229,11 +235,13 @@ void Responder::on_atomic(const Packet& packet) {
   if (!allowed || t.result != AccessResult::kOk) {
     return reject(NakCode::kRemoteAccessError, packet.bth.psn, WcStatus::kLocalAccessError);
   }
+  uint64_t original = 0;
+  if (!memory::guarded([&] { original = execute_atomic(t.address, packet); })) return memory_lost(packet.bth.psn);
   ReplayEntry& entry = replays_.add();
   entry.kind = ReplayEntry::Kind::kAtomic;
   entry.first = packet.bth.psn;
   entry.count = 1;
-  entry.original = execute_atomic(t.address, packet);
+  entry.original = original;
   accepted(packet, 1, true);
 }
 
@@ -245,6 +253,7 @@ bool Responder::take_receive(Psn psn) {
     silent_ = true;
     nak(Aeth::make_rnr_nak(qp_.attr.min_rnr_timer, msn_), psn);
   }
+  if (qp_.rq.limit_reached()) qp_.events.on_srq_limit(qp_.rq);
   return has_receive_;
 }
 
@@ -261,7 +270,7 @@ WcStatus Responder::place(const Packet& packet) {
     const auto piece = static_cast<uint32_t>(std::min<size_t>(data.size(), sge.length - offset));
     const memory::Translation t = qp_.mrs.translate(sge.lkey, qp_.pd, sge.address + offset, piece, memory::kLocalWrite);
     if (t.result != AccessResult::kOk) return WcStatus::kLocalProtectionError;
-    std::memcpy(t.address, data.data(), piece);
+    if (!memory::copy(t.address, data.data(), piece)) return WcStatus::kLocalProtectionError;
     data = data.subspan(piece);
     offset = 0;
   }
@@ -322,9 +331,32 @@ void Responder::reject(NakCode code, Psn psn, WcStatus receive_status) {
   if (has_receive_) {
     complete_receive(receive_status, nullptr);
   } else {
-    qp_.events.on_event(code == NakCode::kRemoteAccessError ? AsyncEvent::kQpAccessError : AsyncEvent::kQpRequestError);
+    qp_.events.on_event(code == NakCode::kRemoteAccessError        ? AsyncEvent::kQpAccessError
+                        : code == NakCode::kRemoteOperationalError ? AsyncEvent::kQpFatal
+                                                                   : AsyncEvent::kQpRequestError);
   }
   qp_.failed = true;
+}
+
+// The region is valid, but the application has unmapped or protected its memory: our fault, not the peer's.
+void Responder::memory_lost(Psn psn) {
+  qp_.counters.add(Counter::kMemoryFaults);
+  reject(NakCode::kRemoteOperationalError, psn, WcStatus::kLocalProtectionError);
+}
+
+// The same, found when a READ response was being made. What is queued behind it is not sent any more.
+void Responder::on_unreadable(Psn psn) {
+  replays_.reset();
+  nak(Aeth::make_nak(NakCode::kRemoteOperationalError, msn_), psn);
+  qp_.events.on_event(AsyncEvent::kQpFatal);
+  qp_.failed = true;
+}
+
+// End-to-end credits (IBTA 9.7.7.2): the receive requests that the peer may count on beyond the messages that the MSN
+// counts. The one in use belongs to a message not counted yet.
+Aeth Responder::ack_aeth() const {
+  if (qp_.rq_shared) return Aeth::make_ack(wire::kNoCreditsCode, msn_);
+  return Aeth::make_ack(wire::credit_code_for(qp_.rq.available() + (has_receive_ ? 1 : 0)), msn_);
 }
 
 bool Responder::pull(wire::TxPacket& out) {
@@ -423,6 +455,7 @@ void Responder::flush() {
   ack_owed_ = false;
   message_ = Message::kNone;
   if (has_receive_) complete_receive(WcStatus::kFlushError, nullptr);
+  if (qp_.rq_shared) return;  // what is left belongs to the other QPs
   while (qp_.rq.take(receive_, receive_sges_.data())) complete_receive(WcStatus::kFlushError, nullptr);
 }
 

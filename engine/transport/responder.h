@@ -40,7 +40,11 @@ class Responder {
   bool pull_ack(wire::TxPacket& out);
   Time deadline() const { return ack_owed_ ? ack_due_ : kNever; }
 
-  // Completes receive requests with a flush error, in order. A pending NAK stays.
+  // The payload of the READ response `psn`, which pull() gave, could not be read.
+  void on_unreadable(wire::Psn psn);
+
+  // Completes receive requests with a flush error, in order: all, or of a shared queue the one in use. A pending NAK
+  // stays.
   void flush();
 
  private:
@@ -71,11 +75,12 @@ class Responder {
 
   void nak(wire::Aeth aeth, wire::Psn psn);
   void reject(wire::NakCode code, wire::Psn psn, queue::WcStatus receive_status);
+  void memory_lost(wire::Psn psn);
   bool pull_read_response(ReplayEntry& entry, wire::TxPacket& out);
   void pull_atomic_response(ReplayEntry& entry, wire::TxPacket& out);
   void emit(wire::Opcode opcode, wire::Psn psn, wire::TxPacket& out);
   void emit_aeth(wire::Aeth aeth, wire::TxPacket& out);
-  wire::Aeth ack_aeth() const { return wire::Aeth::make_ack(wire::kNoCreditsCode, msn_); }
+  wire::Aeth ack_aeth() const;
 
   QpContext& qp_;
   wire::Psn expected_;

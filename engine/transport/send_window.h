@@ -55,6 +55,14 @@ class SendWindow {
     if (cursor_ == index) ++cursor_;
   }
 
+  // WQE `index`, whose first PSN is `first`, will not be sent (any more): the cursor does not pass it.
+  void stop_at(uint32_t index, wire::Psn first) {
+    if (static_cast<int32_t>(cursor_ - index) < 0) return;
+    cursor_ = index;
+    // Its first packets may be acknowledged already.
+    next_ = offset(first) <= outstanding() ? first : unacknowledged_;
+  }
+
   // Go back: sending goes on at the oldest unacknowledged PSN, which is of the oldest incomplete WQE.
   void rewind() {
     next_ = unacknowledged_;

@@ -1,7 +1,7 @@
 // Sequences that once went wrong, each as the smallest run that shows it.
 #include <gtest/gtest.h>
 
-#include "tests/simulator/sim_qp.h"
+#include "tests/simulator/network.h"
 
 namespace uroce::simulator {
 namespace {
@@ -21,24 +21,24 @@ queue::SendWqe signaled(WrOpcode opcode, uint64_t wr_id) {
 // say that it waits: the engine asks again at once otherwise, and never looks for the ACK.
 TEST(Regression, ReadOfHalfThePsnSpaceWaitsQuietly) {
   Pair pair(1);
-  auto attr = Pair::defaults();
+  auto attr = Network::default_attributes();
   attr.path_mtu = 256;
   pair.connect(attr);
   bool deaf = true;
-  pair.backward.filter = [&](const Link::Bytes&) { return !deaf; };
-  ASSERT_TRUE(pair.b->post_receive(1, {}));
-  ASSERT_TRUE(pair.a->post(signaled(WrOpcode::kSend, 1), {}));
+  pair.backward.filter = [&](const Frame&) { return !deaf; };
+  ASSERT_TRUE(pair.b.post_receive(1));
+  ASSERT_TRUE(pair.a.post(signaled(WrOpcode::kSend, 1), {}));
   // Never written to: the peer refuses the READ.
-  const uint32_t key = pair.a->mrs.add(
-      {.base = nullptr, .iova = 0, .length = 1u << 31, .access = memory::kLocalWrite, .pd = SimQp::kPd});
-  ASSERT_TRUE(pair.a->post(signaled(WrOpcode::kRdmaRead, 2), {{0, 0x7fffffff, key}}));
+  const uint32_t key = pair.host_a.mrs.add(
+      {.base = nullptr, .iova = 0, .length = 1u << 31, .access = memory::kLocalWrite, .pd = Host::kPd});
+  ASSERT_TRUE(pair.a.post(signaled(WrOpcode::kRdmaRead, 2), {{0, 0x7fffffff, key}}));
   pair.events.run_for(std::chrono::microseconds(100));
-  EXPECT_FALSE(pair.a->qp.wants_to_send(pair.events.now()));
+  EXPECT_FALSE(pair.a.rc.wants_to_send(pair.events.now()));
   deaf = false;
   std::vector<queue::Cqe> seen;
   ASSERT_TRUE(pair.events.run_until(
       [&] {
-        while (auto cqe = pair.a->poll(pair.a->send_cq)) seen.push_back(*cqe);
+        while (auto cqe = pair.a.poll(pair.a.send_cq)) seen.push_back(*cqe);
         return seen.size() == 2;
       },
       std::chrono::seconds(10)));
@@ -50,31 +50,29 @@ TEST(Regression, ReadOfHalfThePsnSpaceWaitsQuietly) {
 // acknowledged. What is posted next must not sit out the wait.
 TEST(Regression, ProgressEndsAnRnrWait) {
   Pair pair(1);
-  auto attr = Pair::defaults();
+  auto attr = Network::default_attributes();
   attr.min_rnr_timer = 20;  // 10.24 ms
   pair.connect(attr);
-  Link::Bytes copy;
-  pair.forward.filter = [&](const Link::Bytes& ib) {
+  Frame copy;
+  pair.forward.filter = [&](const Frame& ib) {
     if (copy.empty()) copy = ib;
     return true;
   };
-  ASSERT_TRUE(pair.a->post(signaled(WrOpcode::kSend, 1), {}));
+  ASSERT_TRUE(pair.a.post(signaled(WrOpcode::kSend, 1), {}));
   pair.events.run_for(std::chrono::microseconds(300));
-  ASSERT_EQ(pair.a->counters.get(Counter::kRxRnrNaks), 1u);
-  ASSERT_TRUE(pair.b->post_receive(1, {}));
-  ASSERT_TRUE(pair.b->post_receive(2, {}));
-  pair.b->receive(copy);
+  ASSERT_EQ(pair.host_a.counters.get(Counter::kRxRnrNaks), 1u);
+  ASSERT_TRUE(pair.b.post_receive(1));
+  ASSERT_TRUE(pair.b.post_receive(2));
+  pair.host_b.receive(copy);
   pair.events.run_for(std::chrono::microseconds(300));
-  ASSERT_TRUE(pair.a->poll(pair.a->send_cq));
-  ASSERT_TRUE(pair.a->post(signaled(WrOpcode::kSend, 2), {}));
+  ASSERT_TRUE(pair.a.poll(pair.a.send_cq));
+  ASSERT_TRUE(pair.a.post(signaled(WrOpcode::kSend, 2), {}));
   EXPECT_TRUE(
-      pair.events.run_until([&] { return pair.a->poll(pair.a->send_cq).has_value(); }, std::chrono::milliseconds(1)));
+      pair.events.run_until([&] { return pair.a.poll(pair.a.send_cq).has_value(); }, std::chrono::milliseconds(1)));
 }
 
 // The slot of a completed WQE is free when its completion can be seen: depth 1, post, poll, post.
 TEST(Regression, SlotIsFreeBeforeItsCompletionIsSeen) {
-  SimQpConfig config;
-  config.depth = 1;
   class PostingNotifier final : public queue::CompletionNotifier {
    public:
     void on_completion(queue::CompletionQueue&) override {
@@ -84,21 +82,17 @@ TEST(Regression, SlotIsFreeBeforeItsCompletionIsSeen) {
     queue::SendQueue* sq = nullptr;
     bool has_room = false;
   } notifier;
-  EventQueue events;
-  std::mt19937_64 random(1);
-  Link forward(events, random, {}), backward(events, random, {});
-  SimQp b(events, backward, forward, {.qpn = 0x202});
-  SimQp a(events, forward, backward, config, &notifier);
-  b.swap_addresses();
-  notifier.sq = &a.sq;
-  auto attr = Pair::defaults();
-  a.connect(0x202, attr);
-  b.connect(0x101, attr);
-  ASSERT_TRUE(b.post_receive(1, {}));
-  a.send_cq.arm(queue::CompletionQueue::Arm::kAny);
-  ASSERT_TRUE(a.post(signaled(WrOpcode::kSend, 1), {}));
-  events.run_for(std::chrono::milliseconds(1));
-  ASSERT_TRUE(a.poll(a.send_cq));
+  QpConfig config;
+  config.depth = 1;
+  config.send_notifier = &notifier;
+  Pair pair(1, {}, config);
+  notifier.sq = &pair.a.sq;
+  pair.connect();
+  ASSERT_TRUE(pair.b.post_receive(1));
+  pair.a.send_cq.arm(queue::CompletionQueue::Arm::kAny);
+  ASSERT_TRUE(pair.a.post(signaled(WrOpcode::kSend, 1), {}));
+  pair.events.run_for(std::chrono::milliseconds(1));
+  ASSERT_TRUE(pair.a.poll(pair.a.send_cq));
   EXPECT_TRUE(notifier.has_room);
 }
 

@@ -27,7 +27,7 @@ bool eventually(Step step) {
 inline constexpr size_t kWindow = 256;
 
 // Sends the whole burst with at most kWindow packets under way; everything has to arrive in order and exact.
-inline void exchange(PacketIo& from, PacketIo& to, const TestBurst& burst) {
+inline void exchange(PacketIo& from, PacketIo& to, TestBurst& burst) {
   size_t sent = 0;
   size_t arrived = 0;
   std::array<RxPacket, 32> received;

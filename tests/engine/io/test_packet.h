@@ -49,7 +49,7 @@ class TestBurst {
   // Adds a SEND_ONLY whose payload of `size` bytes lies in `fragments` pieces.
   void add(const wire::Envelope& envelope, uint32_t psn, size_t size, size_t fragments = 1);
 
-  std::span<const wire::TxPacket> packets() const { return packets_; }
+  std::span<wire::TxPacket> packets() { return packets_; }
   size_t size() const { return packets_.size(); }
   const std::vector<uint8_t>& payload(size_t i) const { return contents_[i]->payload; }
 

@@ -59,12 +59,19 @@ MATCHER_P(HasIeth, rkey, "") {
 MATCHER_P(HasSyndrome, syndrome, "syndrome " + testing::PrintToString(int{syndrome})) {
   return arg.headers.info->has_aeth && arg.headers.aeth.syndrome == syndrome;
 }
+MATCHER(HasAckSyndrome, "positive acknowledgement, any credits") {
+  return arg.headers.info->has_aeth && arg.headers.aeth.kind() == wire::AethKind::kAck;
+}
+MATCHER_P(HasCredits, count, "credits " + testing::PrintToString(count)) {
+  return arg.headers.info->has_aeth && arg.headers.aeth.kind() == wire::AethKind::kAck &&
+         wire::credit_count(arg.headers.aeth.value()) == static_cast<uint32_t>(count);
+}
 MATCHER_P(HasMsn, msn, "msn " + testing::PrintToString(msn)) {
   return arg.headers.info->has_aeth && arg.headers.aeth.msn == wire::Msn(static_cast<uint32_t>(msn));
 }
 
 inline auto IsAck(uint32_t psn) {
-  return testing::AllOf(HasOpcode(wire::Opcode::kRcAcknowledge), HasPsn(psn), HasSyndrome(uint8_t{0x1f}));
+  return testing::AllOf(HasOpcode(wire::Opcode::kRcAcknowledge), HasPsn(psn), HasAckSyndrome());
 }
 inline auto IsNak(wire::NakCode code, uint32_t psn) {
   return testing::AllOf(HasOpcode(wire::Opcode::kRcAcknowledge), HasPsn(psn),
@@ -90,7 +97,7 @@ inline auto IsReadResponse(wire::Opcode opcode, uint32_t psn, const Bytes& paylo
 }
 MATCHER_P2(IsAtomicResponse, psn, original, "") {
   return arg.headers.bth.opcode == wire::Opcode::kRcAtomicAcknowledge && arg.headers.bth.psn == wire::Psn(psn) &&
-         arg.headers.aeth.syndrome == 0x1f && arg.headers.atomic_ack_eth.original == original;
+         arg.headers.aeth.kind() == wire::AethKind::kAck && arg.headers.atomic_ack_eth.original == original;
 }
 
 }  // namespace uroce::transport::test

@@ -36,7 +36,7 @@ TEST(ResponderRead, ResponsesOfEveryLength) {
       EXPECT_THAT(sent[n], IsReadResponse(opcode, kRqPsn + n,
                                           part(buffer.bytes, 3 + n * kMtu, std::min(kMtu, length - n * kMtu))));
       if (first || last) {
-        EXPECT_THAT(sent[n], AllOf(HasSyndrome(uint8_t{0x1f}), HasMsn(1)));
+        EXPECT_THAT(sent[n], AllOf(HasAckSyndrome(), HasMsn(1)));
       }
     }
     // The next request has the PSN after the last response.

@@ -210,6 +210,7 @@ class ScriptedQp final : public QpEvents {
   uint64_t count(Counter counter) const { return counters.get(counter); }
 
   void on_event(AsyncEvent event) override { events.push_back(event); }
+  void on_srq_limit(queue::ReceiveQueue&) override { events.push_back(AsyncEvent::kSrqLimitReached); }
   void on_cq_overrun(queue::CompletionQueue&) override { events.push_back(AsyncEvent::kCqError); }
 
   Time now{std::chrono::seconds(1)};

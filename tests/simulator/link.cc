@@ -1,0 +1,94 @@
+#include "tests/simulator/link.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "wire/ip_udp.h"
+
+namespace uroce::simulator {
+
+namespace {
+
+constexpr size_t kWireOverhead = 24;  // preamble, FCS and gap of Ethernet
+constexpr uint8_t kEcnMask = 3;
+constexpr uint8_t kNotEct = 0;
+constexpr uint8_t kCe = 3;
+
+// RFC 1624: the IPv4 header's checksum after one byte of it has changed.
+void set_ipv4_traffic_class(uint8_t* ip, uint8_t value) {
+  ip[1] = value;
+  ip[10] = ip[11] = 0;
+  uint32_t sum = 0;
+  for (size_t i = 0; i < wire::kIpv4Size; i += 2) sum += wire::load_be16(ip + i);
+  while (sum >> 16) sum = (sum & 0xffff) + (sum >> 16);
+  wire::store_be16(ip + 10, static_cast<uint16_t>(~sum));
+}
+
+}  // namespace
+
+void Link::send(Frame frame) {
+  ++counters.sent;
+  if (down || (filter && !filter(frame))) return;
+  if (full()) {
+    ++counters.overflowed;
+    return;
+  }
+  mark(frame);
+  const auto bits = static_cast<double>(8 * (frame.size() + kWireOverhead));
+  free_at_ = std::max(free_at_, events_.now()) + Duration(static_cast<int64_t>(1e9 * bits / config.bits_per_second));
+  ++queued_;
+  events_.at(free_at_, [this] {
+    --queued_;
+    if (on_room_) on_room_();
+  });
+
+  // What the cable does to it.
+  if (still_dropping_ == 0 && chance(config.drop)) still_dropping_ = config.drop_burst;
+  if (still_dropping_ > 0) {
+    --still_dropping_;
+    ++counters.dropped;
+    return;
+  }
+  if (chance(config.corrupt)) {
+    const size_t behind_ethernet = frame.size() - wire::kEthernetSize;
+    frame[wire::kEthernetSize + random_() % behind_ethernet] ^= static_cast<uint8_t>(1 << random_() % 8);
+    ++counters.corrupted;
+  }
+  if (chance(config.duplicate)) {
+    ++counters.duplicated;
+    deliver(frame, free_at_ + config.delay + jitter());
+  }
+  deliver(std::move(frame), free_at_ + config.delay + jitter());
+}
+
+void Link::mark(Frame& frame) {
+  if (config.mark_all_from == 0 || queued_ < config.mark_from) return;
+  const double span = std::max(1.0, static_cast<double>(config.mark_all_from) - config.mark_from);
+  if (!chance((queued_ - config.mark_from + 1) / span)) return;
+  uint8_t* const ip = frame.data() + wire::kEthernetSize;
+  const bool v4 = ip[0] >> 4 == 4;
+  const auto traffic_class = static_cast<uint8_t>(v4 ? ip[1] : wire::load_be16(ip) >> 4);
+  if ((traffic_class & kEcnMask) == kNotEct) return;
+  if (v4) {
+    set_ipv4_traffic_class(ip, traffic_class | kCe);
+  } else {
+    ip[1] |= kCe << 4;
+  }
+  ++counters.marked;
+}
+
+void Link::deliver(Frame frame, Time at) {
+  events_.at(at, [this, frame = std::move(frame)] { receiver_(frame); });
+}
+
+bool Link::chance(double p) {
+  return p > 0 && static_cast<double>(random_() >> 11) * 0x1p-53 < p;
+}
+
+Duration Link::jitter() {
+  if (!chance(config.reorder)) return Duration{};
+  ++counters.reordered;
+  return Duration(static_cast<int64_t>(random_() % static_cast<uint64_t>(config.reorder_delay.count())));
+}
+
+}  // namespace uroce::simulator
