@@ -137,6 +137,14 @@ size_t Datapath::transmit(Time now) {
   return static_cast<size_t>(kTransmitLimit - budget) + acks;
 }
 
+// A CNP goes ahead of data: it has a class of service of its own (wire.md "ConnectX and DCQCN").
+const wire::Envelope* Datapath::envelope_for(const wire::TxPacket& packet, Qp& qp) {
+  if (packet.header[0] != static_cast<uint8_t>(wire::Opcode::kCnp)) return &qp.path.envelope;
+  qp.cnp_envelope = qp.path.envelope;
+  qp.cnp_envelope.traffic_class = wire::kCnpTrafficClass;
+  return &qp.cnp_envelope;
+}
+
 // False: backpressure.
 bool Datapath::transmit_quantum(Qp& qp, Time now, int& budget) {
   const bool sendable_now = sendable(qp);
@@ -145,7 +153,7 @@ bool Datapath::transmit_quantum(Qp& qp, Time now, int& budget) {
     if (packet == nullptr) return false;
     if (!qp.rc.pull(*packet, now)) return true;
     --budget;
-    packet->envelope = &qp.path.envelope;
+    packet->envelope = envelope_for(*packet, qp);
     packet->source_qpn = qp.rc.qpn();
     if (sendable_now) {
       burst(qp).commit();
@@ -223,30 +231,35 @@ void Datapath::purge_completions(Qp& qp) {
 
 size_t Datapath::receive(io::PacketIo& io, Time now) {
   const size_t count = io.receive(arrived_);
-  for (size_t i = 0; i < count; ++i) deliver(arrived_[i], now);
+  for (size_t i = 0; i < count; ++i) deliver(arrived_[i], &io == loop_.get(), now);
   return count;
 }
 
 // The order of checks: length, opcode, TVer, QPN, addresses, P_Key, ICRC, then the transport's (faults.md, Security).
-void Datapath::deliver(const io::RxPacket& rx, Time now) {
+void Datapath::deliver(const io::RxPacket& rx, bool looped, Time now) {
   wire::Packet packet;
   if (const wire::ParseError error = wire::parse_packet(rx.ib, packet); error != wire::ParseError::kNone) {
     return counters_.add(parse_drop(error));
   }
   Qp* const qp = qpns_.find(packet.bth.dest_qp);
   if (qp == nullptr) return counters_.add(Counter::kDropUnknownQp);
-  if (const auto reason = refuse(rx, packet, *qp)) return counters_.add(*reason);
+  if (const auto reason = refuse(rx, looped, packet, *qp)) return counters_.add(*reason);
+  if ((rx.envelope.traffic_class & wire::kEcnMask) == wire::kEcnCe && packet.info->operation != wire::Operation::kCnp) {
+    qp->rc.on_congestion_mark(now);
+  }
   qp->rc.on_packet(packet, now);
   reschedule(*qp, now);
 }
 
-std::optional<Counter> Datapath::refuse(const io::RxPacket& rx, const wire::Packet& packet, const Qp& qp) const {
+std::optional<Counter> Datapath::refuse(const io::RxPacket& rx, bool looped, const wire::Packet& packet,
+                                        const Qp& qp) const {
   using transport::QpState;
   constexpr uint16_t kPkeyBase = 0x7fff;  // bit 15 is membership, not identity (IBTA 10.9.3)
   const QpState state = qp.rc.state();
   if (state == QpState::kReset || state == QpState::kInit || state == QpState::kErr) return Counter::kDropQpState;
   const wire::Envelope& ours = qp.path.envelope;
-  if (rx.envelope.source != ours.destination || rx.envelope.destination != ours.source) {
+  // A peer with our own address is not on the wire.
+  if (rx.envelope.source != ours.destination || rx.envelope.destination != ours.source || looped != qp.path.loopback) {
     return Counter::kDropWrongAddress;
   }
   if ((packet.bth.pkey & kPkeyBase) != (Limits::kPkey & kPkeyBase)) return Counter::kDropWrongPkey;

@@ -85,13 +85,14 @@ class Datapath {
   void collect_doorbells(Time now);
   size_t transmit(Time now);
   bool transmit_quantum(Qp& qp, Time now, int& budget);
+  static const wire::Envelope* envelope_for(const wire::TxPacket& packet, Qp& qp);
   size_t transmit_acks(Time now);
   bool sendable(Qp& qp);
   void on_unreadable(const wire::TxPacket& packet);
   void publish_state(Qp& qp, Time now);
   size_t receive(io::PacketIo& io, Time now);
-  void deliver(const io::RxPacket& rx, Time now);
-  std::optional<Counter> refuse(const io::RxPacket& rx, const wire::Packet& packet, const Qp& qp) const;
+  void deliver(const io::RxPacket& rx, bool looped, Time now);
+  std::optional<Counter> refuse(const io::RxPacket& rx, bool looped, const wire::Packet& packet, const Qp& qp) const;
   void expire_timers(Time now);
   TxBurst& burst(const Qp& qp) { return qp.path.loopback ? *loop_burst_ : *wire_burst_; }
 

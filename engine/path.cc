@@ -29,7 +29,8 @@ int resolve_route(net::NetView& view, const net::Netdev& netdev, const transport
   e.source = source;
   e.destination = destination;
   e.source_port = source_port(address.flow_label, local, remote);
-  e.traffic_class = address.traffic_class;
+  // ECN-capable: every QP obeys CNPs (engine/congestion), so switches may mark instead of drop.
+  e.traffic_class = static_cast<uint8_t>((address.traffic_class & ~wire::kEcnMask) | wire::kEcnEct0);
   e.flow_label = address.flow_label & 0xfffff;
   result.mtu = netdev.mtu;
   const auto& own = netdev.addresses;

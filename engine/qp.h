@@ -47,6 +47,7 @@ class Qp final : public transport::QpEvents {
   queue::ReceiveQueue rq;
   transport::RcQp rc;
   Path path;
+  wire::Envelope cnp_envelope;                                                // of the last CNP, see Datapath
   std::atomic<transport::QpState> visible_state{transport::QpState::kReset};  // for threads without the progress lock
 
   // Doorbells: a stack that posting threads push to and the progress holder empties.

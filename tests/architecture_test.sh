@@ -27,13 +27,14 @@ standard() {
 
 only wire wire/
 only engine/base engine/base/
+only engine/congestion engine/base/ engine/congestion/
 only engine/memory engine/base/ engine/memory/
 only engine/queue engine/base/ engine/queue/
-only engine/transport wire/ engine/base/ engine/memory/ engine/queue/ engine/transport/
-only engine/io wire/ engine/base/ engine/io/ roce_steer.skel.h
+only engine/transport wire/ engine/base/ engine/congestion/ engine/memory/ engine/queue/ engine/transport/
+only engine/io wire/ engine/base/ engine/io/ engine/memory/memory_access.h roce_steer.skel.h
 only engine/net wire/ engine/base/ engine/net/
 only verbs_shim engine/engine.h engine/host.h engine/base/spinlock.h engine/queue/ engine/transport/qp_state.h verbs_shim/
-for directory in wire engine/memory engine/queue engine/transport; do standard "$directory"; done
+for directory in wire engine/congestion engine/memory engine/queue engine/transport; do standard "$directory"; done
 
 # pure LIBRARY PATTERN [EXCEPT]: no undefined symbol of the archive matches, except in objects that match EXCEPT.
 pure() {
@@ -48,6 +49,7 @@ clock='^(clock_gettime|gettimeofday|time|nanosleep|usleep|sleep|.*chrono.*now.*|
 allocation='^(malloc|calloc|realloc|free|_Znwm|_Znam|_ZdlPv.*|_ZdaPv.*)(@|$)'
 lock='^(pthread_.*|sched_yield)(@|$)'
 pure uroce_transport "$io|$clock|$allocation|$lock"
+pure uroce_congestion "$io|$clock|$allocation|$lock"
 # Text for people, and the reference ICRC for tests, may allocate; neither is on the packet path.
 pure uroce_wire "$io|$clock"
 pure uroce_wire "$allocation|$lock" '^(format|envelope|icrc)\.cc\.o:$'

@@ -11,6 +11,12 @@ namespace uroce::wire {
 
 constexpr uint16_t kRoceUdpPort = 4791;  // IBTA annex A17
 
+// The two low bits of the traffic class (RFC 3168).
+constexpr uint8_t kEcnMask = 3;
+constexpr uint8_t kEcnEct0 = 2;                           // the sender reacts to congestion
+constexpr uint8_t kEcnCe = 3;                             // a switch was congested
+constexpr uint8_t kCnpTrafficClass = 48 << 2 | kEcnEct0;  // as ConnectX sends CNPs (wire.md)
+
 using MacAddress = std::array<uint8_t, 6>;
 
 // An IPv6 address, or an IPv4 address in its mapped form ::ffff:a.b.c.d. The same 16 bytes are the RoCE v2 GID.
@@ -45,13 +51,13 @@ struct Envelope {
   MacAddress destination_mac{};
   IpAddress source;
   IpAddress destination;
-  uint16_t source_port = 0;       // entropy for ECMP; the destination port is always 4791
-  uint16_t ip_id = 0;             // IPv4 identification, covered by the ICRC
-  bool ip_id_known = true;        // false: received through a UDP socket, which hides the IP header
-  bool dont_fragment = true;      // IPv4 DF, covered by the ICRC
-  uint8_t traffic_class = 0;      // DSCP and ECN
-  uint8_t hop_limit = 64;         // TTL
-  uint32_t flow_label = 0;        // IPv6, 20 bits
+  uint16_t source_port = 0;   // entropy for ECMP; the destination port is always 4791
+  uint16_t ip_id = 0;         // IPv4 identification, covered by the ICRC
+  bool ip_id_known = true;    // false: received through a UDP socket, which hides the IP header
+  bool dont_fragment = true;  // IPv4 DF, covered by the ICRC
+  uint8_t traffic_class = 0;  // DSCP and ECN
+  uint8_t hop_limit = 64;     // TTL
+  uint32_t flow_label = 0;    // IPv6, 20 bits
 };
 
 }  // namespace uroce::wire

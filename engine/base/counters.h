@@ -42,6 +42,9 @@ namespace uroce {
   X(kTxRnrNaks, "RNR NAKs sent")                                                      \
   X(kTimeouts, "transport timer expiries")                                            \
   X(kProbes, "early retransmissions, before the transport timer")                     \
+  X(kRxCongestionMarks, "packets received with congestion marks (CE)")                \
+  X(kTxCnps, "CNPs sent")                                                             \
+  X(kRxCnps, "CNPs received")                                                         \
   X(kCqOverruns, "completion queue overruns")                                         \
   X(kMemoryFaults, "registered memory found unmapped or protected")
 

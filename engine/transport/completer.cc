@@ -50,11 +50,11 @@ void Completer::reset() {
   recovering_ = timing_ = false;
 }
 
-void Completer::on_sent(bool was_idle, bool again) {
+void Completer::on_sent(wire::Psn psn, bool was_idle, bool again) {
   if (was_idle) timer_.restart(qp_.now, qp_.attr.timeout);
   if (!timing_ && !again) {
     timing_ = true;
-    timed_psn_ = window_.end() - 1;
+    timed_psn_ = psn;  // of a READ: its first response
     timed_at_ = qp_.now;
   }
 }

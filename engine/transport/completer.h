@@ -21,9 +21,9 @@ class Completer {
 
   // A packet whose opcode is a response or acknowledgement.
   void on_response(const wire::Packet& packet);
-  // A request packet has left: keeps the clocks. `was_idle`: nothing was outstanding before; `again`: it is a
+  // Request packet `psn` has left: keeps the clocks. `was_idle`: nothing was outstanding before; `again`: it is a
   // retransmission, whose round trip cannot be measured (Karn).
-  void on_sent(bool was_idle, bool again);
+  void on_sent(wire::Psn psn, bool was_idle, bool again);
   void on_timer();
   Time deadline() const;
 

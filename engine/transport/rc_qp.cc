@@ -1,5 +1,6 @@
 #include "engine/transport/rc_qp.h"
 
+#include <algorithm>
 #include <cerrno>
 
 #include "wire/bth.h"
@@ -57,7 +58,9 @@ void RcQp::enter(QpState to) {
       completer_.reset();
       responder_.reset();
       window_.reset(wire::Psn{});
-      communication_established_ = false;
+      congestion_ = congestion::CongestionControl();
+      cnps_ = congestion::CnpGenerator();
+      cnp_pending_ = communication_established_ = false;
       break;
     case QpState::kRtr:
       responder_.start(qp_.attr.rq_psn);
@@ -94,9 +97,14 @@ void RcQp::settle() {
 void RcQp::on_packet(const Packet& packet, Time now) {
   qp_.now = now;
   const QpState s = state();
+  if (packet.info->operation == wire::Operation::kCnp) {
+    if (!responding()) return qp_.counters.add(Counter::kDropQpState);
+    qp_.counters.add(Counter::kRxCnps);
+    return congestion_.on_cnp(now);
+  }
   if (packet.info->transport != wire::Transport::kRc) return qp_.counters.add(Counter::kDropWrongTransport);
   if (packet.info->request) {
-    if (s != QpState::kRtr && s != QpState::kRts && s != QpState::kSqd) return qp_.counters.add(Counter::kDropQpState);
+    if (!responding()) return qp_.counters.add(Counter::kDropQpState);
     if (!communication_established_) {
       communication_established_ = true;
       qp_.events.on_event(AsyncEvent::kCommunicationEstablished);
@@ -109,40 +117,84 @@ void RcQp::on_packet(const Packet& packet, Time now) {
   settle();
 }
 
-bool RcQp::wants_to_send(Time now) const {
-  if (responder_.nak_pending()) return true;
+bool RcQp::responding() const {
   const QpState s = state();
-  if (s == QpState::kRtr) return responder_.wants_to_send();
-  if (s != QpState::kRts && s != QpState::kSqd) return false;
-  return responder_.wants_to_send() || (now >= requester_.resume_at() && requester_.wants_to_send());
+  return s == QpState::kRtr || s == QpState::kRts || s == QpState::kSqd;
+}
+
+void RcQp::on_congestion_mark(Time now) {
+  qp_.counters.add(Counter::kRxCongestionMarks);
+  if (responding() && cnps_.on_ce(now)) cnp_pending_ = true;
+}
+
+bool RcQp::wants_to_send(Time now) const {
+  if (cnp_pending_) return true;
+  const bool allowed = now >= congestion_.resume_at();
+  if (responder_.nak_pending() && (allowed || !responder_.answering())) return true;
+  if (!responding() || !allowed) return false;
+  const bool requesting = state() != QpState::kRtr;
+  return responder_.wants_to_send() || (requesting && now >= requester_.resume_at() && requester_.wants_to_send());
 }
 
 bool RcQp::pull(TxPacket& out, Time now) {
   qp_.now = now;
-  const QpState s = state();
-  const bool responding = s == QpState::kRtr || s == QpState::kRts || s == QpState::kSqd;
-  if ((responding || responder_.nak_pending()) && responder_.pull(out)) {
+  if (cnp_pending_) {
+    pull_cnp(out);
+    return true;
+  }
+  // Responses and requests share the rate that congestion leaves to this QP; a NAK that waits for nothing is free.
+  const bool allowed = congestion_.may_send(now);
+  if ((responding() || responder_.nak_pending()) && (allowed || !responder_.answering()) && responder_.pull(out)) {
+    congestion_.on_sent(out.udp_length(), now);
     settle();
     return true;
   }
-  if (s != QpState::kRts && s != QpState::kSqd) return false;
+  if (!allowed || (state() != QpState::kRts && state() != QpState::kSqd)) return false;
   const bool was_idle = window_.idle();
   const bool again = window_.resending();
+  const wire::Psn psn = window_.next();
   const bool sent = requester_.pull(out);
-  if (sent) completer_.on_sent(was_idle, again);
+  if (sent) {
+    congestion_.on_sent(out.udp_length(), now);
+    completer_.on_sent(psn, was_idle, again);
+  }
   settle();
   return sent;
 }
 
+// IBTA annex A17, wire.md "ConnectX and DCQCN": BECN, PSN 0, to the QP whose packets were marked.
+void RcQp::pull_cnp(TxPacket& out) {
+  cnp_pending_ = false;
+  out.clear_payload();
+  wire::Bth bth{};
+  bth.opcode = wire::Opcode::kCnp;
+  bth.becn = true;
+  bth.pkey = 0xffff;
+  bth.dest_qp = qp_.attr.dest_qpn;
+  bth.emit(out.header.data());
+  std::fill_n(out.header.begin() + wire::Bth::kSize, wire::kCnpReservedSize, uint8_t{0});
+  out.header_size = wire::Bth::kSize + wire::kCnpReservedSize;
+  qp_.counters.add(Counter::kTxCnps);
+}
+
+// Congestion control makes the QP wait with what it has to send.
+bool RcQp::held_back() const {
+  return congestion_.resume_at() > qp_.now && (responder_.wants_to_send() || has_requests());
+}
+
+// What is held back cannot be acknowledged, so the retry timers wait with it.
+Time RcQp::deadline() const {
+  return responding() && held_back() ? congestion_.resume_at() : completer_.deadline();
+}
+
 bool RcQp::pull_ack(TxPacket& out, Time now) {
   qp_.now = now;
-  const QpState s = state();
-  return (s == QpState::kRtr || s == QpState::kRts || s == QpState::kSqd) && responder_.pull_ack(out);
+  return responding() && responder_.pull_ack(out);
 }
 
 void RcQp::on_unreadable(const TxPacket& packet, Time now) {
   qp_.now = now;
-  if (state() != QpState::kRtr && state() != QpState::kRts && state() != QpState::kSqd) return;
+  if (!responding()) return;
   const wire::Bth bth = wire::Bth::parse(wire::BthView::at(packet.header.data()));
   if (wire::opcode_info(bth.opcode).request) {
     requester_.on_unreadable(bth.psn);
@@ -161,7 +213,7 @@ void RcQp::on_posted(Time now) {
 
 void RcQp::on_timer(Time now) {
   qp_.now = now;
-  if (state() != QpState::kRts && state() != QpState::kSqd) return;
+  if ((state() != QpState::kRts && state() != QpState::kSqd) || held_back()) return;
   completer_.on_timer();
   settle();
 }

@@ -1,6 +1,7 @@
 // A reliable connected QP without I/O (design decision 3). The engine, the simulator and the fuzzer drive it alike:
 //
-//   on_packet(packet, now)   a packet for this QP arrived, its envelope, P_Key and ICRC checked
+//   on_packet(packet, now)   a packet for this QP arrived, its envelope, P_Key and ICRC checked; a CNP too
+//   on_congestion_mark(now)  ... and its IP header said congestion experienced (CE); before on_packet()
 //   pull(out, now)           the next packet to send, responses before requests; call until false
 //   pull_ack(out, now)       an acknowledgement that is owed; may wait for company until ack_deadline(); the engine
 //                            sends it with the next round instead (design decision 2)
@@ -13,6 +14,8 @@
 // thread at a time.
 #pragma once
 
+#include "engine/congestion/cnp_generator.h"
+#include "engine/congestion/congestion_control.h"
 #include "engine/transport/completer.h"
 #include "engine/transport/qp_context.h"
 #include "engine/transport/requester.h"
@@ -52,6 +55,7 @@ class RcQp {
   int modify(const QpAttributes& attributes, uint32_t mask, Time now);
 
   void on_packet(const wire::Packet& packet, Time now);
+  void on_congestion_mark(Time now);
   bool wants_to_send(Time now) const;
   bool pull(wire::TxPacket& out, Time now);
   bool ack_owed() const { return responder_.ack_owed(); }
@@ -63,19 +67,26 @@ class RcQp {
   void on_timer(Time now);
 
   // When on_timer() or pull() has something to do without outside cause; kNever if nothing.
-  Time deadline() const { return completer_.deadline(); }
+  Time deadline() const;
   Time ack_deadline() const { return responder_.deadline(); }
 
  private:
   int check_values(const QpAttributes& attributes, uint32_t mask) const;
   void enter(QpState state);
   void settle();
+  bool responding() const;
+  bool has_requests() const { return qp_.now >= requester_.resume_at() && requester_.wants_to_send(); }
+  bool held_back() const;
+  void pull_cnp(wire::TxPacket& out);
 
   QpContext qp_;
   SendWindow window_;
   Requester requester_;
   Completer completer_;
   Responder responder_;
+  congestion::CongestionControl congestion_;
+  congestion::CnpGenerator cnps_;
+  bool cnp_pending_ = false;
   bool communication_established_ = false;
   bool drain_reported_ = false;
 };

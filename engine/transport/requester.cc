@@ -113,15 +113,19 @@ bool Requester::beyond_credits(const SendQueue::Entry& entry) const {
          wire::Msn::distance(*credit_limit_, wire::Msn(entry.progress.message)) > 0;
 }
 
-// Beyond the credits one packet at a time may try its luck (IBTA 9.7.7.2.5): when nothing else is unacknowledged. Once
-// the first packet of a SEND is acknowledged, the message has its receive request. A WRITE with immediate takes one
-// with its last packet only, so its data may go ahead.
+// Beyond the credits one packet at a time may try its luck (IBTA 9.7.7.2.5): when no answer is under way that could
+// bring more. Once the first packet of a SEND is acknowledged, the message has its receive request. A WRITE with
+// immediate takes one with its last packet only, so its data may go ahead.
 bool Requester::credits_allow(const SendQueue::Entry& entry) const {
-  if (!beyond_credits(entry) || window_.in_flight() == 0) return true;
-  const bool first = window_.next() == wire::Psn(entry.progress.first_psn);
-  if (first) return false;
-  return entry.wqe.opcode == WrOpcode::kRdmaWriteWithImmediate ||
-         window_.unacknowledged() != wire::Psn(entry.progress.first_psn);
+  if (!beyond_credits(entry)) return true;
+  const wire::Psn first(entry.progress.first_psn);
+  if (window_.next() == first) return !answer_under_way();
+  return entry.wqe.opcode == WrOpcode::kRdmaWriteWithImmediate || window_.offset(first) >= wire::kPsnHalf;
+}
+
+// A packet in flight has asked for an acknowledgement.
+bool Requester::answer_under_way() const {
+  return ack_requested_ && window_.offset(ack_requested_psn_) < window_.in_flight();
 }
 
 // Ordering rules of IBTA 10.8.3.3 and the depth negotiated for READs and atomics (9.7.3.1, 11.2.4.2).
@@ -212,8 +216,7 @@ bool Requester::want_ack(const SendQueue::Entry& entry, uint32_t n) const {
   if (n + 1 != entry.progress.psn_count) return false;
   if (credit_limit_ && *credit_limit_ == wire::Msn(entry.progress.message)) return true;  // the next one needs to know
   if (qp_.signal_all || (entry.wqe.flags & queue::kSignaled)) return true;
-  const bool answer_under_way = ack_requested_ && window_.offset(ack_requested_psn_) < window_.in_flight();
-  return !answer_under_way && qp_.sq.head() == window_.cursor() + 1;
+  return !answer_under_way() && qp_.sq.head() == window_.cursor() + 1;
 }
 
 void Requester::emit_bth(Opcode opcode, bool solicited, bool ack_request, wire::TxPacket& out) {

@@ -56,6 +56,7 @@ class Requester {
   bool may_start(const queue::SendQueue::Entry& entry) const;
   bool beyond_credits(const queue::SendQueue::Entry& entry) const;
   bool credits_allow(const queue::SendQueue::Entry& entry) const;
+  bool answer_under_way() const;
   bool start(const queue::SendQueue::Entry& entry);
   uint32_t psn_count(const queue::SendWqe& wqe) const;
   queue::WcStatus validate(const queue::SendWqe& wqe) const;

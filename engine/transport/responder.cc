@@ -106,7 +106,7 @@ void Responder::replay_read(ReplayEntry& entry, const Packet& packet) {
   }
   const uint32_t end = n + packet_count(reth.length, mtu);
   const uint32_t stop = static_cast<uint32_t>(skipped) + reth.length;
-  const bool further = !entry.answering || end > entry.end;
+  const bool further = !entry.answering || stop > entry.stop;
   // What is on its way to be sent anyway needs no second time: most duplicates are made by the network.
   if (!entry.answering || n < entry.next) entry.start = entry.next = n;
   if (further) {

@@ -29,7 +29,8 @@ class Responder {
   void on_request(const wire::Packet& packet);
 
   // True when pull() has a READ response, atomic result or NAK to send.
-  bool wants_to_send() const { return replays_.answering() > 0 || nak_.pending; }
+  bool wants_to_send() const { return answering() || nak_.pending; }
+  bool answering() const { return replays_.answering() > 0; }
   bool pull(wire::TxPacket& out);
   // The QP failed by our own NAK, which still has to leave, after the responses that precede it.
   bool nak_pending() const { return nak_.pending; }

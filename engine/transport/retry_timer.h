@@ -15,9 +15,11 @@ namespace uroce::transport {
 
 class RetryTimer {
  public:
-  static constexpr Duration kMinProbe = std::chrono::milliseconds(1);
+  // Shorter than the time for which a peer that nobody polls may leave packets unattended (engine/progress.h), so
+  // probes may turn out to be unnecessary. They cost the packets of one round trip then.
+  static constexpr Duration kMinProbe = std::chrono::microseconds(200);
   static constexpr Duration kMaxProbe = std::chrono::milliseconds(16);
-  static constexpr Duration kInitialProbe = std::chrono::milliseconds(4);
+  static constexpr Duration kInitialProbe = std::chrono::milliseconds(1);
   static constexpr int kMaxProbes = 8;
 
   static Duration transport_timeout(uint8_t code) { return Duration(4096) * (int64_t{1} << (code & 31)); }
@@ -41,15 +43,26 @@ class RetryTimer {
   Time deadline() const { return std::min(expires_at_, probe_at_); }
 
   // One round trip was measured on a packet that was sent only once (Karn).
-  void sample(Duration rtt) { smoothed_ = smoothed_.count() == 0 ? rtt : smoothed_ + (rtt - smoothed_) / 8; }
-  void forget() { smoothed_ = Duration{}; }
+  // Mean and deviation are smoothed as TCP does it (RFC 6298).
+  void sample(Duration rtt) {
+    if (smoothed_.count() == 0) {
+      smoothed_ = rtt;
+      deviation_ = rtt / 2;
+      return;
+    }
+    deviation_ += (std::chrono::abs(rtt - smoothed_) - deviation_) / 4;
+    smoothed_ += (rtt - smoothed_) / 8;
+  }
+  void forget() { smoothed_ = deviation_ = Duration{}; }
 
  private:
   Duration probe_interval() const {
-    return smoothed_.count() == 0 ? kInitialProbe : std::clamp<Duration>(8 * smoothed_, kMinProbe, kMaxProbe);
+    return smoothed_.count() == 0 ? kInitialProbe
+                                  : std::clamp<Duration>(2 * smoothed_ + 4 * deviation_, kMinProbe, kMaxProbe);
   }
 
-  Duration smoothed_{};
+  Duration smoothed_{};  // round trip; 0: not measured yet
+  Duration deviation_{};
   Time expires_at_ = kNever;
   Time probe_at_ = kNever;
   int probes_ = 0;

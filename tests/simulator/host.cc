@@ -12,7 +12,8 @@ namespace uroce::simulator {
 using transport::QpState;
 
 SimQp::SimQp(Host& host, const QpConfig& config)
-    : sq(config.depth, config.max_sge, config.max_inline),
+    : signal_all(config.signal_all),
+      sq(config.depth, config.max_sge, config.max_inline),
       own_rq(config.depth, config.max_sge),
       rq(config.srq != nullptr ? *config.srq : own_rq),
       send_cq(config.cq_capacity, config.send_notifier),
@@ -30,6 +31,7 @@ SimQp::SimQp(Host& host, const QpConfig& config)
           .counters = host.counters}),
       host_(host) {
   envelope.source = host.address();
+  envelope.traffic_class = wire::kEcnEct0;
 }
 
 bool SimQp::connect(const wire::IpAddress& peer, uint32_t peer_qpn, transport::QpAttributes a) {
@@ -51,6 +53,8 @@ bool SimQp::connect(const wire::IpAddress& peer, uint32_t peer_qpn, transport::Q
 
 int SimQp::modify(const transport::QpAttributes& attributes, uint32_t mask) {
   const int error = rc.modify(attributes, mask, host_.events.now());
+  const bool working = rc.state() != QpState::kErr && rc.state() != QpState::kReset;
+  if (error == 0 && !working && host_.tap_ != nullptr) host_.tap_->on_ended(host_, *this);
   host_.wake();
   return error;
 }
@@ -70,6 +74,9 @@ bool SimQp::post(queue::SendWqe wqe, std::span<const queue::Sge> sges, std::span
     std::copy(inline_bytes.begin(), inline_bytes.end(), slot.inline_data);
   }
   wqe.sge_count = static_cast<uint8_t>(sges.size());
+  uint64_t length = inline_bytes.size();
+  for (const queue::Sge& sge : sges) length += sge.length;
+  if (host_.tap_ != nullptr) host_.tap_->on_posted(host_, *this, wqe, length);
   *slot.wqe = wqe;
   std::copy(sges.begin(), sges.end(), slot.sges);
   sq.publish(1);
@@ -87,6 +94,7 @@ bool SimQp::post_receive(uint64_t wr_id, std::span<const queue::Sge> sges) {
 std::optional<queue::Cqe> SimQp::poll(queue::CompletionQueue& cq) {
   std::optional<queue::Cqe> result;
   cq.poll(1, [&](const queue::Cqe& cqe) { result = cqe; });
+  if (result && &cq == &send_cq && host_.tap_ != nullptr) host_.tap_->on_completed(host_, *result);
   return result;
 }
 
@@ -136,6 +144,9 @@ void Host::receive(const Frame& frame) {
   if (wire::parse_packet(ib, packet) != wire::ParseError::kNone) return;
   SimQp* const qp = find(packet.bth.dest_qp);
   if (qp == nullptr || !accept(envelope, *qp, packet, ib)) return;
+  if ((envelope.traffic_class & wire::kEcnMask) == wire::kEcnCe && packet.info->operation != wire::Operation::kCnp) {
+    qp->rc.on_congestion_mark(events.now());
+  }
   qp->rc.on_packet(packet, events.now());
   wake();
 }
@@ -168,7 +179,9 @@ void Host::round() {
 
 bool Host::transmit(SimQp& qp, const wire::TxPacket& packet) {
   wire::TxPacket addressed = packet;
-  addressed.envelope = &qp.envelope;
+  wire::Envelope envelope = qp.envelope;
+  if (packet.header[0] == static_cast<uint8_t>(wire::Opcode::kCnp)) envelope.traffic_class = wire::kCnpTrafficClass;
+  addressed.envelope = &envelope;
   Frame frame(io::frame_size(addressed));
   if (!io::build_frame_guarded(addressed, ip_id_++, frame.data())) {
     qp.rc.on_unreadable(packet, events.now());

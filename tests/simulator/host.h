@@ -50,12 +50,14 @@ class SimQp final : public transport::QpEvents {
   }
   bool post_receive(uint64_t wr_id, std::span<const queue::Sge> sges = {});
 
-  static std::optional<queue::Cqe> poll(queue::CompletionQueue& cq);
+  // The oldest completion in one of the QP's two queues.
+  std::optional<queue::Cqe> poll(queue::CompletionQueue& cq);
 
   void on_event(transport::AsyncEvent event) override { async_events.push_back(event); }
   void on_srq_limit(queue::ReceiveQueue&) override { async_events.push_back(transport::AsyncEvent::kSrqLimitReached); }
   void on_cq_overrun(queue::CompletionQueue&) override { async_events.push_back(transport::AsyncEvent::kCqError); }
 
+  const bool signal_all;
   queue::SendQueue sq;
   queue::ReceiveQueue own_rq;
   queue::ReceiveQueue& rq;
@@ -71,11 +73,15 @@ class SimQp final : public transport::QpEvents {
   Time timer_at_ = kNever;
 };
 
-// Sees every frame that passes a host's NIC.
+// Sees every frame that passes a host's NIC, and what passes its send queues.
 class Tap {
  public:
   enum class Direction : uint8_t { kIn, kOut };
   virtual void on_frame(const Host& host, Direction direction, const Frame& frame, Time now) = 0;
+  virtual void on_posted(const Host& host, const SimQp& qp, const queue::SendWqe& wqe, uint64_t length) = 0;
+  virtual void on_completed(const Host& host, const queue::Cqe& cqe) = 0;
+  // The QP was moved to ERR or RESET from outside.
+  virtual void on_ended(const Host& host, const SimQp& qp) = 0;
 
  protected:
   ~Tap() = default;

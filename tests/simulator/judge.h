@@ -1,12 +1,16 @@
-// Watches every host's NIC: hands each frame to that host's oracle, and keeps the last ones for a capture file.
+// Watches every host's NIC and queues: hands what passes to that host's oracle, and keeps the last frames for a capture
+// file.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <map>
+#include <memory>
 #include <string>
-#include <vector>
 
+#include "oracle/oracle.h"
 #include "tests/simulator/host.h"
+#include "trace/record.h"
 
 namespace uroce::simulator {
 
@@ -15,10 +19,13 @@ class Judge final : public Tap {
   explicit Judge(EventQueue& events) : events_(events) {}
   ~Judge();
 
-  // What is known of a QP before its first packet.
+  // What is known of a QP before its first packet. `peer_qpn`: of the host with address `peer`.
   void declare(const Host& host, const SimQp& qp, const wire::IpAddress& peer, wire::Qpn peer_qpn,
                const transport::QpAttributes& attributes);
   void on_frame(const Host& host, Direction direction, const Frame& frame, Time now) override;
+  void on_posted(const Host& host, const SimQp& qp, const queue::SendWqe& wqe, uint64_t length) override;
+  void on_completed(const Host& host, const queue::Cqe& cqe) override;
+  void on_ended(const Host& host, const SimQp& qp) override;
 
   // Something that somebody else found wrong; the first one counts.
   void fail(const std::string& what) {
@@ -33,8 +40,15 @@ class Judge final : public Tap {
  private:
   static constexpr size_t kKeptBytes = 64u << 20;
 
+  oracle::Oracle& oracle_of(const Host& host);
+
   EventQueue& events_;
+  std::map<uint8_t, std::unique_ptr<oracle::Oracle>> oracles_;  // by host number
+  std::deque<trace::Record> kept_;
+  size_t kept_bytes_ = 0;
+  uint64_t frames_ = 0;
   std::string error_;
+  bool finished_ = false;
 };
 
 }  // namespace uroce::simulator

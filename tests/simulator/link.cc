@@ -10,9 +10,6 @@ namespace uroce::simulator {
 namespace {
 
 constexpr size_t kWireOverhead = 24;  // preamble, FCS and gap of Ethernet
-constexpr uint8_t kEcnMask = 3;
-constexpr uint8_t kNotEct = 0;
-constexpr uint8_t kCe = 3;
 
 // RFC 1624: the IPv4 header's checksum after one byte of it has changed.
 void set_ipv4_traffic_class(uint8_t* ip, uint8_t value) {
@@ -68,11 +65,11 @@ void Link::mark(Frame& frame) {
   uint8_t* const ip = frame.data() + wire::kEthernetSize;
   const bool v4 = ip[0] >> 4 == 4;
   const auto traffic_class = static_cast<uint8_t>(v4 ? ip[1] : wire::load_be16(ip) >> 4);
-  if ((traffic_class & kEcnMask) == kNotEct) return;
+  if ((traffic_class & wire::kEcnMask) == 0) return;  // not ECN-capable
   if (v4) {
-    set_ipv4_traffic_class(ip, traffic_class | kCe);
+    set_ipv4_traffic_class(ip, traffic_class | wire::kEcnCe);
   } else {
-    ip[1] |= kCe << 4;
+    ip[1] |= wire::kEcnCe << 4;
   }
   ++counters.marked;
 }

@@ -40,8 +40,8 @@ Traffic::Traffic(Host& from_host, SimQp& from, Host& to_host, SimQp& to, std::mt
 }
 
 void Traffic::step() {
-  while (auto cqe = SimQp::poll(from_.send_cq)) on_send_completion(*cqe);
-  while (auto cqe = SimQp::poll(to_.recv_cq)) on_receive_completion(*cqe);
+  while (auto cqe = from_.poll(from_.send_cq)) on_send_completion(*cqe);
+  while (auto cqe = to_.poll(to_.recv_cq)) on_receive_completion(*cqe);
   while (!failed() && !ended_ && posted_ < config_.messages &&
          posted_ - completed_ < static_cast<int>(config_.under_way)) {
     post_one();
@@ -50,7 +50,7 @@ void Traffic::step() {
 
 void Traffic::finish() {
   step();
-  while (auto cqe = SimQp::poll(from_.send_cq)) on_send_completion(*cqe);
+  while (auto cqe = from_.poll(from_.send_cq)) on_send_completion(*cqe);
   if (!under_way_.empty()) fail(std::to_string(under_way_.size()) + " sends never completed");
   if (!receives_.empty()) fail(std::to_string(receives_.size()) + " receives never completed");
   if (!ended_ && word_ != expected_word_) fail("atomics executed more or less than once");

@@ -44,4 +44,8 @@ inline void exchange(PacketIo& from, PacketIo& to, TestBurst& burst) {
                         << to.counters().rx_no_buffer << ", malformed " << to.counters().rx_malformed;
 }
 
+inline void exchange(PacketIo& from, PacketIo& to, TestBurst&& burst) {
+  exchange(from, to, burst);
+}
+
 }  // namespace uroce::io::test

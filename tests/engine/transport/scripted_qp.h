@@ -69,6 +69,7 @@ class ScriptedQp final : public QpEvents {
     uint32_t max_inline = 128;
     uint32_t cq_capacity = 1024;
     bool signal_all = false;
+    bool rq_shared = false;
   };
 
   // clang 14 does not take a default argument of a nested type with member initialisers.
@@ -82,6 +83,7 @@ class ScriptedQp final : public QpEvents {
         qp({.qpn = wire::Qpn(kQpn),
             .pd = kPd,
             .signal_all = config.signal_all,
+            .rq_shared = config.rq_shared,
             .mrs = mrs,
             .sq = sq,
             .rq = rq,

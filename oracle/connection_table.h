@@ -1,0 +1,56 @@
+// Which connection a packet belongs to. A packet names only the QP that it goes to, so the two directions of a
+// connection are found one by one, and belong together when they were declared, or when a response in one has a PSN
+// that only one direction of requests between the same hosts can have asked for. Owned by Oracle.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "oracle/connection.h"
+
+namespace uroce::oracle {
+
+class ConnectionTable {
+ public:
+  ConnectionTable(Findings& findings, const Options& options) : findings_(findings), options_(options) {}
+
+  Connection& declare(const ConnectionName& name, const Attributes& attributes);
+  // The connection of a packet between these hosts to `destination`. Makes a new one if it is the first.
+  Connection& find(const wire::IpAddress& local, const wire::IpAddress& remote, wire::Qpn destination, bool out);
+  // Looks for the other direction of `connection`, for which a response to `psn` shows up. Returns the whole one, or
+  // `connection` if there is none or more than one.
+  Connection& pair(Connection& connection, wire::Psn psn, bool out);
+
+  bool any_declared() const { return any_declared_; }
+  // In the order of their first packets or declarations.
+  const std::vector<std::unique_ptr<Connection>>& all() const { return all_; }
+  std::vector<Connection*> of_local(wire::Qpn local_qpn) const;
+
+ private:
+  struct Key {
+    wire::IpAddress local, remote;
+    uint32_t destination;
+    bool out;
+
+    friend bool operator<(const Key& a, const Key& b) {
+      if (a.destination != b.destination) return a.destination < b.destination;
+      if (a.out != b.out) return b.out;
+      if (a.local.bytes != b.local.bytes) return a.local.bytes < b.local.bytes;
+      return a.remote.bytes < b.remote.bytes;
+    }
+  };
+
+  Connection& add(const ConnectionName& name);
+
+  Findings& findings_;
+  const Options& options_;
+  std::vector<std::unique_ptr<Connection>> all_;
+  std::map<Key, Connection*> by_direction_;
+  std::map<std::pair<std::array<uint8_t, 16>, std::array<uint8_t, 16>>, std::vector<Connection*>> unpaired_;
+  bool any_declared_ = false;
+};
+
+}  // namespace uroce::oracle

@@ -1,0 +1,169 @@
+// Memory that the application takes away while it is being copied (faults.md, 42): the copy fails, the process lives.
+#include "engine/memory/memory_access.h"
+
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+namespace uroce::memory {
+namespace {
+
+const size_t kPage = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+
+// Three pages of which the middle one can be made inaccessible.
+class Pages {
+ public:
+  Pages() {
+    base_ = static_cast<uint8_t*>(mmap(nullptr, 3 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    std::memset(base_, 7, 3 * kPage);
+  }
+  ~Pages() {
+    munmap(base_, kPage);
+    if (!unmapped_) munmap(base_ + kPage, kPage);
+    munmap(base_ + 2 * kPage, kPage);
+  }
+  uint8_t* at(size_t offset) { return base_ + offset; }
+  void unmap_middle() { unmapped_ = munmap(base_ + kPage, kPage) == 0; }
+  void protect_middle(int protection) { mprotect(base_ + kPage, kPage, protection); }
+
+ private:
+  uint8_t* base_;
+  bool unmapped_ = false;
+};
+
+class MemoryAccess : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_EQ(install_fault_handler(), 0); }
+  Pages pages_;
+  std::array<uint8_t, 8192> ours_{};
+};
+
+TEST_F(MemoryAccess, CopiesWhatIsThere) {
+  EXPECT_TRUE(copy(ours_.data(), pages_.at(kPage - 10), 20));
+  EXPECT_EQ(ours_[0], 7);
+  EXPECT_EQ(ours_[19], 7);
+  EXPECT_EQ(ours_[20], 0);
+  ours_[0] = 9;
+  EXPECT_TRUE(copy(pages_.at(kPage), ours_.data(), 1));
+  EXPECT_EQ(*pages_.at(kPage), 9);
+}
+
+TEST_F(MemoryAccess, UnmappedMemoryFailsInBothDirections) {
+  pages_.unmap_middle();
+  EXPECT_FALSE(copy(ours_.data(), pages_.at(kPage + 5), 1));
+  EXPECT_FALSE(copy(ours_.data(), pages_.at(kPage - 8), 64)) << "runs into it";
+  EXPECT_FALSE(copy(pages_.at(kPage), ours_.data(), 4096));
+  EXPECT_TRUE(copy(ours_.data(), pages_.at(0), kPage)) << "the neighbour is still there";
+}
+
+TEST_F(MemoryAccess, ProtectedMemoryFailsForWhatIsNotAllowed) {
+  pages_.protect_middle(PROT_READ);
+  EXPECT_TRUE(copy(ours_.data(), pages_.at(kPage), 16));
+  EXPECT_FALSE(copy(pages_.at(kPage), ours_.data(), 16));
+  pages_.protect_middle(PROT_NONE);
+  EXPECT_FALSE(copy(ours_.data(), pages_.at(kPage), 16));
+  pages_.protect_middle(PROT_READ | PROT_WRITE);
+  EXPECT_TRUE(copy(pages_.at(kPage), ours_.data(), 16));
+}
+
+// A file that was cut off raises SIGBUS.
+TEST_F(MemoryAccess, TruncatedFileFails) {
+  char name[] = "/tmp/uroce-memory-access-XXXXXX";
+  const int fd = mkstemp(name);
+  ASSERT_GE(fd, 0);
+  unlink(name);
+  ASSERT_EQ(ftruncate(fd, static_cast<off_t>(kPage)), 0);
+  void* const map = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  ASSERT_NE(map, MAP_FAILED);
+  EXPECT_TRUE(copy(ours_.data(), map, 16));
+  ASSERT_EQ(ftruncate(fd, 0), 0);
+  EXPECT_FALSE(copy(ours_.data(), map, 16));
+  munmap(map, kPage);
+  close(fd);
+}
+
+TEST_F(MemoryAccess, ManyFaultsInARowAndInSeveralThreads) {
+  pages_.protect_middle(PROT_NONE);
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      std::array<uint8_t, 64> local{};
+      for (int i = 0; i < 1000; ++i) {
+        if (copy(local.data(), pages_.at(kPage), 64) || !copy(local.data(), pages_.at(0), 64)) ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST_F(MemoryAccess, GuardsAnyAccess) {
+  pages_.protect_middle(PROT_NONE);
+  int steps = 0;
+  EXPECT_FALSE(guarded([&] {
+    ++steps;
+    *const_cast<volatile uint8_t*>(pages_.at(kPage)) = 1;
+    ++steps;
+  }));
+  EXPECT_EQ(steps, 1);
+  EXPECT_TRUE(guarded([&] { ++steps; }));
+}
+
+// What is not ours goes to whoever handled it before, also when that one came first and when it came later.
+volatile sig_atomic_t seen_by_application = 0;
+
+void application_handler(int) {
+  seen_by_application = seen_by_application + 1;
+  std::_Exit(seen_by_application == 1 ? 42 : 43);
+}
+
+TEST_F(MemoryAccess, FaultsOfTheApplicationReachItsHandler) {
+  EXPECT_EXIT(
+      {
+        struct sigaction action {};
+        action.sa_handler = application_handler;
+        sigaction(SIGSEGV, &action, nullptr);
+        if (install_fault_handler() != 0) std::_Exit(1);
+        pages_.protect_middle(PROT_NONE);
+        if (copy(ours_.data(), pages_.at(kPage), 1)) std::_Exit(2);
+        *const_cast<volatile uint8_t*>(pages_.at(kPage)) = 1;
+      },
+      testing::ExitedWithCode(42), "");
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they handle it themselves
+TEST_F(MemoryAccess, WithoutAHandlerTheProcessDiesAsItWould) {
+  EXPECT_EXIT(
+      {
+        signal(SIGSEGV, SIG_DFL);
+        if (install_fault_handler() != 0) std::_Exit(1);
+        pages_.protect_middle(PROT_NONE);
+        if (copy(ours_.data(), pages_.at(kPage), 1)) std::_Exit(2);
+        *const_cast<volatile uint8_t*>(pages_.at(kPage)) = 1;
+      },
+      testing::KilledBySignal(SIGSEGV), "");
+}
+
+TEST_F(MemoryAccess, ASignalFromOutsideIsNotAFault) {
+  EXPECT_EXIT(
+      {
+        signal(SIGSEGV, SIG_DFL);
+        if (install_fault_handler() != 0) std::_Exit(1);
+        raise(SIGSEGV);
+        std::_Exit(3);
+      },
+      testing::KilledBySignal(SIGSEGV), "");
+}
+#endif
+
+}  // namespace
+}  // namespace uroce::memory

@@ -1,0 +1,38 @@
+#include "trace/record.h"
+
+#include <algorithm>
+#include <array>
+
+namespace uroce::trace {
+namespace {
+
+// Where the UDP header of an Ethernet frame begins; 0 if the frame is not one that parse_frame() would take.
+size_t udp_offset(std::span<const uint8_t> frame) {
+  size_t ip = wire::kEthernetSize;
+  if (frame.size() < ip) return 0;
+  if (wire::load_be16(&frame[ip - 2]) == 0x8100) ip += wire::kVlanTagSize;
+  if (frame.size() <= ip) return 0;
+  return ip + (frame[ip] >> 4 == 4 ? wire::kIpv4Size : wire::kIpv6Size);
+}
+
+}  // namespace
+
+wire::FrameError parse_record(const Record& record, RocePart& out) {
+  const wire::FrameError error = wire::parse_frame(record.frame, out.envelope, out.ib);
+  out.ib_size = out.ib.size();
+  if (error != wire::FrameError::kTruncated || !record.truncated()) return error;
+
+  // parse_frame() has gone as far as UDP's length: all before it is there and right if UDP is.
+  const size_t udp_at = udp_offset(record.frame);
+  const auto datagram = std::span(record.frame).subspan(std::min(udp_at, record.frame.size()));
+  const auto udp = wire::UdpView::checked(datagram);
+  if (udp_at == 0 || !udp) return error;
+  if (record.frame.size() - datagram.size() + udp->length() > record.original_length) return error;
+  out.envelope.source_port = udp->source_port();
+  out.envelope.ip_id_known = true;
+  out.ib = datagram.subspan(wire::kUdpSize);
+  out.ib_size = udp->length() - wire::kUdpSize;
+  return wire::FrameError::kNone;
+}
+
+}  // namespace uroce::trace
