@@ -87,6 +87,8 @@ void Completer::on_response(const wire::Packet& packet) {
     qp_.counters.add(past ? Counter::kDropStaleResponse : Counter::kDropUnsentPsn);
     return;
   }
+  // Also those that come out of turn say how many receive requests there are.
+  if (packet.info->has_aeth && packet.aeth.kind() == wire::AethKind::kAck) requester_.on_credits(packet.aeth);
   switch (packet.info->operation) {
     case wire::Operation::kAcknowledge:
       return on_acknowledge(packet);
@@ -104,7 +106,6 @@ void Completer::on_acknowledge(const wire::Packet& packet) {
   switch (packet.aeth.kind()) {
     case wire::AethKind::kAck:
       qp_.counters.add(Counter::kRxAcks);
-      requester_.on_credits(packet.aeth);
       acknowledge_before(packet.bth.psn + 1);
       return;
     case wire::AethKind::kRnrNak:
@@ -250,7 +251,6 @@ void Completer::on_read_response(const wire::Packet& packet) {
   if (packet.info->last != last) return fail(WcStatus::kBadResponseError);
   if (packet.payload.size() != expected) return fail(WcStatus::kLocalLengthError);
   if (!scatter(entry, n * mtu, packet.payload.data(), expected)) return fail(WcStatus::kLocalProtectionError);
-  if (packet.info->has_aeth) requester_.on_credits(packet.aeth);
   ++entry.progress.responses;
   if (last) complete(WcStatus::kSuccess);
   window_.acknowledge_before(packet.bth.psn + 1);
@@ -267,7 +267,6 @@ void Completer::on_atomic_response(const wire::Packet& packet) {
   if (entry.wqe.opcode != WrOpcode::kCompareSwap && entry.wqe.opcode != WrOpcode::kFetchAdd) {
     return fail(WcStatus::kBadResponseError);
   }
-  requester_.on_credits(packet.aeth);
   uint8_t original[8];  // host order in memory, as verbs defines it
   std::memcpy(original, &packet.atomic_ack_eth.original, sizeof(original));
   if (!scatter(entry, 0, original, sizeof(original))) return fail(WcStatus::kLocalProtectionError);

@@ -77,14 +77,19 @@ class ReplayCache {
     return nullptr;
   }
 
-  // The oldest entry that is being answered: responses leave in PSN order. Null when answering() is 0.
-  ReplayEntry* oldest_answering() {
+  // The entry to answer next; null when answering() is 0. Responses leave in PSN order, but those of one READ are not
+  // interrupted, not even by the duplicate of an earlier request: a requester would take what follows the interruption
+  // for a message without beginning.
+  ReplayEntry* next_to_answer() {
     if (answering_ == 0) return nullptr;
+    ReplayEntry* oldest = nullptr;
     for (uint32_t i = 0; i < kSize; ++i) {
       ReplayEntry& entry = entries_[(newest_ + i) % kSize];
-      if (entry.answering) return &entry;
+      if (!entry.answering) continue;
+      if (entry.next != entry.start) return &entry;
+      if (oldest == nullptr) oldest = &entry;
     }
-    return nullptr;
+    return oldest;
   }
 
  private:

@@ -361,7 +361,7 @@ Aeth Responder::ack_aeth() const {
 
 bool Responder::pull(wire::TxPacket& out) {
   out.clear_payload();
-  while (ReplayEntry* entry = replays_.oldest_answering()) {
+  while (ReplayEntry* entry = replays_.next_to_answer()) {
     if (entry->kind == ReplayEntry::Kind::kRead) {
       if (pull_read_response(*entry, out)) return true;
     } else {

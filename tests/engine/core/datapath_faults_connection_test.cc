@@ -246,7 +246,6 @@ TEST(Fault10, EveryKindOfPacketFromElsewhere) {
 
 // QPs of one process that are connected to each other have their own address on both ends. What comes from outside
 // under that address is not theirs, however right it is.
-// shows a defect: Datapath::refuse() does not look at where a packet came in.
 TEST(Fault10, OwnAddressFromOutside) {
   FaultRig rig;
   const auto inside = rig.victim.make_qp();

@@ -22,7 +22,6 @@ constexpr auto kOk = WcStatus::kSuccess;
 
 // The second asks for more of the packet that the first ends in. No requester we know of does so; but the answer must
 // not be shorter than what was asked for last, or the peer ends its QP over a wrong length.
-// shows a defect: Responder::replay_read() compares the ends in packets and keeps the shorter one in bytes.
 TEST(Fault13, PartsOfAReadThatEndInTheSamePacket) {
   ScriptedQp host;
   const Buffer buffer = host.make_buffer(4 * kMtu);

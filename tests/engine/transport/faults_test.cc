@@ -353,7 +353,6 @@ TEST(Fault24, ReceiveThatIsPostedWhileThePeerWaits) {
 }
 
 // A SEND that has to wait for credits waits for the acknowledgement of what is in front of it, so somebody has to ask.
-// shows a defect: Requester::want_ack() leaves unsignaled WRITEs in front of such a SEND without; it waits for a probe.
 TEST(Fault24, SendBehindUnsignaledWritesDoesNotWaitForATimer) {
   QpPair pair;
   pair.b.post_receive(7);

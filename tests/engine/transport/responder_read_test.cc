@@ -213,6 +213,17 @@ TEST_F(ResponderReplay, RetryOfWhatWasLostWhileTheRestIsBeingSent) {
 }
 
 // A late copy of a READ that is long over: its region may be gone for good reason. No access, and no harm to the QP.
+// The network made a copy of an earlier READ. Its answer waits until the READ in progress is done.
+TEST_F(ResponderReplay, DuplicateOfAnEarlierReadDoesNotInterruptTheOneInProgress) {
+  ASSERT_THAT(host_.drain(), SizeIs(5));
+  host_.receive(read_request(kRqPsn + 5, buffer_.iova, buffer_.key, 3 * kMtu));
+  ASSERT_THAT(host_.pull(1), SizeIs(1));
+  host_.receive(ask(0, 8));
+  EXPECT_THAT(host_.pull(),
+              ElementsAre(AllOf(HasOpcode(kMiddle), HasPsn(kRqPsn + 6)), AllOf(HasOpcode(kLast), HasPsn(kRqPsn + 7)),
+                          AllOf(HasOpcode(kOnly), HasPsn(kRqPsn))));
+}
+
 TEST_F(ResponderReplay, RegionRemovedMeanwhile) {
   ASSERT_THAT(host_.drain(), SizeIs(5));
   host_.receive(read_request(kRqPsn + 5, buffer_.iova, buffer_.key, 0));
