@@ -92,7 +92,7 @@ class CompletionQueue {
   uint32_t poll(uint32_t limit, Consume&& consume) {
     if (empty()) return 0;
     std::lock_guard guard(poll_lock_);
-    const uint32_t head = head_.load(std::memory_order_acquire);
+    const uint32_t head = head_.load(std::memory_order_seq_cst);
     uint32_t tail = tail_.load(std::memory_order_relaxed);
     uint32_t count = 0;
     for (; count < limit && tail != head; ++count, ++tail) consume(ring_[tail & mask_]);
@@ -100,7 +100,8 @@ class CompletionQueue {
     return count;
   }
 
-  bool empty() const { return head_.load(std::memory_order_acquire) == tail_.load(std::memory_order_relaxed); }
+  // Sequentially consistent, as what a poll after arm() must see is ordered by that (see push()).
+  bool empty() const { return head_.load(std::memory_order_seq_cst) == tail_.load(std::memory_order_relaxed); }
 
   // One notification for the next matching CQE (IBTA 11.4.2.2). A stronger arm is never weakened by a weaker one.
   void arm(Arm arm);

@@ -68,7 +68,7 @@ bool Requester::wants_to_send() const {
   if (at_local_error() || window_.in_flight() >= kWindow) return false;
   if (window_.cursor() == qp_.sq.fetched()) return qp_.attr.state == QpState::kRts && qp_.sq.head() != window_.cursor();
   const SendQueue::Entry entry = qp_.sq.entry(window_.cursor());
-  return entry.progress.started ? credits_allow(entry) : may_start(entry);
+  return (entry.progress.started || may_start(entry)) && credits_allow(entry);
 }
 
 bool Requester::pull(wire::TxPacket& out) {
@@ -96,7 +96,7 @@ bool Requester::position() {
     qp_.sq.fetch();
   }
   const SendQueue::Entry entry = qp_.sq.entry(window_.cursor());
-  return (entry.progress.started || start(entry)) && credits_allow(entry);
+  return credits_allow(entry) && (entry.progress.started || start(entry));
 }
 
 // The newest word counts: a limit never moves back, so older ones are late.
@@ -109,8 +109,9 @@ void Requester::on_credits(wire::Aeth aeth) {
 
 // The peer may not have a receive request for this message, or for the one after it.
 bool Requester::beyond_credits(const SendQueue::Entry& entry) const {
+  const uint32_t message = entry.progress.started ? entry.progress.message : messages_ + 1;
   return credit_limit_ && consumes_receive(entry.wqe.opcode) &&
-         wire::Msn::distance(*credit_limit_, wire::Msn(entry.progress.message)) > 0;
+         wire::Msn::distance(*credit_limit_, wire::Msn(message)) > 0;
 }
 
 // Beyond the credits one packet at a time may try its luck (IBTA 9.7.7.2.5): when no answer is under way that could
@@ -119,7 +120,7 @@ bool Requester::beyond_credits(const SendQueue::Entry& entry) const {
 bool Requester::credits_allow(const SendQueue::Entry& entry) const {
   if (!beyond_credits(entry)) return true;
   const wire::Psn first(entry.progress.first_psn);
-  if (window_.next() == first) return !answer_under_way();
+  if (!entry.progress.started || window_.next() == first) return !answer_under_way();
   return entry.wqe.opcode == WrOpcode::kRdmaWriteWithImmediate || window_.offset(first) >= wire::kPsnHalf;
 }
 

@@ -1,8 +1,11 @@
 #include "tests/simulator/scenario.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <iterator>
 #include <memory>
+#include <random>
 #include <vector>
 
 namespace uroce::simulator {
@@ -72,6 +75,11 @@ Scenario random_scenario(uint64_t seed) {
   s.traffic.errors_allowed = true;
   s.both_directions = draw.chance(0.7);
   return s;
+}
+
+uint64_t parse_seed(const char* text) {
+  if (std::strcmp(text, "fresh") == 0) return std::random_device{}();
+  return std::strtoull(text, nullptr, 0);
 }
 
 namespace {

@@ -39,6 +39,9 @@ struct Outcome {
   }
 };
 
+// A number, or "fresh" for one that nobody has tried; whoever runs with it prints it.
+uint64_t parse_seed(const char* text);
+
 // Runs it. `capture`: where to write what was seen, if anything went wrong; empty: nowhere.
 Outcome run(const Scenario& scenario, uint64_t seed, const std::string& capture = {});
 

@@ -1,4 +1,4 @@
-// Random scenarios by the thousand: simulator_seeds [--seeds N] [--first SEED] [--capture FILE] [--quiet]
+// Random scenarios by the thousand: simulator_seeds [--seeds N] [--first SEED|fresh] [--capture FILE]
 // Exit code 0 if all passed. The first failure writes a capture and prints the command that repeats it.
 #include <chrono>
 #include <cstdio>
@@ -19,7 +19,7 @@ struct Options {
 };
 
 void usage() {
-  std::puts("usage: simulator_seeds [--seeds N] [--first SEED] [--capture FILE]");
+  std::puts("usage: simulator_seeds [--seeds N] [--first SEED|fresh] [--capture FILE]");
 }
 
 bool parse(int argc, char** argv, Options& options) {
@@ -29,7 +29,7 @@ bool parse(int argc, char** argv, Options& options) {
     if (name == "--seeds") {
       options.seeds = std::strtoull(argv[i + 1], nullptr, 0);
     } else if (name == "--first") {
-      options.first = std::strtoull(argv[i + 1], nullptr, 0);
+      options.first = parse_seed(argv[i + 1]);
     } else if (name == "--capture") {
       options.capture = argv[i + 1];
     } else {

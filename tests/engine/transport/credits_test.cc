@@ -181,6 +181,19 @@ TEST_F(RequesterCredits, RetransmissionKeepsToTheLimitToo) {
   EXPECT_THAT(host_.pull(), SizeIs(2));
 }
 
+// IBTA 10.3.1.5: draining finishes what has begun. A message that waits for credits has not.
+TEST_F(RequesterCredits, DrainingDoesNotWaitForAMessageThatTheCreditsHeldBack) {
+  learn(1);
+  post_sends(2);
+  ASSERT_THAT(host_.pull(), SizeIs(1));
+  QpAttributes a = default_attributes();
+  a.en_sqd_async_notify = true;
+  ASSERT_EQ(host_.modify(QpState::kSqd, kQpState | kQpEnSqdAsyncNotify, a), 0);
+  host_.receive(ack_with_credits(kSqPsn + 1, 2, 0));
+  EXPECT_THAT(host_.pull(), IsEmpty());
+  EXPECT_THAT(host_.events, testing::Contains(AsyncEvent::kSqDrained));
+}
+
 TEST_F(RequesterCredits, MessageNumbersWrap) {
   host_.post(work(WrOpcode::kSend, 1));
   ASSERT_THAT(host_.pull(), SizeIs(1));
