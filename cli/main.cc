@@ -1,4 +1,4 @@
-// The command line: uroce run | devices | doctor | version. Parses the arguments and hands over.
+// The command line: uroce run | devices | doctor | check | version. Parses the arguments and hands over.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/arguments.h"
+#include "cli/check.h"
 #include "cli/device_list.h"
 #include "cli/devices.h"
 #include "cli/doctor.h"
@@ -62,6 +63,25 @@ CLI::App* add_doctor(CLI::App& app, std::string& netdev, bool& json) {
   return doctor;
 }
 
+CLI::App* add_check(CLI::App& app, CheckOptions& options) {
+  CLI::App* check = app.add_subcommand("check", "Judge whether the endpoints in a capture kept the rules of RC");
+  check->add_option("file", options.file, "A capture, pcapng or pcap")->required();
+  check->add_option("--at", options.at, "Judge the host with this address, at which the capture was taken")
+      ->take_all()
+      ->expected(1);
+  check->add_option("--slack", options.slack, "What may lie between capture point and transport (default 1ms)");
+  check->add_option("--mtu", options.path_mtu, "The path MTU, if it does not show")
+      ->check(CLI::IsMember({256, 512, 1024, 2048, 4096}));
+  check->add_option("--limit", options.limit, "Print this many violations and count the rest (default 50)");
+  check->add_flag("--quiet", options.quiet, "Print nothing but violations");
+  check->footer(
+      "Examples:\n"
+      "  uroce check trace.pcapng\n"
+      "  uroce check --at 192.0.2.1 --at 192.0.2.2 --slack 100us trace.pcap\n\n"
+      "Exit code: 0 no rule was broken, 1 some were, 2 wrong usage or no readable capture of RoCE v2.");
+  return check;
+}
+
 int show_devices(bool json) {
   const auto devices = list_devices();
   if (!devices) return kExitFailed;
@@ -105,11 +125,13 @@ int main(int argc, char** argv) {
              kExitCodes);
 
   RunOptions run_options;
+  CheckOptions check_options;
   bool devices_as_json = false, doctor_as_json = false;
   std::string doctor_netdev;
   const CLI::App* run_command = add_run(app, run_options);
   const CLI::App* devices_command = add_devices(app, devices_as_json);
   const CLI::App* doctor_command = add_doctor(app, doctor_netdev, doctor_as_json);
+  const CLI::App* check_command = add_check(app, check_options);
   const CLI::App* version_command = app.add_subcommand("version", "Print the version");
 
   std::vector<std::string> arguments = mark_command({argv + 1, argv + argc}, options_with_value(*run_command));
@@ -123,6 +145,7 @@ int main(int argc, char** argv) {
   if (run_command->parsed()) return run(std::move(run_options));
   if (devices_command->parsed()) return show_devices(devices_as_json);
   if (doctor_command->parsed()) return show_doctor(doctor_netdev, doctor_as_json);
+  if (check_command->parsed()) return check(check_options);
   if (version_command->parsed()) {
     fmt::print("{}\n", kVersionLine);
     return kExitOk;

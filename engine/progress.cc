@@ -71,9 +71,11 @@ Progress::~Progress() {
 int Progress::start() {
   kick_descriptor_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (kick_descriptor_ < 0) return errno;
-  // The application's signals are the application's: the thread takes none.
+  // The application's signals are the application's: the thread takes none but its own faults
+  // (memory/memory_access.h).
   sigset_t all, before;
   sigfillset(&all);
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) sigdelset(&all, fault);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   int error = 0;
   try {

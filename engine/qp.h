@@ -35,10 +35,7 @@ class Qp final : public transport::QpEvents {
   virtual ~Qp() = default;
 
   void on_event(transport::AsyncEvent event) override { report(event, nullptr); }
-  void on_cq_overrun(queue::CompletionQueue& cq) override {
-    report(transport::AsyncEvent::kCqError, &cq);
-    report(transport::AsyncEvent::kQpFatal, nullptr);
-  }
+  void on_cq_overrun(queue::CompletionQueue& cq) override { report(transport::AsyncEvent::kCqError, &cq); }
 
   void on_srq_limit(queue::ReceiveQueue&) override {}  // no shared receive queues yet (issue 4)
 

@@ -1,5 +1,7 @@
 #include "oracle/connection_table.h"
 
+#include <algorithm>
+
 namespace uroce::oracle {
 
 Connection& ConnectionTable::add(const ConnectionName& name) {
@@ -7,24 +9,28 @@ Connection& ConnectionTable::add(const ConnectionName& name) {
 }
 
 Connection& ConnectionTable::declare(const ConnectionName& name, const Attributes& attributes) {
-  any_declared_ = true;
   Connection*& out = by_direction_[{name.local, name.remote, name.remote_qpn->value(), true}];
   Connection*& in = by_direction_[{name.local, name.remote, name.local_qpn->value(), false}];
   if (out == nullptr || out != in) out = in = &add(name);
   out->declare(attributes);
+  declared_[name.local_qpn->value()] = out;
   return *out;
 }
 
-Connection& ConnectionTable::find(const wire::IpAddress& local, const wire::IpAddress& remote, wire::Qpn destination,
-                                  bool out) {
-  Connection*& found = by_direction_[{local, remote, destination.value(), out}];
-  if (found == nullptr) {
-    ConnectionName name{.local = local, .remote = remote};
-    (out ? name.remote_qpn : name.local_qpn) = destination;
-    found = &add(name);
-    unpaired_[{local.bytes, remote.bytes}].push_back(found);
-  }
-  return *found;
+Connection* ConnectionTable::find(const wire::IpAddress& local, const wire::IpAddress& remote, wire::Qpn destination,
+                                  bool out) const {
+  const auto found = by_direction_.find({local, remote, destination.value(), out});
+  return found == by_direction_.end() ? nullptr : found->second;
+}
+
+Connection& ConnectionTable::add_direction(const wire::IpAddress& local, const wire::IpAddress& remote,
+                                           wire::Qpn destination, bool out) {
+  ConnectionName name{.local = local, .remote = remote};
+  (out ? name.remote_qpn : name.local_qpn) = destination;
+  Connection& added = add(name);
+  by_direction_[{local, remote, destination.value(), out}] = &added;
+  unpaired_[{local.bytes, remote.bytes}].push_back(&added);
+  return added;
 }
 
 Connection& ConnectionTable::pair(Connection& connection, wire::Psn psn, bool out) {
@@ -40,20 +46,24 @@ Connection& ConnectionTable::pair(Connection& connection, wire::Psn psn, bool ou
   }
   if (other == nullptr) return connection;
 
-  const auto& name = other->name();
-  by_direction_[{name.local, name.remote, (out ? name.local_qpn : name.remote_qpn)->value(), !out}] = &connection;
-  connection.join(*other);
-  std::erase_if(candidates, [&](const Connection* c) { return c == other || c == &connection; });
-  std::erase_if(all_, [&](const auto& c) { return c.get() == other; });
-  return connection;
+  // The one that was seen first stays.
+  const auto first =
+      std::find_if(all_.begin(), all_.end(), [&](const auto& c) { return c.get() == other || c.get() == &connection; });
+  Connection& kept = **first;
+  Connection& merged = &kept == other ? connection : *other;
+  const ConnectionName name = merged.name();
+  const bool merged_out = merged.has_out();
+  by_direction_[{name.local, name.remote, (merged_out ? name.remote_qpn : name.local_qpn)->value(), merged_out}] =
+      &kept;
+  kept.join(merged);
+  std::erase_if(candidates, [&](const Connection* c) { return c == &kept || c == &merged; });
+  std::erase_if(all_, [&](const auto& c) { return c.get() == &merged; });
+  return kept;
 }
 
-std::vector<Connection*> ConnectionTable::of_local(wire::Qpn local_qpn) const {
-  std::vector<Connection*> found;
-  for (const auto& connection : all_) {
-    if (connection->name().local_qpn == local_qpn) found.push_back(connection.get());
-  }
-  return found;
+Connection* ConnectionTable::declared(wire::Qpn local_qpn) const {
+  const auto found = declared_.find(local_qpn.value());
+  return found == declared_.end() ? nullptr : found->second;
 }
 
 }  // namespace uroce::oracle

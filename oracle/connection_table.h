@@ -3,10 +3,11 @@
 // that only one direction of requests between the same hosts can have asked for. Owned by Oracle.
 #pragma once
 
-#include <compare>
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "oracle/connection.h"
@@ -18,16 +19,20 @@ class ConnectionTable {
   ConnectionTable(Findings& findings, const Options& options) : findings_(findings), options_(options) {}
 
   Connection& declare(const ConnectionName& name, const Attributes& attributes);
-  // The connection of a packet between these hosts to `destination`. Makes a new one if it is the first.
-  Connection& find(const wire::IpAddress& local, const wire::IpAddress& remote, wire::Qpn destination, bool out);
+  // The connection of a packet between these hosts to `destination`; null if there was none yet.
+  Connection* find(const wire::IpAddress& local, const wire::IpAddress& remote, wire::Qpn destination, bool out) const;
+  // A new one, of which only this direction is known.
+  Connection& add_direction(const wire::IpAddress& local, const wire::IpAddress& remote, wire::Qpn destination,
+                            bool out);
   // Looks for the other direction of `connection`, for which a response to `psn` shows up. Returns the whole one, or
   // `connection` if there is none or more than one.
   Connection& pair(Connection& connection, wire::Psn psn, bool out);
 
-  bool any_declared() const { return any_declared_; }
+  bool any_declared() const { return !declared_.empty(); }
   // In the order of their first packets or declarations.
   const std::vector<std::unique_ptr<Connection>>& all() const { return all_; }
-  std::vector<Connection*> of_local(wire::Qpn local_qpn) const;
+  // The one declared last with this QP; null if none was.
+  Connection* declared(wire::Qpn local_qpn) const;
 
  private:
   struct Key {
@@ -50,7 +55,7 @@ class ConnectionTable {
   std::vector<std::unique_ptr<Connection>> all_;
   std::map<Key, Connection*> by_direction_;
   std::map<std::pair<std::array<uint8_t, 16>, std::array<uint8_t, 16>>, std::vector<Connection*>> unpaired_;
-  bool any_declared_ = false;
+  std::map<uint32_t, Connection*> declared_;  // by local QPN
 };
 
 }  // namespace uroce::oracle

@@ -65,6 +65,8 @@ struct Context {
     if (!attributes.path_mtu) return 0;
     return static_cast<uint32_t>((uint64_t{length} + *attributes.path_mtu - 1) / *attributes.path_mtu);
   }
+  // Not more than that, even without the path MTU.
+  static uint32_t largest_span(uint32_t length) { return std::max(1u, length / 256 + (length % 256 != 0)); }
   uint32_t span(const Request& request) const {
     return request.is(wire::Operation::kReadRequest) ? read_span(request.length) : 1;
   }

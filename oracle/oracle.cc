@@ -15,12 +15,6 @@ class Oracle::Impl {
   bool is_local(const wire::IpAddress& address) const {
     return std::find(locals.begin(), locals.end(), address) != locals.end();
   }
-  // Of a reset QP the number may be in use again: the newest one.
-  Connection* of_local(wire::Qpn qpn) const {
-    const auto all = connections.of_local(qpn);
-    return all.empty() ? nullptr : all.back();
-  }
-
   const Options options;
   Findings findings;
   ConnectionTable connections;
@@ -61,21 +55,23 @@ void Oracle::Impl::judge(PacketState state, bool out) {
   }
   const wire::IpAddress& local = out ? packet.envelope().source : packet.envelope().destination;
   const wire::IpAddress& remote = out ? packet.envelope().destination : packet.envelope().source;
-  const size_t known = connections.all().size();
-  Connection* connection = &connections.find(local, remote, packet.bth().dest_qp, out);
+  Connection* connection = connections.find(local, remote, packet.bth().dest_qp, out);
   if (out) judge_form(connection);
-  if (out && connections.any_declared() && connections.all().size() > known) {
-    findings.add({.packet = packet.number(),
-                  .time = packet.time(),
-                  .rule = Rule::kDestination,
-                  .connection = connection->name(),
-                  .text = "no QP of this host is connected to that one"});
-  }
-  if (state == PacketState::kUnusable) {
-    if (!out) connection->on_unusable(packet);
+  if (state != PacketState::kUsable) {
+    // Where it says that it goes need not be true.
+    if (connection != nullptr && state == PacketState::kUnusable && !out) connection->on_unusable(packet);
     return;
   }
-  if (state != PacketState::kUsable) return;
+  if (connection == nullptr) {
+    connection = &connections.add_direction(local, remote, packet.bth().dest_qp, out);
+    if (out && connections.any_declared()) {
+      findings.add({.packet = packet.number(),
+                    .time = packet.time(),
+                    .rule = Rule::kDestination,
+                    .connection = connection->name(),
+                    .text = "no QP of this host is connected to that one"});
+    }
+  }
   if (!packet.info().request && !connection->paired()) {
     connection = &connections.pair(*connection, packet.bth().psn, out);
   }
@@ -98,7 +94,7 @@ void Oracle::declare(const wire::IpAddress& local, wire::Qpn local_qpn, const wi
 }
 
 void Oracle::ended(wire::Qpn local_qpn) {
-  if (Connection* connection = impl_->of_local(local_qpn)) connection->end();
+  if (Connection* connection = impl_->connections.declared(local_qpn)) connection->end();
 }
 
 void Oracle::add(const trace::Record& record) {
@@ -119,11 +115,12 @@ void Oracle::add(const trace::Record& record) {
 }
 
 void Oracle::posted(wire::Qpn local_qpn, uint64_t wr_id, bool signaled, WorkKind kind, uint64_t length) {
-  if (Connection* connection = impl_->of_local(local_qpn)) connection->posted(wr_id, signaled, kind, length);
+  if (Connection* connection = impl_->connections.declared(local_qpn))
+    connection->posted(wr_id, signaled, kind, length);
 }
 
 void Oracle::completed(wire::Qpn local_qpn, uint64_t wr_id, Outcome outcome) {
-  if (Connection* connection = impl_->of_local(local_qpn)) {
+  if (Connection* connection = impl_->connections.declared(local_qpn)) {
     connection->completed(wr_id, outcome, impl_->last_number, impl_->last_time);
   }
 }

@@ -61,7 +61,6 @@ void ReadJudge::on_response(const Packet& packet, Context& context) {
   settle_spans(packet, context);
   judge_order(packet.bth().psn, packet.info().name, context);
   if (packet.info().operation == Operation::kAtomicAcknowledge) {
-    stream_.reset();
     judge_atomic(packet, context);
   } else {
     judge_read_response(packet, context);
@@ -76,74 +75,64 @@ void ReadJudge::judge_order(Psn psn, const char* response, Context& context) {
     if (Psn::distance(end, psn) < 0) return;
     context.violation(Rule::kResponseOrder,
                       text("%s for PSN %u before the response for PSN %u to the %s of packet %llu", response,
-                           psn.value(), (first.request.psn + first.emitted).value(), first.request.info->name,
+                           psn.value(), (first.request.psn + first.answered).value(), first.request.info->name,
                            static_cast<unsigned long long>(first.request.number)));
     unanswered_.pop_front();  // said once
   }
 }
 
-bool ReadJudge::continues(const Packet& packet) const {
-  if (!stream_ || stream_->next >= stream_->job.span) return false;
-  if (packet.bth().psn != stream_->job.request.psn + stream_->next) return false;
-  // With First or Only it may as well be the answer to a repetition that begins just here.
-  const bool begins_here = std::any_of(repeated_.begin(), repeated_.end(),
-                                       [&](const Job& job) { return job.request.psn == packet.bth().psn; });
-  return !(packet.info().first && begins_here);
+// The READ whose answer is under way and has this as its next response. An answer may be interrupted by one to a
+// repeated request and go on after it.
+ReadJudge::Job* ReadJudge::continued_by(const Packet& packet) {
+  const auto goes_on = [psn = packet.bth().psn](const Job& job) {
+    return job.is_read() && job.next > 0 && job.next < job.span && psn == job.request.psn + job.next;
+  };
+  if (const auto job = std::find_if(unanswered_.begin(), unanswered_.end(), goes_on); job != unanswered_.end()) {
+    return &*job;
+  }
+  const auto job = std::find_if(repeated_.rbegin(), repeated_.rend(), goes_on);
+  return job == repeated_.rend() ? nullptr : &*job;
 }
 
-// Finds what the response belongs to, if it does not continue the stream: the newest request that begins with its PSN,
-// or one whose answer was interrupted there.
-bool ReadJudge::begin_stream(const Packet& packet) {
-  const Psn psn = packet.bth().psn;
-  Job* fresh = unanswered(psn);
-  if (fresh != nullptr && fresh->request.is_atomic()) fresh = nullptr;
-  if (fresh != nullptr && fresh->request.psn == psn) {
-    stream_ = Stream{.job = *fresh, .next = 0};
-    return true;
+// The READ that begins with its PSN.
+ReadJudge::Job* ReadJudge::begun_by(const Packet& packet) {
+  const auto begins = [psn = packet.bth().psn](const Job& job) { return job.is_read() && job.request.psn == psn; };
+  if (const auto job = std::find_if(unanswered_.begin(), unanswered_.end(), begins); job != unanswered_.end()) {
+    return &*job;
   }
-  const auto repeated = std::find_if(repeated_.rbegin(), repeated_.rend(), [&](const Job& job) {
-    return job.request.psn == psn && !job.request.is_atomic();
-  });
-  if (repeated != repeated_.rend()) {
-    stream_ = Stream{.job = *repeated, .next = 0};
-    return true;
-  }
-  if (fresh != nullptr && fresh->emitted > 0 && psn == fresh->request.psn + fresh->emitted) {
-    stream_ = Stream{.job = *fresh, .next = fresh->emitted};
-    return true;
-  }
-  return false;
+  const auto job = std::find_if(repeated_.begin(), repeated_.end(), begins);
+  return job == repeated_.end() ? nullptr : &*job;
 }
 
 void ReadJudge::judge_read_response(const Packet& packet, Context& context) {
   const Psn psn = packet.bth().psn;
-  if (continues(packet) || begin_stream(packet)) {
-    judge_shape(packet, context);
-    ++stream_->next;
-    if (stream_->job.repeated && stream_->next == stream_->job.span) {
-      std::erase_if(repeated_, [&](const Job& job) { return job.request.number == stream_->job.request.number; });
-    }
-    return;
+  // With First or Only it is more likely the beginning of an answer than the middle of another.
+  Job* begun = begun_by(packet);
+  Job* job = continued_by(packet);
+  if (job == nullptr || (begun != nullptr && packet.info().first)) {
+    job = begun;
+    if (job != nullptr) job->next = 0;
   }
-  if (const Job* job = unanswered(psn)) {
+  if (job != nullptr) {
+    judge_shape(*job, packet, context);
+    ++job->next;
+    if (job->repeated && job->next == job->span) {
+      std::erase_if(repeated_, [number = job->request.number](const Job& j) { return j.request.number == number; });
+    }
+  } else if (Job* skipped = unanswered(psn); skipped != nullptr && skipped->is_read()) {
     context.violation(Rule::kResponseOrder, text("READ response for PSN %u, the next one of that READ is %u",
-                                                 psn.value(), (job->request.psn + job->emitted).value()));
-  } else if (stream_ && stream_->job.contains(psn)) {
-    context.violation(Rule::kResponseOrder, text("READ response for PSN %u, the next one is %u", psn.value(),
-                                                 (stream_->job.request.psn + stream_->next).value()));
-    stream_->next = static_cast<uint32_t>(Psn::distance(stream_->job.request.psn, psn)) + 1;
-    return;
+                                                 psn.value(), (skipped->request.psn + skipped->answered).value()));
+    skipped->next = skipped->answered =
+        static_cast<uint32_t>(Psn::distance(skipped->request.psn, psn)) + 1;  // said once
   } else {
     context.violation(Rule::kResponseUnrequested,
                       text("%s for PSN %u, which no READ asked for", packet.info().name, psn.value()));
   }
-  stream_.reset();
 }
 
-// Position and size of a response, as number stream_->next of its READ.
-void ReadJudge::judge_shape(const Packet& packet, Context& context) {
-  const Job& job = stream_->job;
-  const uint32_t index = stream_->next;
+// Position and size of the response that comes next in `job`.
+void ReadJudge::judge_shape(const Job& job, const Packet& packet, Context& context) const {
+  const uint32_t index = job.next;
   const uint32_t length = job.request.is(Operation::kReadRequest) ? job.request.length : 0;
   if (const auto depth = context.attributes.max_dest_rd_atomic;
       depth && index == 0 && !job.repeated && job.in_front >= *depth) {
@@ -209,14 +198,18 @@ void ReadJudge::judge_atomic(const Packet& packet, Context& context) {
 // The requester has the response now, whatever it was sent for.
 void ReadJudge::count_answer(Psn psn, Context& context) {
   Job* job = unanswered(psn);
-  if (job == nullptr || psn != job->request.psn + job->emitted) return;
-  ++job->emitted;
-  if (job == &unanswered_.front() && job->emitted == job->span) complete_front(context);
+  if (job == nullptr) return;
+  if (psn == job->request.psn + job->answered) ++job->answered;
+  if (job == &unanswered_.front() && job->answered == job->span) complete_front(context);
 }
 
 void ReadJudge::complete_front(Context& context) {
-  const Request& request = unanswered_.front().request;
+  const Request request = unanswered_.front().request;
   context.counts.goodput_in += request.is_atomic() ? 8 : request.length;
+  if (Job& done = unanswered_.front(); done.is_read() && done.next < done.span) {  // another answer made it complete
+    done.repeated = true;
+    repeated_.push_back(done);
+  }
   unanswered_.pop_front();
   // Those that may have been handled only after this one was answered had fewer in front of them.
   for (Job& later : unanswered_) {

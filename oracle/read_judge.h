@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <optional>
 
 #include "oracle/context.h"
 
@@ -33,17 +32,15 @@ class ReadJudge {
   struct Job {
     Request request;
     uint32_t span = 1;
-    uint32_t emitted = 0;   // responses from the first on
+    uint32_t next = 0;      // index of the next response, if it goes on
+    uint32_t answered = 0;  // responses from the first on that have been sent, for this job or others
     uint64_t in_front = 0;  // requests that waited for responses when it arrived
     bool repeated = false;
 
+    bool is_read() const { return !request.is_atomic(); }
     bool contains(wire::Psn psn) const {
       return wire::Psn::distance(request.psn, psn) >= 0 && wire::Psn::distance(psn, request.psn + span) > 0;
     }
-  };
-  struct Stream {
-    Job job;
-    uint32_t next = 0;  // index of its next response
   };
   struct AtomicAnswer {
     wire::Psn psn;
@@ -51,10 +48,10 @@ class ReadJudge {
   };
 
   void settle_spans(const Packet& packet, Context& context);
-  bool continues(const Packet& packet) const;
-  bool begin_stream(const Packet& packet);
+  Job* continued_by(const Packet& packet);
+  Job* begun_by(const Packet& packet);
   void judge_read_response(const Packet& packet, Context& context);
-  void judge_shape(const Packet& packet, Context& context);
+  void judge_shape(const Job& job, const Packet& packet, Context& context) const;
   void judge_atomic(const Packet& packet, Context& context);
   void count_answer(wire::Psn psn, Context& context);
   void complete_front(Context& context);
@@ -62,7 +59,6 @@ class ReadJudge {
 
   std::deque<Job> unanswered_;  // in PSN order, the first is the oldest
   std::deque<Job> repeated_;    // may be answered once more, or not
-  std::optional<Stream> stream_;
   std::deque<AtomicAnswer> atomic_answers_;
 };
 

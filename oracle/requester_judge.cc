@@ -26,6 +26,10 @@ void RequesterJudge::on_request(const Packet& packet, Context& context, Completi
   if (!context.declared && std::abs(ahead) > kOtherConnection && sent_.all_acknowledged()) {
     context.cannot_judge("a jump of PSNs was taken for the beginning of another connection");
     restart(request.psn);
+  } else if (learnt_from_ && Psn::distance(*learnt_from_, request.psn) < 0) {
+    // Back to what is not known: nor is then what was acknowledged behind it.
+    restart(request.psn);
+    may_jump_ = true;
   } else if (ahead > 0) {
     if (!may_jump_) {
       context.violation(Rule::kPsnConsecutive,
@@ -34,6 +38,7 @@ void RequesterJudge::on_request(const Packet& packet, Context& context, Completi
     restart(request.psn);
   }
   may_jump_ = may_jump_ && ahead <= 0;
+  if (learnt_from_ && Psn::distance(*learnt_from_, sent_.next()) > kOtherConnection) learnt_from_.reset();
 
   judge_order(request.psn, context);
   if (request.psn == sent_.next() && sent_.unknown_span() == nullptr) {
@@ -50,18 +55,22 @@ void RequesterJudge::start(const Request& request, Context& context) {
   started_ = true;
   from_beginning_ = context.attributes.sq_psn.has_value();
   may_jump_ = !from_beginning_;
-  if (!from_beginning_) context.cannot_judge("credits and the number of requests sent: the first PSN is not known");
+  if (!from_beginning_) {
+    context.cannot_judge("credits and the number of requests sent: the first PSN is not known");
+    learnt_from_ = request.psn;
+  }
   sent_.restart(context.attributes.sq_psn.value_or(request.psn));
   sequence_ = MessageSequence(from_beginning_);
 }
 
 void RequesterJudge::restart(Psn next) {
   sent_.restart(next);
+  learnt_from_ = next;
   sequence_ = MessageSequence(false);
   retries_ = RetryJudge();
   from_beginning_ = false;
   cursor_.reset();
-  credit_limit_.reset();
+  credits_known_ = false;
   reads_outstanding_ = 0;
 }
 
@@ -145,8 +154,6 @@ void RequesterJudge::take_again(const Packet& packet, const Request& request, Co
   const bool acknowledged =
       sent == nullptr || (sent_.is_acknowledged(*sent) && sent->acknowledged_at + context.options.slack < context.now);
   if (acknowledged) {
-    // Before the first PSN that was seen, until something shows that those are acknowledged.
-    if (sent == nullptr && last_progress_ == Time{} && !from_beginning_) return;
     context.violation(Rule::kResendsAcknowledged, text("PSN %u, all before %u is acknowledged", request.psn.value(),
                                                        sent_.unacknowledged().value()));
     return;
@@ -203,12 +210,12 @@ void RequesterJudge::judge_same(const Sent& sent, const Packet& packet, const Re
 // Beyond the last message with a credit a SEND goes out one packet at a time, each acknowledged before the next; a
 // WRITE with immediate data may go out wholly (IBTA 9.7.7.2).
 void RequesterJudge::judge_credits(const Request& request, Context& context) {
-  if (!request.is(Operation::kSend) || !credit_limit_ || messages_ <= *credit_limit_) return;
+  if (!request.is(Operation::kSend) || !credits_known_ || messages_ <= credit_limit_) return;
   if (limited_ && sent_.covers(*limited_)) {
     context.violation(Rule::kCreditLimit, text("PSN %u of message %llu, and PSN %u is not acknowledged; credits end "
                                                "with message %llu",
                                                request.psn.value(), static_cast<unsigned long long>(messages_),
-                                               limited_->value(), static_cast<unsigned long long>(*credit_limit_)));
+                                               limited_->value(), static_cast<unsigned long long>(credit_limit_)));
   }
   limited_ = request.psn;
 }
@@ -235,6 +242,9 @@ void RequesterJudge::on_response(const Packet& packet, Context& context) {
     on_nak(packet, sent_.unacknowledged() != before, context);
   }
   if (sent_.unacknowledged() == before) return;
+  // A response out of turn may be ignored wholly, credits included.
+  if (has_aeth && aeth.kind() == wire::AethKind::kAck && aeth.value() != wire::kNoCreditsCode)
+    credits_known_ = from_beginning_;
   last_progress_ = context.now;
   retries_.on_progress(sent_.unacknowledged(), context);
 }
@@ -279,7 +289,7 @@ void RequesterJudge::on_nak(const Packet& packet, bool progress, Context& contex
   const wire::Aeth& aeth = packet.wire().aeth;
   const Sent* first = sent_.first_unacknowledged();
   const bool next_in_turn =
-      first != nullptr && Psn::distance(first->request.psn, psn) >= 0 && Psn::distance(psn, first->end()) > 0;
+      first != nullptr && Psn::distance(sent_.unacknowledged(), psn) >= 0 && Psn::distance(psn, first->end()) > 0;
   if (aeth.kind() == wire::AethKind::kRnrNak) {
     ++context.counts.rnr_naks_in;
     if (next_in_turn) retries_.on_rnr_nak(psn, aeth.value(), context);
@@ -298,7 +308,7 @@ void RequesterJudge::note_credits(const wire::Aeth& aeth) {
   const auto completed = static_cast<int64_t>(acknowledged_messages_) +
                          wire::Msn::distance(wire::Msn(static_cast<uint32_t>(acknowledged_messages_)), aeth.msn);
   const uint64_t limit = static_cast<uint64_t>(std::max<int64_t>(completed, 0)) + wire::credit_count(aeth.value());
-  credit_limit_ = std::max(credit_limit_.value_or(0), limit);
+  credit_limit_ = std::max(credit_limit_, limit);
 }
 
 }  // namespace uroce::oracle

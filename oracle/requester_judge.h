@@ -53,8 +53,9 @@ class RequesterJudge {
   void note_credits(const wire::Aeth& aeth);
 
   bool started_ = false;
-  bool from_beginning_ = false;  // message numbers are those of the connection
-  bool may_jump_ = false;        // the capture may have begun while the endpoint had gone back
+  bool from_beginning_ = false;           // message numbers are those of the connection
+  bool may_jump_ = false;                 // the capture may have begun while the endpoint had gone back
+  std::optional<wire::Psn> learnt_from_;  // what was sent before this PSN is not known
   SendRecord sent_;
   MessageSequence sequence_;
   RetryJudge retries_;
@@ -66,9 +67,10 @@ class RequesterJudge {
 
   uint64_t messages_ = 0;  // begun; the number of the last one, from 1
   uint64_t acknowledged_messages_ = 0;
-  uint32_t reads_outstanding_ = 0;        // READs, atomics and the like
-  std::optional<uint64_t> credit_limit_;  // the last message with a credit: the LSN of IBTA 9.7.7.2
-  std::optional<wire::Psn> limited_;      // the last packet of a SEND that went out without a credit
+  uint32_t reads_outstanding_ = 0;    // READs, atomics and the like
+  uint64_t credit_limit_ = 0;         // the last message with a credit: the LSN of IBTA 9.7.7.2
+  bool credits_known_ = false;        // the endpoint cannot but know some
+  std::optional<wire::Psn> limited_;  // the last packet of a SEND that went out without a credit
 
   Time last_progress_{};
   bool fatal_ = false;

@@ -15,16 +15,16 @@ using wire::Psn;
 void ResponderJudge::on_response(const Packet& packet, Context& context) {
   const Psn psn = packet.bth().psn;
   if (packet.info().has_aeth) judge_aeth(packet, context);
-  if (!started_) {
-    if (context.declared) {
-      context.violation(Rule::kAcksUnreceived,
-                        text("%s for PSN %u: nothing has arrived", packet.info().name, psn.value()));
-    }
+  if (!started_ && context.attributes.rq_psn) start(*context.attributes.rq_psn, true, context);
+  if (!started_) return;  // to what was requested before
+  const bool reports_gap = gap_ && gap_->psn == psn;
+  if (spare_from_ && Psn::distance(expected_, psn) >= 0 && !reports_gap) take_spares(context);
+  const wire::Aeth& aeth = packet.wire().aeth;
+  if (learnt_from_ && Psn::distance(*learnt_from_, psn) < 0) {  // of what was requested before
+    if (packet.info().has_aeth && aeth.kind() != AethKind::kAck) restart(psn);
     return;
   }
-  const wire::Aeth& aeth = packet.wire().aeth;
   if (packet.info().operation != Operation::kAcknowledge) {
-    if (learnt_from_ && Psn::distance(*learnt_from_, psn) < 0) return;
     reads_.on_response(packet, context);
     settle_span(context, packet.info().last ? std::optional(psn + 1) : std::nullopt);
     if (packet.info().has_aeth) judge_msn(psn, aeth.msn, true, context);
@@ -68,17 +68,28 @@ std::optional<uint64_t> ResponderJudge::least_messages(Psn psn, bool completed_t
 // when it sends than when it decided (IBTA 9.7.7.1). `completed_there`: the request at `psn` counts.
 void ResponderJudge::judge_msn(Psn psn, Msn msn, bool completed_there, Context& context) {
   const auto least = least_messages(psn, completed_there);
-  if (!msn_known_) {
-    if (least != messages_) return;
-    msn_offset_ = msn.value() - static_cast<uint32_t>(messages_);
-    msn_known_ = true;
-  }
   const Msn most(static_cast<uint32_t>(messages_) + msn_offset_);
   const int64_t behind = Msn::distance(msn, most);
-  if (behind >= 0 && (!least || behind <= static_cast<int64_t>(messages_ - *least))) return;
-  context.violation(Rule::kMsn, text("MSN %u for PSN %u: %u messages were completed, and %llu of them later",
-                                     msn.value(), psn.value(), most.value(),
-                                     static_cast<unsigned long long>(messages_ - least.value_or(messages_))));
+  const bool right = behind >= 0 && (!least || behind <= static_cast<int64_t>(messages_ - *least));
+  if (!msn_confirmed_) {
+    learn_msn(msn, least == messages_, right);
+  } else if (!right) {
+    context.violation(Rule::kMsn, text("MSN %u for PSN %u: %u messages were completed, and %llu of them later",
+                                       msn.value(), psn.value(), most.value(),
+                                       static_cast<unsigned long long>(messages_ - least.value_or(messages_))));
+  }
+}
+
+// In a capture that begins in the middle: as long as only duplicates arrive the MSN stands still while they are
+// counted. `exact`: this MSN belongs to messages_. `right`: it fits what has been learnt.
+void ResponderJudge::learn_msn(Msn msn, bool exact, bool right) {
+  if (msn_known_ && right) {
+    msn_confirmed_ = exact && msn != learnt_msn_;
+  } else if (exact) {
+    msn_offset_ = msn.value() - static_cast<uint32_t>(messages_);
+    learnt_msn_ = msn;
+    msn_known_ = true;
+  }
 }
 
 void ResponderJudge::on_ack(const Packet& packet, Context& context) {
@@ -125,7 +136,7 @@ void ResponderJudge::on_psn_nak(const Packet& packet, Context& context) {
     // Perhaps what arrived here was lost on its way into the endpoint: go by what the endpoint says.
     if (find(psn) != nullptr) {
       roll_back(psn, context);
-      not_ready_.reset();
+      spare_from_.reset();
       gap_ = Gap{.psn = psn, .reported = true};
     }
     return;
@@ -146,14 +157,8 @@ void ResponderJudge::on_rnr_nak(const Packet& packet, Context& context) {
     return;
   }
   roll_back(psn, context);
-  // From the state without the request: those that came back since may count already.
-  const Accepted* at = find(psn);
-  const uint64_t completed = at != nullptr ? at->messages_before : messages_;
-  if (msn_known_ && packet.wire().aeth.msn != Msn(static_cast<uint32_t>(completed) + msn_offset_)) {
-    context.violation(
-        Rule::kMsn, text("MSN %u in the RNR NAK for PSN %u: %u messages were completed", packet.wire().aeth.msn.value(),
-                         psn.value(), Msn(static_cast<uint32_t>(completed) + msn_offset_).value()));
-  }
+  not_ready_ = expected_;
+  judge_msn(psn, packet.wire().aeth.msn, false, context);
   forget_answered(psn - 1);
 }
 

@@ -19,7 +19,7 @@ constexpr size_t kMostArrivals = 1 << 20;
 
 void ResponderJudge::on_request(const Packet& packet, Context& context) {
   const Request request = packet.request();
-  if (!started_) start(request, context);
+  if (!started_) start(request.psn, request.info->first, context);
   const bool far = std::abs(Psn::distance(expected_, request.psn)) > kOtherConnection;
   if (far && !context.declared && accepted_.empty() && request.info->first) {
     context.cannot_judge("a jump of PSNs was taken for the beginning of another connection");
@@ -28,21 +28,22 @@ void ResponderJudge::on_request(const Packet& packet, Context& context) {
   if (learnt_from_ && Psn::distance(*learnt_from_, expected_) > kOtherConnection) learnt_from_.reset();
   if (Psn::distance(expected_, request.psn) < 0) ++context.counts.retransmissions_in;
   arrivals_.push_back(request);
-  arrive(request, context);
+  arrive(request, first_arrival_ + arrivals_.size() - 1, context);
   const bool unseen = !context.declared && accepted_.size() > kMostOutstanding;
   if (!accepted_.empty() && (unseen || arrivals_.size() > kMostArrivals)) accepted_.pop_front();
   forget_arrivals();
 }
 
-void ResponderJudge::start(const Request& request, Context& context) {
+// `psn`: of the first request that arrives; `first`: it begins a message.
+void ResponderJudge::start(Psn psn, bool first, const Context& context) {
   started_ = true;
-  msn_known_ = context.attributes.rq_psn.has_value();
-  expected_ = context.attributes.rq_psn.value_or(request.psn);
+  msn_known_ = msn_confirmed_ = context.attributes.rq_psn.has_value();
+  expected_ = context.attributes.rq_psn.value_or(psn);
   if (!msn_known_) {
     learnt_from_ = expected_;
     may_jump_ = true;
   }
-  sequence_ = MessageSequence(msn_known_ || request.info->first);
+  sequence_ = MessageSequence(msn_known_ || first);
 }
 
 void ResponderJudge::restart(Psn expected) {
@@ -53,7 +54,7 @@ void ResponderJudge::restart(Psn expected) {
   sequence_ = MessageSequence(false);
 }
 
-void ResponderJudge::arrive(const Request& request, Context& context) {
+void ResponderJudge::arrive(const Request& request, size_t arrival, Context& context) {
   settle_span(context, request.psn);
   const int32_t ahead = Psn::distance(expected_, request.psn);
   if (ahead < 0 || (ahead == 0 && span_unknown_)) {
@@ -74,10 +75,10 @@ void ResponderJudge::arrive(const Request& request, Context& context) {
     }
     gap_.reset();
   }
-  accept(request, context);
+  accept(request, arrival, context);
 }
 
-void ResponderJudge::accept(const Request& request, Context& context) {
+void ResponderJudge::accept(const Request& request, size_t arrival, Context& context) {
   const MessageSequence before = sequence_;
   if (auto found = sequence_.next(request, context); found) {
     sequence_ = before;
@@ -89,7 +90,7 @@ void ResponderJudge::accept(const Request& request, Context& context) {
                        .span = span,
                        .messages_before = messages_,
                        .completes = request.info->last,
-                       .arrival = first_arrival_ + arrivals_.size() - 1,
+                       .arrival = arrival,
                        .before = before});
   span_unknown_ = span == 0;
   expected_ = request.psn + span;
@@ -142,8 +143,11 @@ ResponderJudge::Accepted* ResponderJudge::find(Psn psn) {
 }
 
 bool ResponderJudge::answers(Psn psn) const {
-  if (!started_ || Psn::distance(psn, expected_ + (span_unknown_ ? 1 : 0)) <= 0) return false;
-  return accepted_.empty() ? psn + 1 == expected_ : Psn::distance(accepted_.front().psn, psn) >= -1;
+  if (!started_) return false;
+  const uint32_t length = span_unknown_ ? arrivals_[accepted_.back().arrival - first_arrival_].length : 0;
+  const Psn end = span_unknown_ ? expected_ + Context::largest_span(length) : expected_;
+  if (Psn::distance(psn, end) < 0) return false;  // a PSN NAK has the expected one
+  return accepted_.empty() ? Psn::distance(psn, expected_) <= 1 : Psn::distance(accepted_.front().psn, psn) >= -1;
 }
 
 // A response for `psn` went out: everything up to it was accepted, and is on record no longer.
@@ -152,20 +156,23 @@ void ResponderJudge::forget_answered(Psn psn) {
          Psn::distance(accepted_.front().psn + accepted_.front().span, psn) >= -1) {
     accepted_.pop_front();
   }
+  if (spare_from_ && Psn::distance(spare_psn_, psn) >= 0) spare_from_.reset();
   forget_arrivals();
   while (!closed_gaps_.empty() && Psn::distance(closed_gaps_.front(), psn) >= 0) closed_gaps_.pop_front();
   while (!owed_.empty() && Psn::distance(owed_.front().psn, psn) >= 0) owed_.pop_front();
 }
 
 void ResponderJudge::forget_arrivals() {
-  const size_t first_needed = accepted_.empty() ? first_arrival_ + arrivals_.size() : accepted_.front().arrival;
+  size_t first_needed = accepted_.empty() ? first_arrival_ + arrivals_.size() : accepted_.front().arrival;
+  if (arrivals_.size() > kMostArrivals) spare_from_.reset();
+  if (spare_from_) first_needed = std::min(first_needed, *spare_from_);
   while (first_arrival_ < first_needed && !arrivals_.empty()) {
     arrivals_.pop_front();
     ++first_arrival_;
   }
 }
 
-// Nothing from `psn` on was accepted. What arrived after the request itself counts from its return on.
+// Nothing from `psn` on was accepted.
 void ResponderJudge::roll_back(Psn psn, Context& context) {
   const Accepted from = *find(psn);
   while (!accepted_.empty() && Psn::distance(from.psn, accepted_.back().psn) >= 0) {
@@ -185,16 +192,33 @@ void ResponderJudge::roll_back(Psn psn, Context& context) {
   std::erase_if(closed_gaps_, [&](Psn gap) { return Psn::distance(from.psn, gap) >= 0; });
   owed_.clear();
   reads_.roll_back(from.psn);
-  not_ready_ = from.psn;
+  note_spares(from);
+}
 
-  std::deque<Request> again(arrivals_.begin() + static_cast<ptrdiff_t>(from.arrival - first_arrival_) + 1,
-                            arrivals_.end());
-  arrivals_.resize(from.arrival - first_arrival_);
+// The response that showed the request at `from` not to be accepted may have answered its first arrival, and others are
+// yet to be answered. At most one response answers each of them.
+void ResponderJudge::note_spares(const Accepted& from) {
+  size_t answered = from.arrival;
+  if (spare_from_ && spare_psn_ == from.psn) {
+    for (answered = *spare_from_; answered < from.arrival; ++answered) {
+      if (arrivals_[answered - first_arrival_].psn == from.psn) break;
+    }
+  }
+  spare_psn_ = from.psn;
+  spare_from_ = answered + 1;
+}
+
+// The endpoint answers what it cannot have, if it had refused all arrivals of that request: it took a later one.
+void ResponderJudge::take_spares(Context& context) {
+  const std::deque<Request> spares(arrivals_.begin() + static_cast<ptrdiff_t>(*spare_from_ - first_arrival_),
+                                   arrivals_.end());
+  size_t arrival = *spare_from_;
+  spare_from_.reset();
   bool returned = false;
-  for (const Request& request : again) {
-    returned = returned || request.psn == from.psn;
-    arrivals_.push_back(request);
-    if (returned) arrive(request, context);
+  for (const Request& request : spares) {
+    returned = returned || request.psn == spare_psn_;
+    if (returned) arrive(request, arrival, context);
+    ++arrival;
   }
 }
 

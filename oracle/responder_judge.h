@@ -3,7 +3,8 @@
 //
 // What a responder makes of a request shows only in its responses, maybe much later. So requests that arrive in order
 // count as accepted, and stay on record until a response covers them: an RNR NAK shows that the request and all behind
-// it were not accepted after all, and what arrived since is gone through once more.
+// it were not accepted after all. Whether the same request that arrived once more meanwhile was accepted shows later
+// still.
 #pragma once
 
 #include <cstdint>
@@ -49,19 +50,22 @@ class ResponderJudge {
     uint64_t packet;
   };
 
-  void start(const Request& request, Context& context);
+  void start(wire::Psn psn, bool first, const Context& context);
   void restart(wire::Psn expected);
-  void arrive(const Request& request, Context& context);
-  void accept(const Request& request, Context& context);
+  void arrive(const Request& request, size_t arrival, Context& context);
+  void accept(const Request& request, size_t arrival, Context& context);
   void take_duplicate(const Request& request, const Context& context);
   void settle_span(const Context& context, std::optional<wire::Psn> next);
   void roll_back(wire::Psn psn, Context& context);
+  void note_spares(const Accepted& from);
+  void take_spares(Context& context);
   void forget_answered(wire::Psn psn);
   void forget_arrivals();
   Accepted* find(wire::Psn psn);
 
   void judge_aeth(const Packet& packet, Context& context) const;
   void judge_msn(wire::Psn psn, wire::Msn msn, bool completed_there, Context& context);
+  void learn_msn(wire::Msn msn, bool exact, bool right);
   std::optional<uint64_t> least_messages(wire::Psn psn, bool completed_there);
   void on_ack(const Packet& packet, Context& context);
   void on_psn_nak(const Packet& packet, Context& context);
@@ -73,14 +77,18 @@ class ResponderJudge {
   bool may_jump_ = false;                 // the capture may have begun with duplicates
   std::optional<wire::Psn> learnt_from_;  // what was requested before this PSN is not known
   bool msn_known_ = false;
+  bool msn_confirmed_ = false;  // else msn_offset_ is a guess: perhaps only duplicates were seen so far
   wire::Psn expected_;
   bool span_unknown_ = false;  // of the READ that is the last accepted: expected_ is still that READ's PSN
   uint64_t messages_ = 0;      // completed before expected_
+  wire::Msn learnt_msn_;       // the one that msn_offset_ was taken from
   uint32_t msn_offset_ = 0;    // MSN is messages_ + this: 0 but in captures that begin in the middle
   MessageSequence sequence_;
   std::deque<Accepted> accepted_;           // not covered by a response yet
   std::deque<Request> arrivals_;            // since the first of those
   size_t first_arrival_ = 0;                // number of arrivals_.front()
+  std::optional<size_t> spare_from_;        // arrivals from this one on may have been taken after an RNR NAK
+  wire::Psn spare_psn_;                     // for this request
   std::optional<Packet::Finding> refusal_;  // why the request at expected_ must be refused
   std::optional<wire::Psn> malformed_;      // a request that cannot be parsed; some endpoints refuse it
   ReadJudge reads_;

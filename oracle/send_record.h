@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <deque>
 
-#include "oracle/packet.h"
+#include "oracle/context.h"
 
 namespace uroce::oracle {
 
@@ -43,7 +43,12 @@ class SendRecord {
   bool all_acknowledged() const { return acknowledged_ == sent_.size(); }
   size_t outstanding() const { return sent_.size() - acknowledged_; }
   bool covers(wire::Psn psn) const {
-    return wire::Psn::distance(unacknowledged(), psn) >= 0 && wire::Psn::distance(psn, next_) > 0;
+    return wire::Psn::distance(unacknowledged(), psn) >= 0 && wire::Psn::distance(psn, end()) > 0;
+  }
+  // next(), or where it may be at most while the span of a READ is not known.
+  wire::Psn end() const {
+    const bool known = sent_.empty() || sent_.back().span != 0;
+    return known ? next_ : next_ + Context::largest_span(sent_.back().request.length);
   }
 
   Sent& append(const Sent& sent) {

@@ -33,8 +33,10 @@ only engine/queue engine/base/ engine/queue/
 only engine/transport wire/ engine/base/ engine/congestion/ engine/memory/ engine/queue/ engine/transport/
 only engine/io wire/ engine/base/ engine/io/ engine/memory/memory_access.h roce_steer.skel.h
 only engine/net wire/ engine/base/ engine/net/
+only trace wire/ engine/base/ trace/
+only oracle wire/ engine/base/ trace/ oracle/
 only verbs_shim engine/engine.h engine/host.h engine/base/spinlock.h engine/queue/ engine/transport/qp_state.h verbs_shim/
-for directory in wire engine/congestion engine/memory engine/queue engine/transport; do standard "$directory"; done
+for directory in wire engine/congestion engine/memory engine/queue engine/transport trace oracle; do standard "$directory"; done
 
 # pure LIBRARY PATTERN [EXCEPT]: no undefined symbol of the archive matches, except in objects that match EXCEPT.
 pure() {

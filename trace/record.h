@@ -20,7 +20,7 @@ struct Record {
   Direction direction = Direction::kUnknown;
   std::vector<uint8_t> frame;    // Ethernet, without FCS; shorter than original_length if the capture cut it
   uint32_t original_length = 0;  // of the frame on the wire; 0 counts as frame.size()
-  std::string comment;
+  std::string comment{};
 
   bool truncated() const { return original_length > frame.size(); }
 };

@@ -1,6 +1,6 @@
 // Memory regions. Registration checks what hardware would: the range exists and the access rights make sense. Nothing
-// is pinned: an application that unmaps registered memory while it is in use gets the signal it would get from its own
-// access.
+// is pinned: work that meets memory which the application has unmapped ends with an error
+// (engine/memory/memory_access.h).
 
 #include <algorithm>
 #include <cerrno>

@@ -82,7 +82,7 @@ void Completer::on_timer() {
 }
 
 void Completer::on_response(const wire::Packet& packet) {
-  if (!window_.covers(packet.bth.psn)) {
+  if (!window_.covers(packet.bth.psn) && !refuses_oldest(packet)) {
     const bool past = wire::Psn::distance(packet.bth.psn, window_.unacknowledged()) > 0;
     qp_.counters.add(past ? Counter::kDropStaleResponse : Counter::kDropUnsentPsn);
     return;
@@ -118,9 +118,8 @@ void Completer::on_acknowledge(const wire::Packet& packet) {
   }
 }
 
-// Completes SENDs and WRITEs up to `psn` (exclusive). False when a READ or atomic without response stands in the way:
-// its response was lost, which is an implied NAK (IBTA 9.7.5.1.1).
-bool Completer::acknowledge_before(wire::Psn psn) {
+// Completes SENDs and WRITEs up to `psn` (exclusive). False when a READ or atomic without response stands in the way.
+bool Completer::advance_to(wire::Psn psn) {
   const uint32_t target = window_.offset(psn);
   if (target == 0) return true;
   uint32_t done = 0;
@@ -144,11 +143,28 @@ bool Completer::acknowledge_before(wire::Psn psn) {
     window_.acknowledge_before(window_.unacknowledged() + done);
     progress();
   }
-  if (blocked) {
-    qp_.counters.add(Counter::kRxImpliedNaks);
-    retry(RetryCause::kImpliedNak);
-  }
   return !blocked;
+}
+
+// The same; that a response is missing is an implied NAK (IBTA 9.7.5.1.1).
+bool Completer::acknowledge_before(wire::Psn psn) {
+  if (advance_to(psn)) return true;
+  qp_.counters.add(Counter::kRxImpliedNaks);
+  retry(RetryCause::kImpliedNak);
+  return false;
+}
+
+// The oldest message, a READ, will not be answered any further: the peer's QP has failed. The NAK may name a response
+// that is missing no more, when an early retransmission made the peer begin anew, or one behind others that were lost.
+bool Completer::refuses_oldest(const wire::Packet& packet) const {
+  return packet.info->operation == wire::Operation::kAcknowledge && packet.aeth.kind() == wire::AethKind::kNak &&
+         packet.aeth.value() != static_cast<uint8_t>(wire::NakCode::kPsnSequenceError) && !window_.idle() &&
+         oldest_is_read_or_atomic() && belongs_to_oldest(packet.bth.psn);
+}
+
+bool Completer::belongs_to_oldest(wire::Psn psn) const {
+  const SendQueue::Entry entry = qp_.sq.entry(qp_.sq.tail());
+  return ((psn.value() - entry.progress.first_psn) & wire::kMask24) < entry.progress.psn_count;
 }
 
 bool Completer::oldest_is_read_or_atomic() const {
@@ -161,10 +177,16 @@ void Completer::on_nak(wire::Psn psn, uint8_t code) {
     qp_.counters.add(Counter::kDropReservedSyndrome);
     return;
   }
-  if (!acknowledge_before(psn) || qp_.failed) return;
   if (nak == wire::NakCode::kPsnSequenceError) {
+    if (!acknowledge_before(psn) || qp_.failed) return;
     qp_.counters.add(Counter::kRxPsnNaks);
     return retry(RetryCause::kPsnNak);
+  }
+  if (!belongs_to_oldest(psn)) advance_to(psn);
+  if (qp_.failed) return;
+  if (!belongs_to_oldest(psn)) {
+    acknowledge_before(psn);  // an earlier READ or atomic is not answered: asks for it again
+    return;
   }
   qp_.counters.add(Counter::kRxFatalNaks);
   switch (nak) {
@@ -310,6 +332,7 @@ void Completer::complete(WcStatus status) {
   if (entry.progress.started && returns_data(cqe.opcode)) requester_.read_or_atomic_completed();
   qp_.sq.release();
   window_.completed(index);
+  requester_.completed(index);
   if (visible) qp_.push(qp_.send_cq, cqe);
 }
 

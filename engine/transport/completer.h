@@ -41,7 +41,10 @@ class Completer {
   void on_read_response(const wire::Packet& packet);
   void on_atomic_response(const wire::Packet& packet);
 
+  bool advance_to(wire::Psn psn);
   bool acknowledge_before(wire::Psn psn);
+  bool refuses_oldest(const wire::Packet& packet) const;
+  bool belongs_to_oldest(wire::Psn psn) const;
   bool oldest_is_read_or_atomic() const;
   void retry(RetryCause cause);
   void progress();

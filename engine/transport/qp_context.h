@@ -40,17 +40,21 @@ struct QpContext {
   Counters& counters;
 
   QpAttributes attr{};
-  Time now{};           // of the call in progress; set by RcQp at every entry
-  bool failed = false;  // a part met a fatal condition: RcQp moves the QP to the error state after the call
+  Time now{};                    // of the call in progress; set by RcQp at every entry
+  bool lost_completion = false;  // a CQ was full
+  bool failed = false;           // a part met a fatal condition: RcQp moves the QP to the error state after the call
 
   void push(queue::CompletionQueue& cq, queue::Cqe cqe) {
     cqe.qpn = qpn.value();
     cqe.timestamp = static_cast<uint64_t>(now.time_since_epoch().count());
-    if (!cq.push(cqe)) {
-      counters.add(Counter::kCqOverruns);
-      failed = true;
-      events.on_cq_overrun(cq);
-    }
+    const bool first = !cq.overrun();
+    if (cq.push(cqe)) return;
+    counters.add(Counter::kCqOverruns);
+    failed = true;
+    // Each is told once: the queue has an error, and so has every QP that lost a completion (IBTA 11.6.3.1).
+    if (first) events.on_cq_overrun(cq);
+    if (!lost_completion) events.on_event(AsyncEvent::kQpFatal);
+    lost_completion = true;
   }
 };
 

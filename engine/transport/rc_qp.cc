@@ -60,7 +60,7 @@ void RcQp::enter(QpState to) {
       window_.reset(wire::Psn{});
       congestion_ = congestion::CongestionControl();
       cnps_ = congestion::CnpGenerator();
-      cnp_pending_ = communication_established_ = false;
+      cnp_pending_ = communication_established_ = qp_.lost_completion = false;
       break;
     case QpState::kRtr:
       responder_.start(qp_.attr.rq_psn);
@@ -82,7 +82,7 @@ void RcQp::enter(QpState to) {
 
 // After every call: what the parts reported becomes state.
 void RcQp::settle() {
-  if (requester_.local_error()) completer_.settle_local_error();
+  if (!qp_.failed && requester_.local_error()) completer_.settle_local_error();
   if (qp_.failed) {
     qp_.failed = false;
     if (state() != QpState::kErr && state() != QpState::kReset) enter(QpState::kErr);

@@ -41,6 +41,11 @@ class Requester {
   // The payload of request packet `psn`, which pull() gave, could not be read: its WQE fails.
   void on_unreadable(wire::Psn psn);
 
+  // WQE `index` is complete. If it had failed here as well: it was acknowledged all the same.
+  void completed(uint32_t index) {
+    if (local_error_ && local_error_->index == index) local_error_.reset();
+  }
+
   // A READ or atomic completed: one more may be started.
   void read_or_atomic_completed() { --reads_outstanding_; }
 

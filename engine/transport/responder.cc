@@ -270,7 +270,10 @@ WcStatus Responder::place(const Packet& packet) {
     const auto piece = static_cast<uint32_t>(std::min<size_t>(data.size(), sge.length - offset));
     const memory::Translation t = qp_.mrs.translate(sge.lkey, qp_.pd, sge.address + offset, piece, memory::kLocalWrite);
     if (t.result != AccessResult::kOk) return WcStatus::kLocalProtectionError;
-    if (!memory::copy(t.address, data.data(), piece)) return WcStatus::kLocalProtectionError;
+    if (!memory::copy(t.address, data.data(), piece)) {
+      qp_.counters.add(Counter::kMemoryFaults);
+      return WcStatus::kLocalProtectionError;
+    }
     data = data.subspan(piece);
     offset = 0;
   }
@@ -453,6 +456,10 @@ void Responder::emit_aeth(Aeth aeth, wire::TxPacket& out) {
 
 void Responder::flush() {
   ack_owed_ = false;
+  // What the peer should send again is of no use any more; why the QP failed is.
+  const bool asks_again = nak_.aeth.kind() == wire::AethKind::kRnrNak ||
+                          nak_.aeth.value() == static_cast<uint8_t>(NakCode::kPsnSequenceError);
+  if (asks_again) nak_.pending = false;
   message_ = Message::kNone;
   if (has_receive_) complete_receive(WcStatus::kFlushError, nullptr);
   if (qp_.rq_shared) return;  // what is left belongs to the other QPs

@@ -45,7 +45,7 @@ class Responder {
   void on_unreadable(wire::Psn psn);
 
   // Completes receive requests with a flush error, in order: all, or of a shared queue the one in use. A pending NAK
-  // stays.
+  // that tells why stays.
   void flush();
 
  private:

@@ -22,13 +22,19 @@ expect() {
 expect 0 '^uroce [0-9]+\.[0-9]+' --version
 expect 0 '^uroce [0-9]+\.[0-9]+' version
 expect 0 'Examples:' --help
-for command in run devices doctor; do expect 0 'Examples:' "$command" --help; done
+for command in run devices doctor check; do expect 0 'Examples:' "$command" --help; done
 expect 2 'Subcommands:' # nothing given
 expect 2 'nonsense' nonsense
 expect 2 'command is required' run
 expect 2 'not in' run --io carrier-pigeon true
 expect 2 'not expected' run --no-such-option true
 expect 2 'not expected' devices surplus
+expect 2 'file is required' check
+expect 2 'not in' check --mtu 1500 /dev/null
+expect 2 "^uroce: bad --slack 'soon'" check --slack soon /dev/null
+expect 2 "^uroce: bad --at 'here'" check --at here /dev/null
+expect 2 '^uroce: cannot open /nonexistent: No such file' check /nonexistent
+expect 2 '^uroce: /dev/null: the file is empty' check /dev/null
 
 # shellcheck disable=SC2016  # expanded by the shell that uroce starts
 {

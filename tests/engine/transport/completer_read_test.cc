@@ -356,6 +356,23 @@ TEST_F(CompleterMix, FatalNakInsideAReadEndsIt) {
                           IsCompletion(3, WcStatus::kFlushError), IsCompletion(4, WcStatus::kFlushError)));
 }
 
+// ... and the response before it was lost. The peer's QP has failed: nobody would answer a retry.
+TEST_F(CompleterMix, FatalNakInsideAReadEndsItAlsoWhenAResponseIsMissing) {
+  host_.receive(nak(NakCode::kRemoteAccessError, read_ + 1));
+  EXPECT_THAT(host_.sends(),
+              ElementsAre(IsCompletion(1, kOk), IsCompletion(2, WcStatus::kRemoteAccessError),
+                          IsCompletion(3, WcStatus::kFlushError), IsCompletion(4, WcStatus::kFlushError)));
+}
+
+// ... or has arrived meanwhile: an early retransmission made the peer begin anew.
+TEST_F(CompleterMix, FatalNakInsideAReadEndsItAlsoWhenItsResponseCameBefore) {
+  host_.receive(read_response(kFirst, read_, pattern(kMtu)));
+  host_.receive(nak(NakCode::kRemoteAccessError, read_));
+  EXPECT_THAT(host_.sends(),
+              ElementsAre(IsCompletion(1, kOk), IsCompletion(2, WcStatus::kRemoteAccessError),
+                          IsCompletion(3, WcStatus::kFlushError), IsCompletion(4, WcStatus::kFlushError)));
+}
+
 TEST_F(CompleterMix, AtomicResponseCompletionSaysWhatAndHowMuch) {
   host_.receive(read_response(kFirst, read_, pattern(kMtu)));
   host_.receive(read_response(kLast, read_ + 1, pattern(kMtu)));

@@ -1,0 +1,232 @@
+#include "cli/check.h"
+
+#include <algorithm>
+#include <arpa/inet.h>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fmt/format.h>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <set>
+
+#include "cli/exit_codes.h"
+#include "oracle/oracle.h"
+#include "oracle/report.h"
+#include "trace/capture_reader.h"
+
+namespace uroce::cli {
+namespace {
+
+int complain(const std::string& line) {
+  fmt::print(stderr, "uroce: {}\n", line);
+  return kExitUsage;
+}
+
+std::optional<wire::IpAddress> parse_address(const std::string& text) {
+  uint8_t bytes[16];
+  if (inet_pton(AF_INET, text.c_str(), bytes) == 1) return wire::IpAddress::v4(bytes);
+  if (inet_pton(AF_INET6, text.c_str(), bytes) == 1) return wire::IpAddress::v6(bytes);
+  return std::nullopt;
+}
+
+// "500us", "1ms", "2s", "0": at most an hour.
+std::optional<Duration> parse_duration(std::string_view text) {
+  static constexpr std::pair<std::string_view, int64_t> kUnits[] = {
+      {"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", 1000000000}};
+  int64_t value = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string_view unit(rest, static_cast<size_t>(text.data() + text.size() - rest));
+  if (error != std::errc() || value < 0) return std::nullopt;
+  if (unit.empty()) return value == 0 ? std::optional(Duration{}) : std::nullopt;
+  for (const auto& [name, nanoseconds] : kUnits) {
+    if (unit == name && value <= 3600 * 1000000000ll / nanoseconds) return Duration(value * nanoseconds);
+  }
+  return std::nullopt;
+}
+
+struct ByBytes {
+  bool operator()(const wire::IpAddress& a, const wire::IpAddress& b) const { return a.bytes < b.bytes; }
+};
+using Addresses = std::set<wire::IpAddress, ByBytes>;
+
+// What a first reading of the file tells.
+struct Overview {
+  uint64_t frames = 0, roce_packets = 0, skipped = 0;
+  Time first{}, last{};
+  Addresses all;
+  std::map<uint32_t, Addresses> senders;  // by interface, of packets that are marked as outbound
+  std::string error;                      // where reading ended, if not at the end
+};
+
+class Capture {
+ public:
+  explicit Capture(const std::string& path) : file_(path, std::ios::binary), reader_(file_) {}
+
+  bool is_open() const { return file_.is_open(); }
+  // Calls visit(record) for each. Returns what was wrong with the file, or nothing.
+  template <class Visitor>
+  std::string for_each(Visitor visit) {
+    trace::Record record;
+    trace::ReadResult result;
+    while ((result = reader_.next(record)) == trace::ReadResult::kRecord) visit(record);
+    return result == trace::ReadResult::kError ? reader_.error() : std::string();
+  }
+  uint64_t skipped() const { return reader_.skipped(); }
+
+ private:
+  std::ifstream file_;
+  trace::CaptureReader reader_;
+};
+
+Overview survey(Capture& capture) {
+  Overview overview;
+  overview.error = capture.for_each([&](const trace::Record& record) {
+    if (overview.frames++ == 0) overview.first = record.time;
+    overview.last = std::max(overview.last, record.time);
+    trace::RocePart part;
+    if (trace::parse_record(record, part) != wire::FrameError::kNone) return;
+    ++overview.roce_packets;
+    overview.all.insert(part.envelope.source);
+    overview.all.insert(part.envelope.destination);
+    if (record.direction == trace::Direction::kOut) overview.senders[record.interface].insert(part.envelope.source);
+  });
+  overview.skipped = capture.skipped();
+  return overview;
+}
+
+// One judged host, and the records that it sees: those of one interface, or all.
+struct Host {
+  std::optional<uint32_t> interface;
+  std::unique_ptr<oracle::Oracle> oracle;
+};
+
+class Hosts {
+ public:
+  explicit Hosts(const oracle::Options& options) : options_(options) {}
+
+  void add(std::optional<uint32_t> interface, const Addresses& addresses) {
+    Host& host = hosts_.emplace_back();
+    host.interface = interface;
+    host.oracle = std::make_unique<oracle::Oracle>(options_);
+    for (const wire::IpAddress& address : addresses) host.oracle->add_local(address);
+  }
+  void judge(const trace::Record& record) {
+    for (const Host& host : hosts_) {
+      if (!host.interface || host.interface == record.interface) host.oracle->add(record);
+    }
+  }
+  void finish(Time end) {
+    for (const Host& host : hosts_) host.oracle->finish(end);
+  }
+  const std::vector<Host>& all() const { return hosts_; }
+
+ private:
+  oracle::Options options_;
+  std::vector<Host> hosts_;
+};
+
+// Says what is assumed, if the file does not tell at which hosts it was taken.
+void choose_hosts(const Overview& overview, const Addresses& at, bool quiet, Hosts& hosts) {
+  for (const wire::IpAddress& address : at) hosts.add(std::nullopt, {address});
+  if (!at.empty()) return;
+  for (const auto& [interface, addresses] : overview.senders) hosts.add(interface, addresses);
+  if (!overview.senders.empty()) return;
+  for (const wire::IpAddress& address : overview.all) hosts.add(std::nullopt, {address});
+  if (quiet) return;
+  fmt::print(
+      "The file does not say at which host it was taken (no packet is marked as inbound or outbound), so every "
+      "address\n"
+      "is judged: what was lost between the capture point and a host may look like a violation. --at names the "
+      "host.\n\n");
+}
+
+void print_violations(const std::vector<oracle::Violation>& violations, uint64_t limit, Time start) {
+  std::map<std::string, uint64_t> not_printed;
+  for (size_t i = 0; i < violations.size(); ++i) {
+    if (i < limit) {
+      fmt::print("{}\n", oracle::format_violation(violations[i], start));
+    } else {
+      ++not_printed[oracle::rule_info(violations[i].rule).id];
+    }
+  }
+  if (not_printed.empty()) return;
+  fmt::print("... and {} more:", violations.size() - limit);
+  for (const auto& [rule, count] : not_printed) fmt::print(" {} {}", count, rule);
+  fmt::print("\n");
+}
+
+// Returns the exit code.
+int report(const Hosts& hosts, const CheckOptions& options, Time start) {
+  std::vector<oracle::Violation> violations;
+  std::vector<oracle::ConnectionSummary> connections;
+  uint64_t packets = 0, count = 0, errors = 0;
+  for (const Host& host : hosts.all()) {
+    const auto& found = host.oracle->violations();
+    violations.insert(violations.end(), found.begin(), found.end());
+    const auto summary = host.oracle->summary();
+    connections.insert(connections.end(), summary.begin(), summary.end());
+    packets += host.oracle->packet_count();
+    count += host.oracle->violation_count();
+    errors += host.oracle->error_count();
+  }
+  std::stable_sort(violations.begin(), violations.end(),
+                   [](const auto& a, const auto& b) { return a.packet < b.packet; });
+  print_violations(violations, options.limit, start);
+  if (!options.quiet) {
+    if (!violations.empty()) fmt::print("\n");
+    fmt::print("{}", oracle::format_summary(connections));
+    fmt::print("\n{} packets of {} judged host{}: {} violation{}", packets, hosts.all().size(),
+               hosts.all().size() == 1 ? "" : "s", errors, errors == 1 ? "" : "s");
+    if (count > errors) fmt::print(" and {} quirk{}", count - errors, count - errors == 1 ? "" : "s");
+    fmt::print("\n");
+  }
+  return errors == 0 ? kExitOk : kExitFailed;
+}
+
+std::string why_nothing(const Overview& overview, const std::string& file) {
+  std::string why = fmt::format("{}: no RoCE v2 packets (UDP port 4791) among {} frames", file, overview.frames);
+  if (overview.skipped > 0) why += fmt::format("; {} more are neither Ethernet nor IP", overview.skipped);
+  return why +
+         ". tcpdump does not see the packets of RDMA NICs and of AF_XDP: capture at a mirror port, or at the peer";
+}
+
+}  // namespace
+
+int check(const CheckOptions& options) {
+  oracle::Options judging;
+  const auto slack = parse_duration(options.slack);
+  if (!slack) return complain(fmt::format("bad --slack '{}': a duration, e.g. 500us, 1ms or 0", options.slack));
+  judging.slack = *slack;
+  judging.path_mtu = options.path_mtu;
+  Addresses at;
+  for (const std::string& text : options.at) {
+    const auto address = parse_address(text);
+    if (!address) return complain(fmt::format("bad --at '{}': an IPv4 or IPv6 address", text));
+    at.insert(*address);
+  }
+
+  Capture first(options.file);
+  if (!first.is_open()) return complain(fmt::format("cannot open {}: {}", options.file, std::strerror(errno)));
+  const Overview overview = survey(first);
+  if (!overview.error.empty()) complain(fmt::format("{}: {}", options.file, overview.error));
+  if (overview.roce_packets == 0) {
+    return overview.error.empty() ? complain(why_nothing(overview, options.file)) : kExitUsage;
+  }
+  for (const wire::IpAddress& address : at) {
+    if (overview.all.count(address) == 0) {
+      return complain(fmt::format("{}: no RoCE v2 packets of {}", options.file, address.text()));
+    }
+  }
+
+  Hosts hosts(judging);
+  choose_hosts(overview, at, options.quiet, hosts);
+  Capture second(options.file);
+  second.for_each([&](const trace::Record& record) { hosts.judge(record); });
+  hosts.finish(overview.last);
+  const int code = report(hosts, options, overview.first);
+  return overview.error.empty() ? code : kExitUsage;  // not all of it was judged
+}
+
+}  // namespace uroce::cli

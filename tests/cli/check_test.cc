@@ -1,0 +1,151 @@
+#include "cli/check.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sstream>
+#include <unistd.h>
+
+#include "cli/exit_codes.h"
+#include "tests/oracle/trace_builder.h"
+#include "trace/pcapng_writer.h"
+
+namespace uroce::cli {
+namespace {
+
+using oracle::ack;
+using oracle::send;
+using oracle::Trace;
+using testing::HasSubstr;
+
+// A capture file for the time of a test, and what `uroce check` says about it.
+class CheckCommand : public testing::Test {
+ protected:
+  ~CheckCommand() override { std::remove(options.file.c_str()); }
+
+  void write_file(const std::vector<trace::Record>& records, bool directions = true, size_t cut_off = 0) {
+    std::ostringstream bytes;
+    trace::PcapngWriter writer(bytes);
+    writer.add_interface("eth0");
+    for (trace::Record record : records) {
+      if (!directions) record.direction = trace::Direction::kUnknown;
+      writer.write(record);
+    }
+    const std::string text = bytes.str();
+    std::ofstream(options.file, std::ios::binary) << text.substr(0, text.size() - cut_off);
+  }
+  int run() {
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    const int code = check(options);
+    std::fflush(stdout);
+    out = testing::internal::GetCapturedStdout();
+    err = testing::internal::GetCapturedStderr();
+    return code;
+  }
+
+  static std::vector<trace::Record> good_records() {
+    Trace t(Trace::Undeclared{});
+    fill(t);
+    return t.records;
+  }
+  static std::vector<trace::Record> bad_records() {
+    Trace t(Trace::Undeclared{});
+    fill(t);
+    t.wait(std::chrono::seconds(1));
+    t.out(send(100));  // packet 5
+    return t.records;
+  }
+  static void fill(Trace& t) {
+    t.out(send(100));
+    t.in(ack(100, 1));
+    t.in(send(500));
+    t.out(ack(500, 1));
+  }
+
+  CheckOptions options{.file = testing::TempDir() + "uroce_check_" + std::to_string(getpid()) + ".pcapng"};
+  std::string out, err;
+};
+
+TEST_F(CheckCommand, GoodCapture) {
+  write_file(good_records());
+  EXPECT_EQ(run(), kExitOk) << out << err;
+  EXPECT_THAT(out, HasSubstr("10.0.0.1 qp 0x101 -> 10.0.0.2 qp 0x202"));
+  EXPECT_THAT(out, HasSubstr("4 packets of 1 judged host: 0 violations\n"));
+  EXPECT_EQ(err, "");
+}
+
+TEST_F(CheckCommand, Violation) {
+  write_file(bad_records());
+  EXPECT_EQ(run(), kExitFailed);
+  EXPECT_THAT(out, testing::StartsWith("packet 5 1.000004 s  10.0.0.1 qp 0x101 -> 10.0.0.2 qp 0x202: "
+                                       "resends-acknowledged: PSN 100"));
+  EXPECT_THAT(out, HasSubstr("(IBTA 9.7.6.1)\n"));
+  EXPECT_THAT(out, HasSubstr(": 1 violation\n"));
+}
+
+TEST_F(CheckCommand, SlackIsTakenIntoAccount) {
+  write_file(bad_records());
+  options.slack = "2s";
+  EXPECT_EQ(run(), kExitOk) << out;
+}
+
+TEST_F(CheckCommand, QuietPrintsOnlyViolations) {
+  options.quiet = true;
+  write_file(good_records());
+  EXPECT_EQ(run(), kExitOk);
+  EXPECT_EQ(out, "");
+  write_file(bad_records());
+  EXPECT_EQ(run(), kExitFailed);
+  EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), 1);
+}
+
+TEST_F(CheckCommand, LimitCountsTheRest) {
+  Trace t(Trace::Undeclared{});
+  fill(t);
+  t.wait(std::chrono::seconds(1));
+  for (int i = 0; i < 3; ++i) t.out(send(100));
+  write_file(t.records);
+  options.limit = 1;
+  EXPECT_EQ(run(), kExitFailed);
+  EXPECT_THAT(out, HasSubstr("... and 2 more: 2 resends-acknowledged\n"));
+}
+
+TEST_F(CheckCommand, WithoutDirectionsEveryAddressIsJudged) {
+  write_file(good_records(), false);
+  EXPECT_EQ(run(), kExitOk) << out;
+  EXPECT_THAT(out, HasSubstr("--at names the host"));
+  EXPECT_THAT(out, HasSubstr("8 packets of 2 judged hosts: 0 violations"));
+}
+
+TEST_F(CheckCommand, AtNamesTheHost) {
+  write_file(bad_records(), false);
+  options.at = {"10.0.0.2"};
+  EXPECT_EQ(run(), kExitOk) << out;  // it is not its fault
+  options.at = {"10.0.0.1"};
+  EXPECT_EQ(run(), kExitFailed);
+  options.at = {"10.0.0.3"};
+  EXPECT_EQ(run(), kExitUsage);
+  EXPECT_THAT(err, HasSubstr("no RoCE v2 packets of 10.0.0.3"));
+}
+
+TEST_F(CheckCommand, WithoutRoceThereIsNothingToJudge) {
+  trace::Record record;
+  record.frame.assign(60, 0);
+  write_file({record});
+  EXPECT_EQ(run(), kExitUsage);
+  EXPECT_THAT(err, HasSubstr("no RoCE v2 packets (UDP port 4791) among 1 frames"));
+}
+
+// The part that can be read is judged, but the file is not taken for good.
+TEST_F(CheckCommand, TruncatedFile) {
+  write_file(good_records(), true, 5);
+  EXPECT_EQ(run(), kExitUsage);
+  EXPECT_THAT(err, HasSubstr("the file ends within it"));
+  EXPECT_THAT(out, HasSubstr("3 packets of 1 judged host: 0 violations"));
+}
+
+}  // namespace
+}  // namespace uroce::cli

@@ -1,0 +1,496 @@
+// Peers as they are: what Linux Soft-RoCE (rxe) and ConnectX do on the wire that the specification would not make one
+// expect (wire.md "rxe as a peer", "ConnectX and DCQCN"). Each test is named after the quirk and shows that we get
+// along with it, without spending more of the retry budget than has to be.
+#include <array>
+#include <optional>
+#include <string>
+
+#include "tests/engine/transport/scripted_qp.h"
+
+namespace uroce::transport {
+namespace {
+
+using namespace test;
+using queue::WcStatus;
+using queue::WrOpcode;
+using std::chrono::microseconds;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::SizeIs;
+using wire::NakCode;
+using wire::Opcode;
+
+constexpr auto kOk = WcStatus::kSuccess;
+constexpr uint64_t kRemote = 0x10'0000;
+constexpr uint32_t kRkey = 0xa1b2c3d4;
+
+QpAttributes with_retries(uint8_t retry_count) {
+  QpAttributes a = default_attributes();
+  a.retry_count = retry_count;
+  return a;
+}
+
+// --- the peer as responder -------------------------------------------------------------------------------------------
+
+class QuirkyResponder : public testing::Test {
+ protected:
+  // Sends of one packet each, wr_id 1 to `count`, from kSqPsn on.
+  void post_sends(uint32_t count) {
+    for (uint64_t id = 1; id <= count; ++id) host_.post(work(WrOpcode::kSend, id));
+  }
+  // All complete with success, 1 to `count`, and nothing else.
+  void expect_completed(uint64_t count) {
+    const auto cqes = host_.sends();
+    ASSERT_THAT(cqes, SizeIs(count));
+    for (uint64_t i = 0; i < count; ++i) EXPECT_THAT(cqes[i], IsCompletion(i + 1, kOk));
+  }
+
+  ScriptedQp host_;
+};
+
+TEST_F(QuirkyResponder, CoalescesAcksOverManyMessages) {
+  host_.to_rts(with_retries(0));
+  post_sends(100);
+  ASSERT_THAT(host_.pull(), SizeIs(100));
+  host_.receive(ack(kSqPsn + 99));
+  expect_completed(100);
+  EXPECT_EQ(host_.qp.deadline(), kNever);
+}
+
+TEST_F(QuirkyResponder, AcknowledgesOnlyTheLastPacketOfAWindow) {
+  host_.to_rts(with_retries(0));
+  Buffer buffer = host_.make_buffer(256 * kMtu);
+  host_.post(rdma(WrOpcode::kRdmaWrite, 1, kRemote, kRkey), {buffer.sge(0, 256 * kMtu)});
+  ASSERT_THAT(host_.pull(), SizeIs(Requester::kWindow));
+  host_.receive(ack(kSqPsn + 127));
+  EXPECT_THAT(host_.sends(), IsEmpty());
+  const auto rest = host_.pull();
+  ASSERT_THAT(rest, SizeIs(256 - Requester::kWindow));
+  EXPECT_THAT(rest.back(), AllOf(IsRequest(Opcode::kRcWriteLast, kSqPsn + 255), AsksForAck()));
+  host_.receive(ack(kSqPsn + 255));
+  expect_completed(1);
+}
+
+TEST_F(QuirkyResponder, AcknowledgesThePsnInTheMiddleOfAMessage) {
+  host_.to_rts();
+  Buffer buffer = host_.make_buffer(4 * kMtu);
+  host_.post(work(WrOpcode::kSend, 1), {buffer.sge(0, 2 * kMtu)});
+  host_.post(work(WrOpcode::kSend, 2), {buffer.sge(0, 4 * kMtu)});
+  ASSERT_THAT(host_.pull(), SizeIs(6));
+  host_.receive(ack(kSqPsn + 3));  // the second packet of the second message
+  expect_completed(1);
+  // What it acknowledged is not sent again.
+  host_.receive(nak(NakCode::kPsnSequenceError, kSqPsn + 4));
+  EXPECT_THAT(host_.pull(),
+              ElementsAre(IsRequest(Opcode::kRcSendMiddle, kSqPsn + 4, part(buffer.bytes, 2 * kMtu, kMtu)),
+                          IsRequest(Opcode::kRcSendLast, kSqPsn + 5, part(buffer.bytes, 3 * kMtu, kMtu))));
+  host_.receive(ack(kSqPsn + 5));
+  EXPECT_THAT(host_.sends(), ElementsAre(IsCompletion(2, kOk)));
+}
+
+// Credit code 31, whatever it has: nothing is held back for it.
+TEST_F(QuirkyResponder, NeverCountsCredits) {
+  host_.to_rts();
+  post_sends(1);
+  ASSERT_THAT(host_.pull(), SizeIs(1));
+  host_.receive(PeerPacket(Opcode::kRcAcknowledge, kSqPsn).aeth(0x1f, 1));
+  expect_completed(1);
+  for (uint64_t id = 2; id <= 41; ++id) host_.post(work(WrOpcode::kSend, id));
+  EXPECT_THAT(host_.pull(), SizeIs(40));
+}
+
+// ... and its MSN counts for nothing either.
+TEST_F(QuirkyResponder, MsnIsWhateverItLikes) {
+  host_.to_rts();
+  post_sends(3);
+  ASSERT_THAT(host_.pull(), SizeIs(3));
+  for (uint32_t i = 0; i < 3; ++i) {
+    host_.receive(PeerPacket(Opcode::kRcAcknowledge, kSqPsn + i).aeth(0x1f, 0xfffff0 - i));
+  }
+  expect_completed(3);
+}
+
+// rxe: the next later PSN gets a PSN NAK although the RNR NAK is still to be waited out.
+TEST_F(QuirkyResponder, SendsAPsnNakBehindAnRnrNak) {
+  host_.to_rts(with_retries(0));
+  post_sends(3);
+  ASSERT_THAT(host_.pull(), SizeIs(3));
+  constexpr uint8_t kTimer = 12;  // 0.64 ms
+  const Time until = host_.now + wire::rnr_delay(kTimer);
+  host_.receive(rnr_nak(kSqPsn, kTimer));
+  host_.receive(nak(NakCode::kPsnSequenceError, kSqPsn));
+  EXPECT_THAT(host_.run_until(until - Duration(1)), IsEmpty());
+  EXPECT_THAT(host_.run_until(until), SizeIs(3));
+  host_.receive(ack(kSqPsn + 2));
+  expect_completed(3);
+}
+
+// rxe: a duplicate is answered with the PSN of the last SEND, WRITE or atomic that it has executed.
+TEST_F(QuirkyResponder, AcknowledgesDuplicatesWithThePsnOfTheLastSend) {
+  host_.to_rts(with_retries(0));
+  post_sends(3);
+  ASSERT_THAT(host_.pull(), SizeIs(3));
+  host_.expire();  // the ACKs were lost
+  ASSERT_THAT(host_.pull(), SizeIs(3));
+  for (int i = 0; i < 3; ++i) host_.receive(ack(kSqPsn + 2));
+  expect_completed(3);
+  EXPECT_EQ(host_.count(Counter::kDropStaleResponse), 2u);
+  EXPECT_THAT(host_.pull(), IsEmpty());
+}
+
+// ... which can be beyond a READ whose response was lost: an implied NAK, one retry, and the READ goes again.
+TEST_F(QuirkyResponder, AcknowledgesADuplicateBeyondAReadThatIsNotAnswered) {
+  host_.to_rts(with_retries(1));
+  Buffer buffer = host_.make_buffer(2 * kMtu);
+  const Bytes data = pattern(2 * kMtu, 99);
+  host_.post(work(WrOpcode::kSend, 1));
+  host_.post(rdma(WrOpcode::kRdmaRead, 2, kRemote, kRkey), {buffer.sge(0, 2 * kMtu)});
+  host_.post(work(WrOpcode::kSend, 3));
+  ASSERT_THAT(host_.pull(), SizeIs(3));
+  host_.expire();  // all answers were lost
+  ASSERT_THAT(host_.pull(), SizeIs(3));
+  host_.receive(ack(kSqPsn + 3));  // answers the SEND that was sent again
+  EXPECT_THAT(host_.sends(), ElementsAre(IsCompletion(1, kOk)));
+  EXPECT_THAT(host_.pull(),
+              ElementsAre(IsReadRequest(kSqPsn + 1, kRemote, 2 * kMtu), IsRequest(Opcode::kRcSendOnly, kSqPsn + 3)));
+  host_.receive(read_response(Opcode::kRcReadResponseFirst, kSqPsn + 1, part(data, 0, kMtu)));
+  host_.receive(read_response(Opcode::kRcReadResponseLast, kSqPsn + 2, part(data, kMtu, kMtu)));
+  host_.receive(ack(kSqPsn + 3));
+  EXPECT_THAT(host_.sends(), ElementsAre(IsCompletion(2, kOk), IsCompletion(3, kOk)));
+  EXPECT_EQ(buffer.bytes, data);
+}
+
+// rxe: a SEND with invalidate that fails is not answered, and its QP is dead from then on.
+TEST_F(QuirkyResponder, DoesNotNakAFailedSendWithInvalidate) {
+  const QpAttributes a = default_attributes();
+  host_.to_rts(a);
+  queue::SendWqe wqe = work(WrOpcode::kSendWithInvalidate, 1);
+  wqe.immediate_or_rkey = kRkey;
+  host_.post(wqe);
+  host_.post(work(WrOpcode::kSend, 2));
+  const Time start = host_.now;
+  const Duration budget = (a.retry_count + 1) * RetryTimer::transport_timeout(a.timeout);
+  host_.run_until(start + budget - Duration(1));
+  EXPECT_THAT(host_.sends(), IsEmpty());
+  host_.run_until(start + budget);
+  EXPECT_THAT(host_.sends(),
+              ElementsAre(IsCompletion(1, WcStatus::kRetryExceeded), IsCompletion(2, WcStatus::kFlushError)));
+}
+
+// rxe: the receive completes as an invalid request there; here it is one as ever, also in the middle of the message.
+TEST_F(QuirkyResponder, CallsAReceiveOverrunAnInvalidRequest) {
+  host_.to_rts();
+  Buffer buffer = host_.make_buffer(3 * kMtu);
+  host_.post(work(WrOpcode::kSend, 1), {buffer.sge(0, 3 * kMtu)});
+  host_.post(work(WrOpcode::kSend, 2));
+  ASSERT_THAT(host_.pull(), SizeIs(4));
+  host_.receive(nak(NakCode::kInvalidRequest, kSqPsn + 1));
+  EXPECT_THAT(host_.sends(), ElementsAre(IsCompletion(1, WcStatus::kRemoteInvalidRequestError),
+                                         IsCompletion(2, WcStatus::kFlushError)));
+}
+
+// rxe as the responder of one READ: a repeated request narrows what it remembers to what was asked for last. What
+// begins before that is dropped without a word; what is answered begins with Middle or Last.
+class NarrowingReader {
+ public:
+  NarrowingReader(Bytes data, uint32_t count) : data_(std::move(data)), count_(count) {}
+
+  // The response numbers that a request is answered with. None: dropped.
+  std::vector<uint32_t> answer(const SentPacket& request) {
+    const uint32_t n = request.headers.bth.psn.value() - kSqPsn;
+    if (n < start_) {
+      ++dropped;
+      return {};
+    }
+    replay_ = asked_;
+    asked_ = true;
+    start_ = n;
+    std::vector<uint32_t> numbers;
+    for (; n + numbers.size() < count_;) numbers.push_back(n + static_cast<uint32_t>(numbers.size()));
+    return numbers;
+  }
+  PeerPacket response(uint32_t n) const {
+    const bool first = n == 0 && !(replay_ && start_ != 0);
+    const bool last = n + 1 == count_;
+    const Opcode opcode = first && last ? Opcode::kRcReadResponseOnly
+                          : first       ? Opcode::kRcReadResponseFirst
+                          : last        ? Opcode::kRcReadResponseLast
+                                        : Opcode::kRcReadResponseMiddle;
+    return read_response(opcode, kSqPsn + n, part(data_, n * kMtu, std::min<size_t>(kMtu, data_.size() - n * kMtu)));
+  }
+  int dropped = 0;
+
+ private:
+  const Bytes data_;
+  const uint32_t count_;
+  uint32_t start_ = 0;
+  bool asked_ = false, replay_ = false;
+};
+
+// Whatever of the first two answers is lost, no retry begins before one that the peer has seen already.
+TEST_F(QuirkyResponder, NarrowsTheReadThatItRemembers) {
+  constexpr uint32_t kCount = 4;
+  constexpr uint32_t kSize = 3 * kMtu + 9;
+  const Bytes data = pattern(kSize, 99);
+  for (uint32_t lost = 0; lost < 1u << 2 * kCount; ++lost) {
+    SCOPED_TRACE(lost);
+    ScriptedQp host;
+    host.to_rts(with_retries(2));
+    Buffer buffer = host.make_buffer(kSize);
+    host.post(rdma(WrOpcode::kRdmaRead, 1, kRemote, kRkey), {buffer.sge(0, kSize)});
+    NarrowingReader peer(data, kCount);
+    for (uint32_t round = 0; round < 4; ++round) {
+      auto requests = host.pull();
+      if (requests.empty() && host.qp.deadline() != kNever) {
+        host.expire();
+        requests = host.pull();
+      }
+      for (const SentPacket& request : requests) {
+        for (const uint32_t n : peer.answer(request)) {
+          if (round >= 2 || !(lost >> (round * kCount + n) & 1)) host.receive(peer.response(n));
+        }
+      }
+    }
+    EXPECT_EQ(peer.dropped, 0);
+    EXPECT_THAT(host.sends(), ElementsAre(IsCompletion(1, kOk)));
+    EXPECT_EQ(buffer.bytes, data);
+    EXPECT_EQ(host.count(Counter::kTimeouts), 0u);
+  }
+}
+
+// The narrowest replay of all, and again one packet further.
+TEST_F(QuirkyResponder, BeginsReadReplaysWithMiddleOrLast) {
+  host_.to_rts(with_retries(1));
+  constexpr uint32_t kSize = 4 * kMtu;
+  Buffer buffer = host_.make_buffer(kSize);
+  const Bytes data = pattern(kSize, 99);
+  const auto respond = [&](Opcode opcode, uint32_t n) {
+    host_.receive(read_response(opcode, kSqPsn + n, part(data, n * kMtu, kMtu)));
+  };
+  host_.post(rdma(WrOpcode::kRdmaRead, 1, kRemote, kRkey), {buffer.sge(0, kSize)});
+  ASSERT_THAT(host_.pull(), SizeIs(1));
+  respond(Opcode::kRcReadResponseFirst, 0);
+  respond(Opcode::kRcReadResponseLast, 3);
+  ASSERT_THAT(host_.pull(), ElementsAre(IsReadRequest(kSqPsn + 1, kRemote + kMtu, 3 * kMtu)));
+  respond(Opcode::kRcReadResponseMiddle, 1);  // progress gives the budget back
+  respond(Opcode::kRcReadResponseLast, 3);
+  ASSERT_THAT(host_.pull(), ElementsAre(IsReadRequest(kSqPsn + 2, kRemote + 2 * kMtu, 2 * kMtu)));
+  respond(Opcode::kRcReadResponseMiddle, 2);
+  host_.expire();
+  ASSERT_THAT(host_.pull(), ElementsAre(IsReadRequest(kSqPsn + 3, kRemote + 3 * kMtu, kMtu)));
+  respond(Opcode::kRcReadResponseLast, 3);
+  expect_completed(1);
+  EXPECT_EQ(buffer.bytes, data);
+}
+
+// --- the peer as requester -------------------------------------------------------------------------------------------
+
+class QuirkyRequester : public testing::Test {
+ protected:
+  // A WRITE of `count` full packets from `psn` on into `buffer`, number `from` to the end; asks for ACKs where told.
+  template <class Asks>
+  void write(const Buffer& buffer, const Bytes& data, uint32_t psn, uint32_t count, Asks asks, uint32_t from = 0) {
+    for (uint32_t n = from; n < count; ++n) {
+      const Opcode opcode = n == 0           ? Opcode::kRcWriteFirst
+                            : n + 1 == count ? Opcode::kRcWriteLast
+                                             : Opcode::kRcWriteMiddle;
+      PeerPacket packet = request(opcode, psn + n, part(data, n * kMtu, kMtu));
+      if (n == 0) packet.reth(kIova, buffer.key, count * kMtu);
+      if (asks(n)) packet.ack_request();
+      host_.receive(packet);
+    }
+  }
+
+  ScriptedQp host_;
+};
+
+// ConnectX: at least every 256 packets, and that is the last one here.
+TEST_F(QuirkyRequester, AsksForAnAckOnlyWithTheLastOf256Packets) {
+  host_.to_rts();
+  Buffer buffer = host_.make_buffer(256 * kMtu);
+  const Bytes data = pattern(256 * kMtu, 99);
+  write(buffer, data, kRqPsn, 256, [](uint32_t n) { return n == 255; });
+  EXPECT_THAT(host_.drain(), ElementsAre(AllOf(IsAck(kRqPsn + 255), HasMsn(1))));
+  EXPECT_THAT(host_.drain(), IsEmpty());
+  EXPECT_EQ(buffer.bytes, data);
+}
+
+// rxe: after 65 packets that did not ask, and with the last one.
+TEST_F(QuirkyRequester, AsksForAnAckAfterMoreThan64Packets) {
+  host_.to_rts();
+  constexpr uint32_t kCount = 200;
+  Buffer buffer = host_.make_buffer(kCount * kMtu);
+  const Bytes data = pattern(kCount * kMtu, 99);
+  std::vector<SentPacket> answers;
+  write(buffer, data, kRqPsn, kCount, [&](uint32_t n) {
+    for (SentPacket& answer : host_.drain()) answers.push_back(std::move(answer));
+    return n % 66 == 65 || n + 1 == kCount;
+  });
+  for (SentPacket& answer : host_.drain()) answers.push_back(std::move(answer));
+  EXPECT_THAT(answers, ElementsAre(IsAck(kRqPsn + 65), IsAck(kRqPsn + 131), IsAck(kRqPsn + 197), IsAck(kRqPsn + 199)));
+  EXPECT_EQ(buffer.bytes, data);
+}
+
+// Nobody asks at all: nothing is owed, and the next one that asks is answered for all.
+TEST_F(QuirkyRequester, AsksForNoAckUntilTheNextMessage) {
+  host_.to_rts();
+  Buffer buffer = host_.make_buffer(3 * kMtu);
+  const Bytes data = pattern(3 * kMtu, 99);
+  write(buffer, data, kRqPsn, 3, [](uint32_t) { return false; });
+  EXPECT_THAT(host_.drain(), IsEmpty());
+  write(buffer, data, kRqPsn + 3, 3, [](uint32_t n) { return n == 2; });
+  EXPECT_THAT(host_.drain(), ElementsAre(AllOf(IsAck(kRqPsn + 5), HasMsn(2))));
+}
+
+// rxe sends 0, ConnectX 1; automatic path migration does not exist here.
+TEST_F(QuirkyRequester, SetsMigReqOrNot) {
+  host_.to_rts();
+  Buffer buffer = host_.make_buffer(64);
+  for (uint32_t i = 0; i < 4; ++i) {
+    const Bytes data = pattern(64, 50 + i);
+    Bytes bytes = request(Opcode::kRcWriteOnly, kRqPsn + i, data).reth(kIova, buffer.key, 64).ack_request().bytes();
+    constexpr uint8_t kMigReq = 0x40;
+    bytes[1] = static_cast<uint8_t>(i % 2 ? bytes[1] | kMigReq : bytes[1] & ~kMigReq);
+    wire::Packet packet;
+    ASSERT_EQ(wire::parse_packet(bytes, packet), wire::ParseError::kNone);
+    ASSERT_EQ(packet.bth.mig_req, i % 2 == 1);
+    host_.qp.on_packet(packet, host_.now);
+    EXPECT_THAT(host_.drain(), ElementsAre(IsAck(kRqPsn + i)));
+    EXPECT_EQ(buffer.bytes, data);
+  }
+}
+
+// rxe: READ responses ahead of sequence are dropped until its timer expires; then the READ is asked for from the first
+// that is missing, and what it has sent since comes again.
+TEST_F(QuirkyRequester, DropsReadResponsesAheadOfSequenceUntilItsTimeout) {
+  host_.to_rts();
+  Buffer buffer = host_.make_buffer(4 * kMtu);
+  host_.post_receive(1);
+  const auto read = [&](uint32_t n) {
+    host_.receive(read_request(kRqPsn + n, kIova + n * kMtu, buffer.key, (4 - n) * kMtu));
+    host_.receive(request(Opcode::kRcSendOnly, kRqPsn + 4).ack_request());
+  };
+  read(0);
+  EXPECT_THAT(host_.drain(), SizeIs(5));  // the second of them is lost
+  host_.advance(RetryTimer::transport_timeout(14));
+  read(1);
+  EXPECT_THAT(host_.drain(),
+              ElementsAre(IsReadResponse(Opcode::kRcReadResponseFirst, kRqPsn + 1, part(buffer.bytes, kMtu, kMtu)),
+                          IsReadResponse(Opcode::kRcReadResponseMiddle, kRqPsn + 2, part(buffer.bytes, 2 * kMtu, kMtu)),
+                          IsReadResponse(Opcode::kRcReadResponseLast, kRqPsn + 3, part(buffer.bytes, 3 * kMtu, kMtu)),
+                          IsAck(kRqPsn + 4)));
+  EXPECT_THAT(host_.receives(), ElementsAre(IsCompletion(1, kOk)));
+}
+
+// ConnectX, adaptive retransmission: early resends of what was answered already.
+constexpr std::array kEarlyResends = {microseconds(8600),   microseconds(16600),  microseconds(33700),
+                                      microseconds(67000),  microseconds(100000), microseconds(201000),
+                                      microseconds(537000), microseconds(537000)};
+
+TEST_F(QuirkyRequester, ResendsASendEarlyAndLate) {
+  host_.to_rts();
+  Buffer buffer = host_.make_buffer(256);
+  host_.post_receive(1, {buffer.sge(0, 256)});
+  host_.post_receive(2, {buffer.sge(0, 256)});
+  const PeerPacket send = request(Opcode::kRcSendOnly, kRqPsn, pattern(100, 99)).ack_request();
+  host_.receive(send);
+  EXPECT_THAT(host_.drain(), ElementsAre(AllOf(IsAck(kRqPsn), HasMsn(1))));
+  EXPECT_THAT(host_.receives(), ElementsAre(IsCompletion(1, kOk)));
+  const Bytes before = buffer.bytes = pattern(256, 7);  // the application uses it again
+  for (const Duration wait : kEarlyResends) {
+    host_.advance(wait);
+    host_.receive(send);
+    EXPECT_THAT(host_.drain(), ElementsAre(AllOf(IsAck(kRqPsn), HasMsn(1))));
+  }
+  EXPECT_THAT(host_.receives(), IsEmpty());
+  EXPECT_EQ(buffer.bytes, before);
+}
+
+TEST_F(QuirkyRequester, ResendsAReadEarlyAndLate) {
+  host_.to_rts();
+  Buffer buffer = host_.make_buffer(2 * kMtu);
+  const auto is_answer = [&] {
+    return ElementsAre(IsReadResponse(Opcode::kRcReadResponseFirst, kRqPsn, part(buffer.bytes, 0, kMtu)),
+                       IsReadResponse(Opcode::kRcReadResponseLast, kRqPsn + 1, part(buffer.bytes, kMtu, kMtu)));
+  };
+  const PeerPacket read = read_request(kRqPsn, kIova, buffer.key, 2 * kMtu);
+  host_.receive(read);
+  EXPECT_THAT(host_.drain(), is_answer());
+  for (const Duration wait : kEarlyResends) {
+    host_.advance(wait);
+    buffer.bytes[5] ^= 1;  // it is executed again
+    host_.receive(read);
+    EXPECT_THAT(host_.drain(), is_answer());
+  }
+  // The connection is where it was.
+  host_.receive(read_request(kRqPsn + 2, kIova, buffer.key, 1));
+  EXPECT_THAT(host_.drain(), ElementsAre(HasOpcode(Opcode::kRcReadResponseOnly)));
+}
+
+TEST_F(QuirkyRequester, ResendsAnAtomicEarlyAndLate) {
+  host_.to_rts();
+  Buffer buffer = host_.make_buffer(8);
+  buffer.bytes.assign(8, 0);
+  const PeerPacket add = PeerPacket(Opcode::kRcFetchAdd, kRqPsn).atomic(kIova, buffer.key, 5).ack_request();
+  host_.receive(add);
+  EXPECT_THAT(host_.drain(), ElementsAre(IsAtomicResponse(kRqPsn, 0u)));
+  for (const Duration wait : kEarlyResends) {
+    host_.advance(wait);
+    host_.receive(add);
+    EXPECT_THAT(host_.drain(), ElementsAre(IsAtomicResponse(kRqPsn, 0u)));
+  }
+  EXPECT_EQ(buffer.bytes, (Bytes{5, 0, 0, 0, 0, 0, 0, 0}));
+}
+
+// Go-back-N far back: messages that are long over come again, and new ones directly behind them.
+TEST_F(QuirkyRequester, ResendsSeveralMessagesFromAnOlderPsn) {
+  host_.to_rts();
+  Buffer buffer = host_.make_buffer(3 * kMtu);
+  Buffer inbox = host_.make_buffer(2 * kMtu);
+  for (uint64_t id = 1; id <= 3; ++id) host_.post_receive(id, {inbox.sge(0, 2 * kMtu)});
+  const Bytes data = pattern(3 * kMtu, 99);
+  const auto everything = [&] {
+    write(buffer, data, kRqPsn, 3, [](uint32_t n) { return n == 2; });
+    host_.receive(request(Opcode::kRcSendFirst, kRqPsn + 3, part(data, 0, kMtu)));
+    host_.receive(request(Opcode::kRcSendLast, kRqPsn + 4, part(data, kMtu, kMtu)).ack_request());
+    host_.receive(PeerPacket(Opcode::kRcWriteOnlyImmediate, kRqPsn + 5).reth(kIova, buffer.key, 0).ack_request());
+  };
+  everything();
+  EXPECT_THAT(host_.drain(), ElementsAre(AllOf(IsAck(kRqPsn + 5), HasMsn(3))));
+  EXPECT_THAT(host_.receives(), ElementsAre(IsCompletion(1, kOk), IsCompletion(2, kOk)));
+  const Bytes used = buffer.bytes = pattern(3 * kMtu, 7);
+  const Bytes inbox_used = inbox.bytes = pattern(2 * kMtu, 8);
+  everything();
+  host_.receive(request(Opcode::kRcSendOnly, kRqPsn + 6).ack_request());
+  EXPECT_THAT(host_.drain(), ElementsAre(AllOf(IsAck(kRqPsn + 6), HasMsn(4))));
+  EXPECT_THAT(host_.receives(), ElementsAre(IsCompletion(3, kOk)));
+  EXPECT_EQ(buffer.bytes, used);
+  EXPECT_EQ(inbox.bytes, inbox_used);
+}
+
+// ... and back into the middle of a message that is still arriving.
+TEST_F(QuirkyRequester, ResendsTheBeginningOfTheMessageThatIsArriving) {
+  host_.to_rts();
+  constexpr uint32_t kCount = 6;
+  Buffer buffer = host_.make_buffer(kCount * kMtu);
+  const Bytes data = pattern(kCount * kMtu, 99);
+  const auto never = [](uint32_t) { return false; };
+  for (uint32_t cut = 1; cut < kCount; ++cut) {
+    SCOPED_TRACE(cut);
+    const uint32_t psn = kRqPsn + (cut - 1) * kCount;
+    std::fill(buffer.bytes.begin(), buffer.bytes.end(), uint8_t{0});
+    for (uint32_t n = 0; n < cut; ++n) {
+      PeerPacket packet =
+          request(n == 0 ? Opcode::kRcWriteFirst : Opcode::kRcWriteMiddle, psn + n, part(data, n * kMtu, kMtu));
+      if (n == 0) packet.reth(kIova, buffer.key, kCount * kMtu);
+      host_.receive(packet);
+    }
+    write(buffer, data, psn, kCount, never);
+    EXPECT_THAT(host_.drain(), ElementsAre(AllOf(IsAck(psn + kCount - 1), HasMsn(cut))));
+    EXPECT_EQ(buffer.bytes, data);
+  }
+}
+
+}  // namespace
+}  // namespace uroce::transport

@@ -1,0 +1,285 @@
+// Writes the inputs that the fuzzers begin with: make_corpus DIRECTORY makes DIRECTORY/TARGET/NAME for every target.
+// Called by tools/fuzz. What a byte means is said at the head of each target; operations that read more bytes than are
+// given here find zeros, the plainest choice.
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/engine/transport/peer_packet.h"
+#include "tests/fuzz/sealed_frame.h"
+#include "trace/pcapng_writer.h"
+
+namespace uroce::fuzz {
+
+namespace {
+
+using Bytes = std::vector<uint8_t>;
+using transport::test::PeerPacket;
+
+class Corpus {
+ public:
+  Corpus(const std::filesystem::path& directory, const std::string& target) : directory_(directory / target) {
+    std::filesystem::create_directories(directory_);
+  }
+  void add(const std::string& name, const Bytes& bytes) {
+    std::ofstream file(directory_ / name, std::ios::binary);
+    file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    if (!file.flush()) throw std::runtime_error("cannot write " + (directory_ / name).string());
+  }
+
+ private:
+  const std::filesystem::path directory_;
+};
+
+Bytes concatenate(std::initializer_list<Bytes> parts) {
+  Bytes all;
+  for (const Bytes& part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+Bytes repeat(const Bytes& part, int times) {
+  Bytes all;
+  for (int i = 0; i < times; ++i) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+// --- frames ----------------------------------------------------------------------------------------------------------
+
+wire::Envelope envelope(bool v6, uint8_t from, uint8_t to) {
+  const auto address = [v6](uint8_t last) {
+    const uint8_t four[4] = {192, 0, 2, last};
+    const uint8_t sixteen[16] = {0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last};
+    return v6 ? wire::IpAddress::v6(sixteen) : wire::IpAddress::v4(four);
+  };
+  wire::Envelope e;
+  e.source = address(from);
+  e.destination = address(to);
+  e.source_port = 0xc123;
+  return e;
+}
+
+// Of every opcode one packet that is as it should be, with and without payload where it may have some.
+void make_frames(Corpus corpus) {
+  for (int code = 0; code < 256; ++code) {
+    const auto opcode = static_cast<wire::Opcode>(code);
+    const wire::OpcodeInfo& info = wire::opcode_info(opcode);
+    if (!info.known) continue;
+    for (const bool v6 : {false, true}) {
+      for (const size_t payload : {0, 61}) {
+        if (payload > 0 && !info.has_payload) continue;
+        const Bytes ib = PeerPacket(opcode, 0xfffffe).aeth(0x1f, 3).payload(Bytes(payload, 0x5a)).bytes();
+        corpus.add(std::string(wire::transport_name(info.transport)) + "_" + info.name + (v6 ? "_v6_" : "_v4_") +
+                       std::to_string(payload),
+                   sealed_frame(envelope(v6, 1, 2), wire::Qpn(0x202), ib));
+      }
+    }
+  }
+}
+
+// --- operations of qp_pair_fuzzer ------------------------------------------------------------------------------------
+
+constexpr uint8_t kAtB = 0x80;
+constexpr uint8_t kSignaled = 2;
+
+constexpr size_t kSettings = 13;
+const Bytes kPlain(kSettings, 0);  // the first choice of everything
+
+// `where`: the byte that Arena::range() begins with; offset 0 and `length` follow.
+Bytes range(uint8_t where, uint16_t length) {
+  return {where, 0, 0, static_cast<uint8_t>(length), static_cast<uint8_t>(length >> 8)};
+}
+constexpr uint8_t kShared = 0x00, kPrivate = 0x80, kWord = 0x08, kAtEnd = 0x03;
+
+// `length` bytes in one SGE of the region `where`; remote: the start of the peer's shared region.
+Bytes send(uint8_t host, uint8_t opcode, uint16_t length, uint8_t where = kShared, uint8_t flags = kSignaled) {
+  return concatenate({{host, opcode, flags, 1}, range(where, length), range(where & kWord, length), {1, 0}});
+}
+Bytes receive(uint8_t host, uint16_t length) {
+  return concatenate({{static_cast<uint8_t>(host | 3), 1}, range(kPrivate, length)});
+}
+Bytes wait_us(uint8_t microseconds) {
+  return {5, microseconds};
+}
+Bytes wait_ms(uint8_t power) {
+  return {7, power};
+}
+Bytes disturb(uint8_t host, uint8_t what, uint8_t how) {
+  return {static_cast<uint8_t>(host | 11), static_cast<uint8_t>(how << 3 | what)};
+}
+// A packet to `host`: which PSN (see Session::inject), opcode, flags, choice and size of payload, then headers.
+Bytes inject(uint8_t host, uint8_t base, uint8_t opcode, const Bytes& rest) {
+  return concatenate({{static_cast<uint8_t>(host | 8), 0, base, opcode}, rest});
+}
+
+// One of everything that completes, in both directions.
+Bytes all_kinds() {
+  Bytes all;
+  for (const uint8_t host : {uint8_t{0}, kAtB}) {
+    for (int i = 0; i < 4; ++i) {
+      const Bytes r = receive(host ^ kAtB, 4000);
+      all.insert(all.end(), r.begin(), r.end());
+    }
+    for (uint8_t opcode = 0; opcode < 10; ++opcode) {
+      const bool atomic = opcode == 5 || opcode == 6;
+      if (opcode == 7 || opcode == 8 || opcode == 9) continue;  // local operations end the QP
+      const Bytes s = send(host, opcode, atomic ? 8 : 3000, atomic ? kWord : kShared);
+      all.insert(all.end(), s.begin(), s.end());
+    }
+  }
+  return all;
+}
+
+void make_pairs(Corpus corpus) {
+  corpus.add("all_kinds", concatenate({kPlain, all_kinds(), wait_ms(3)}));
+  for (uint8_t choice = 0; choice < 6; ++choice) {  // other settings
+    corpus.add("settings_" + std::to_string(choice), concatenate({Bytes(kSettings, choice), all_kinds(), wait_ms(5)}));
+  }
+  for (uint8_t opcode = 0; opcode < 11; ++opcode) {
+    corpus.add("opcode_" + std::to_string(opcode),
+               concatenate({kPlain, receive(kAtB, 5000), send(0, opcode, 5000), wait_us(30), wait_ms(6)}));
+  }
+  corpus.add("no_receive", concatenate({kPlain, send(0, 2, 500), wait_ms(1), receive(kAtB, 500), wait_ms(4)}));
+  corpus.add("nobody_there", concatenate({kPlain, disturb(0, 0, 31), all_kinds(), repeat(wait_ms(10), 9)}));
+  corpus.add("short_receive", concatenate({kPlain, receive(kAtB, 100), send(0, 2, 500), wait_ms(1)}));
+  for (uint8_t what = 0; what < 8; ++what) {
+    corpus.add("disturbed_" + std::to_string(what),
+               concatenate({kPlain, disturb(0, what, 9), disturb(kAtB, what, 3), all_kinds(), repeat(wait_ms(4), 8)}));
+  }
+  for (uint8_t bits = 1; bits != 0; bits = static_cast<uint8_t>(bits << 1)) {
+    corpus.add("lost_" + std::to_string(bits),
+               concatenate({kPlain, {12, bits}, all_kinds(), wait_us(200), repeat(wait_ms(3), 5)}));
+  }
+  for (uint8_t state = 0; state < 8; ++state) {
+    corpus.add("modify_" + std::to_string(state),
+               concatenate({kPlain, all_kinds(), wait_us(10), {14, state, 0}, wait_us(100), {14, 3, 0}, wait_ms(2)}));
+  }
+  corpus.add("reconnect", concatenate({kPlain, all_kinds(), wait_us(7), {15, 1, 2}, all_kinds(), wait_ms(3)}));
+  for (uint8_t how = 0; how < 0x40; how = static_cast<uint8_t>(how + 2)) {
+    corpus.add("memory_" + std::to_string(how),
+               concatenate({kPlain, all_kinds(), wait_us(6), {13, how, 0x8d, how}, wait_us(100), wait_ms(2)}));
+  }
+}
+
+// Every request and response, as it should be and with more or less payload, at every PSN that inject() knows, and at
+// the end of a region and past it.
+void make_attacks(Corpus corpus) {
+  constexpr uint8_t kAsItShouldBe = 0, kOneMore = 200, kOneLess = 201, kNone = 220;
+  for (uint8_t opcode = 0; opcode < 0x20; ++opcode) {
+    const bool request = opcode < 0x0d || opcode > 0x12;
+    const bool atomic = opcode == 0x12;
+    const uint8_t asked = request ? 2 : atomic ? 6 : 4;
+    for (uint8_t base = 0; base < 5; ++base) {
+      for (const uint8_t size : {kAsItShouldBe, kOneMore, kOneLess, kNone}) {
+        for (const uint8_t where : {kShared, kAtEnd}) {
+          const wire::OpcodeInfo& info = wire::opcode_info(wire::Opcode{opcode});
+          const Bytes payload = info.last && info.has_payload ? Bytes{size, 64, 0} : Bytes{size};
+          const Bytes remote = where == kShared ? range(kShared, 64) : Bytes{kAtEnd, 0, 0, 64, 0, 2, size};
+          corpus.add(
+              "inject_" + std::to_string(opcode) + "_" + std::to_string(base) + "_" + std::to_string(size) +
+                  (where == kShared ? "" : "_end"),
+              concatenate({kPlain, receive(0, 5000), send(0, asked, atomic ? 8 : 200, atomic ? kWord : kShared),
+                           wait_us(3), inject(0, base, opcode, concatenate({{1}, payload, remote})), wait_ms(1)}));
+        }
+      }
+    }
+  }
+}
+
+// --- operations of hostile_memory_fuzzer -----------------------------------------------------------------------------
+
+void make_garbage(Corpus corpus) {
+  const Bytes settings(6, 0);
+  for (uint8_t opcode = 0; opcode < 10; ++opcode) {
+    for (uint8_t field = 0; field < 8; ++field) {
+      const Bytes post =
+          concatenate({{0, 0, opcode, kSignaled, 1}, range(kShared, 3000), range(kShared, 3000), {0, 0, 0}});
+      const Bytes receives = repeat(concatenate({{kAtB | 3, 1, 1}, range(kPrivate, 5000), {1, 0, 0, 0}}), 3);
+      corpus.add("overwrite_" + std::to_string(opcode) + "_" + std::to_string(field),
+                 concatenate({settings,
+                              receives,
+                              post,
+                              post,
+                              {10, 0xff},
+                              {5, 0, field, 0xff, 0xff, 0xff, 0xff},
+                              {6, 20},
+                              Bytes(40, field),
+                              {8, 4},
+                              {9, 1, 3, 1},
+                              {12},
+                              post,
+                              {6, 9}}));
+    }
+  }
+}
+
+// --- captures --------------------------------------------------------------------------------------------------------
+
+// A message and its acknowledgement, as pcapng and as classic pcap.
+void make_captures(Corpus corpus) {
+  std::vector<trace::Record> records;
+  const auto seen = [&](bool out, const PeerPacket& packet) {
+    trace::Record record;
+    record.number = records.size() + 1;
+    record.time = Time(std::chrono::microseconds(10 * records.size()));
+    record.direction = out ? trace::Direction::kOut : trace::Direction::kIn;
+    record.frame = sealed_frame(out ? envelope(false, 1, 2) : envelope(false, 2, 1), wire::Qpn(out ? 0x202 : 0x101),
+                                packet.bytes());
+    records.push_back(std::move(record));
+  };
+  using transport::test::request;
+  seen(true, request(wire::Opcode::kRcSendFirst, 7, Bytes(256, 1)));
+  seen(true, request(wire::Opcode::kRcSendLast, 8, Bytes(99, 2)).ack_request());
+  seen(false, transport::test::ack(8));
+  seen(true, transport::test::read_request(9, 0x1000, 0x77, 500));
+  seen(false, transport::test::read_response(wire::Opcode::kRcReadResponseFirst, 9, Bytes(256, 3)));
+  seen(false, transport::test::read_response(wire::Opcode::kRcReadResponseLast, 10, Bytes(244, 4)));
+  seen(false, transport::test::nak(wire::NakCode::kPsnSequenceError, 11));
+  seen(false, transport::test::rnr_nak(11, 12));
+  seen(true, PeerPacket(wire::Opcode::kRcFetchAdd, 11).atomic(0x2000, 0x77, 1));
+  seen(false, transport::test::atomic_response(11, 41));
+
+  std::ostringstream out;
+  trace::PcapngWriter writer(out, "make_corpus");
+  writer.add_interface("roce0");
+  for (const trace::Record& record : records) writer.write(record);
+  const std::string pcapng = out.str();
+  Bytes classic = {0, 0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0};
+  for (const trace::Record& record : records) {
+    const auto size = static_cast<uint32_t>(record.frame.size());
+    Bytes header(16);
+    for (uint8_t* field : {&header[8], &header[12]}) wire::store_le32(field, size);
+    classic = concatenate({classic, header, record.frame});
+  }
+  for (const uint8_t choice : {0, 15}) {
+    corpus.add("pcapng_" + std::to_string(choice), concatenate({{choice}, Bytes(pcapng.begin(), pcapng.end())}));
+    classic[0] = choice;
+    corpus.add("pcap_" + std::to_string(choice), classic);
+  }
+}
+
+}  // namespace
+
+}  // namespace uroce::fuzz
+
+int main(int argc, char** argv) {
+  using namespace uroce::fuzz;
+  if (argc != 2) {
+    std::cerr << "usage: make_corpus DIRECTORY\n";
+    return 2;
+  }
+  const std::filesystem::path directory = argv[1];
+  try {
+    make_frames({directory, "frame_fuzzer"});
+    make_pairs({directory, "qp_pair_fuzzer"});
+    make_attacks({directory, "qp_pair_fuzzer"});
+    make_garbage({directory, "hostile_memory_fuzzer"});
+    make_captures({directory, "capture_fuzzer"});
+  } catch (const std::exception& error) {
+    std::cerr << "make_corpus: " << error.what() << "\n";
+    return 1;
+  }
+}

@@ -1,0 +1,171 @@
+// RNR waits, PSN NAKs and retry budgets of the requester.
+#include <gtest/gtest.h>
+
+#include "tests/oracle/trace_builder.h"
+
+namespace uroce::oracle {
+namespace {
+
+using enum Opcode;
+
+TEST(Retry, GoesBackToTheNak) {
+  Trace t;
+  for (uint32_t psn = 100; psn < 104; ++psn) t.out(send(psn));
+  t.in(nak(101, 1));
+  for (uint32_t psn = 101; psn < 105; ++psn) t.out(send(psn));
+  EXPECT_EQ(t.found(), "") << t.texts();
+  EXPECT_EQ(t.counts().naks_in, 1u);
+  Trace broken;
+  for (uint32_t psn = 100; psn < 104; ++psn) broken.out(send(psn));
+  broken.in(nak(101, 1));
+  broken.out(send(104));
+  EXPECT_EQ(broken.found(), "nak-ignored@6");
+  Trace not_all;  // a NAK is not answered by a probe
+  for (uint32_t psn = 100; psn < 104; ++psn) not_all.out(send(psn));
+  not_all.in(nak(101, 1));
+  not_all.out(send(101));
+  not_all.out(send(104));
+  EXPECT_EQ(not_all.found(), "go-back-order@7");
+}
+
+TEST(Retry, NakBeforeTheSlackIsOverNeedNotBeKnown) {
+  Options options;
+  options.slack = milliseconds(1);
+  Trace t(Trace::usual(), options);
+  t.out(send(100));
+  t.out(send(101));
+  t.in(nak(100, 0));
+  t.out(send(102));
+  t.wait(milliseconds(2));
+  t.out(send(103));
+  EXPECT_EQ(t.found(), "nak-ignored@5");
+}
+
+TEST(Retry, LateNakForThePartOfAReadThatIsAnswered) {
+  Trace t;
+  t.out(read(100, 300));
+  t.out(send(102));
+  t.in(response(Opcode::kRcReadResponseFirst, 100, 256, 1));
+  t.in(nak(100, 0));
+  t.out(read(101, 44, 0x1100));
+  EXPECT_EQ(t.found(), "") << t.texts();
+}
+
+TEST(Retry, NakAcknowledgesWhatIsBeforeIt) {
+  Trace t;
+  t.out(send(100));
+  t.out(send(101));
+  t.in(nak(101, 1));
+  t.out(send(100));
+  EXPECT_EQ(t.found(), "resends-acknowledged@4");
+}
+
+TEST(Retry, RnrWait) {
+  for (const Duration waited : {microseconds(9), microseconds(11)}) {
+    Trace t;
+    t.out(send(100));
+    t.in(rnr_nak(100, 0, 1));  // 10 us
+    t.wait(waited - microseconds(1));
+    t.out(send(100));
+    EXPECT_EQ(t.found(), waited < microseconds(10) ? "rnr-wait@3" : "");
+  }
+  Trace newer;
+  newer.out(send(100));
+  newer.in(rnr_nak(100, 0, 1));
+  newer.out(send(101));
+  EXPECT_EQ(newer.found(), "rnr-wait@3");
+}
+
+TEST(Retry, ProgressEndsTheRnrWait) {
+  Trace t;
+  t.out(send(100));
+  t.in(rnr_nak(100, 0, 20));
+  t.in(ack(100, 1));
+  t.out(send(101));
+  EXPECT_EQ(t.found(), "");
+}
+
+TEST(Retry, StaleRnrNakDoesNotMatter) {
+  Trace t;
+  t.out(send(100));
+  t.in(ack(100, 1));
+  t.in(rnr_nak(100, 0, 20));
+  t.out(send(101));
+  EXPECT_EQ(t.found(), "");
+}
+
+TEST(Retry, RnrBudget) {
+  for (const uint8_t budget : {2, 7}) {  // 7 is for ever
+    Attributes a = Trace::usual();
+    a.rnr_retry = budget;
+    Trace t(a);
+    t.out(send(100));
+    for (int i = 0; i < 3; ++i) {
+      t.in(rnr_nak(100, 0, 1));
+      t.wait(microseconds(10));
+      t.out(send(100));
+    }
+    EXPECT_EQ(t.found(), budget == 7 ? "" : "rnr-budget@7");
+  }
+}
+
+TEST(Retry, ProgressRenewsTheRnrBudget) {
+  Trace t;
+  for (uint32_t psn = 100; psn < 105; ++psn) {
+    t.out(send(psn));
+    for (int i = 0; i < 2; ++i) {
+      t.in(rnr_nak(psn, psn - 100, 1));
+      t.wait(microseconds(10));
+      t.out(send(psn));
+    }
+    t.in(ack(psn, psn - 99));
+  }
+  EXPECT_EQ(t.found(), "") << t.texts();
+}
+
+TEST(Retry, NakBudget) {
+  Trace t;  // retry_cnt 2
+  t.out(send(100));
+  t.out(send(101));
+  for (int i = 0; i < 3; ++i) {
+    t.in(nak(100, 0));
+    t.out(send(100));
+    t.out(send(101));
+  }
+  EXPECT_EQ(t.found(), "retry-budget@10");
+}
+
+TEST(Retry, TimeBudget) {
+  // Timeout 10 is 4.19 ms, up to four times as long, and two retries: 50 ms.
+  Trace t;
+  t.out(send(100));
+  for (int i = 0; i < 4; ++i) {
+    t.wait(milliseconds(12));
+    t.out(send(100));
+  }
+  EXPECT_EQ(t.found(), "");
+  Trace broken;
+  broken.out(send(100));
+  broken.wait(milliseconds(60));
+  broken.out(send(100));
+  EXPECT_EQ(broken.found(), "retry-budget@2");
+  Trace idle;
+  idle.out(send(100));
+  idle.in(ack(100, 1));
+  idle.wait(seconds(5));
+  idle.out(send(101));
+  EXPECT_EQ(idle.found(), "");
+}
+
+TEST(Retry, TimeoutZeroIsForEver) {
+  Attributes a = Trace::usual();
+  a.timeout = 0;
+  Trace t(a);
+  t.out(send(100));
+  t.wait(seconds(1000));
+  t.out(send(100));
+  EXPECT_EQ(t.found(), "");
+}
+
+}  // namespace
+}  // namespace uroce::oracle
