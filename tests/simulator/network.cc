@@ -72,8 +72,8 @@ SimQp& add(Host& host, QpConfig config, uint32_t qpn) {
 
 }  // namespace
 
-Pair::Pair(uint64_t seed, const LinkConfig& link, const QpConfig& config)
-    : Network(seed),
+Pair::Pair(uint64_t seed_of_all, const LinkConfig& link, const QpConfig& config)
+    : Network(seed_of_all),
       host_a(*joined(*this, link).hosts[0]),
       host_b(*hosts[1]),
       forward(*links[0]),

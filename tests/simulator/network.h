@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -18,7 +19,12 @@ namespace uroce::simulator {
 
 class Network {
  public:
-  explicit Network(uint64_t seed) : random(seed), judge(events) {}
+  explicit Network(uint64_t seed_of_all) : seed(seed_of_all), random(seed), judge(events) {}
+  ~Network() {
+    if (at_end) at_end(*this);
+  }
+  Network(const Network&) = delete;
+  Network& operator=(const Network&) = delete;
 
   // Two hosts and a cable.
   void join_pair(const LinkConfig& forward, const LinkConfig& backward);
@@ -35,6 +41,10 @@ class Network {
 
   static transport::QpAttributes default_attributes();
 
+  // Called with every network at its end, if set: see capture_on_failure.cc.
+  static inline std::function<void(const Network&)> at_end;
+
+  const uint64_t seed;
   EventQueue events;
   std::mt19937_64 random;
   Judge judge;
@@ -53,7 +63,7 @@ class Network {
 
 // The smallest network: two hosts, one connection.
 struct Pair : Network {
-  explicit Pair(uint64_t seed, const LinkConfig& link = {}, const QpConfig& config = {});
+  explicit Pair(uint64_t seed_of_all, const LinkConfig& link = {}, const QpConfig& config = {});
   // Call before anything else; `psn_a`: the first PSN of a's requests.
   void connect(const transport::QpAttributes& attributes = default_attributes(), uint32_t psn_a = 0x111111,
                uint32_t psn_b = 0x222222);
