@@ -207,10 +207,12 @@ void RequesterJudge::judge_same(const Sent& sent, const Packet& packet, const Re
                                                static_cast<unsigned long long>(original.number)));
 }
 
-// Beyond the last message with a credit a SEND goes out one packet at a time, each acknowledged before the next; a
-// WRITE with immediate data may go out wholly (IBTA 9.7.7.2).
+// Beyond the last message with a credit a SEND goes out one packet at a time; once its first packet is acknowledged it
+// has its receive request, and the rest may follow. A WRITE with immediate data may go out wholly (IBTA 9.7.7.2).
 void RequesterJudge::judge_credits(const Request& request, Context& context) {
+  if (request.info->first) message_first_ = request.psn;
   if (!request.is(Operation::kSend) || !credits_known_ || messages_ <= credit_limit_) return;
+  if (!request.info->first && !sent_.covers(message_first_)) return;
   if (limited_ && sent_.covers(*limited_)) {
     context.violation(Rule::kCreditLimit, text("PSN %u of message %llu, and PSN %u is not acknowledged; credits end "
                                                "with message %llu",

@@ -70,6 +70,7 @@ class RequesterJudge {
   uint32_t reads_outstanding_ = 0;    // READs, atomics and the like
   uint64_t credit_limit_ = 0;         // the last message with a credit: the LSN of IBTA 9.7.7.2
   bool credits_known_ = false;        // the endpoint cannot but know some
+  wire::Psn message_first_;           // the first PSN of the message begun last
   std::optional<wire::Psn> limited_;  // the last packet of a SEND that went out without a credit
 
   Time last_progress_{};
