@@ -116,8 +116,7 @@ void Datapath::expire_timers(Time now) {
   }
 }
 
-// --- sending
-// -----------------------------------------------------------------------------------------------------------
+// --- sending --------------------------------------------------------------------------------------------------------
 
 size_t Datapath::transmit(Time now) {
   transmit_time_ = now;
@@ -226,8 +225,7 @@ void Datapath::purge_completions(Qp& qp) {
   if (qp.init.recv_cq != qp.init.send_cq) qp.init.recv_cq->purge(qp.rc.qpn().value());
 }
 
-// --- receiving
-// ---------------------------------------------------------------------------------------------------------
+// --- receiving ------------------------------------------------------------------------------------------------------
 
 size_t Datapath::receive(io::PacketIo& io, Time now) {
   const size_t count = io.receive(arrived_);

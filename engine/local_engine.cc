@@ -74,8 +74,7 @@ PortStatus LocalEngine::port_status() {
   return status;
 }
 
-// --- objects
-// -----------------------------------------------------------------------------------------------------------
+// --- objects --------------------------------------------------------------------------------------------------------
 
 int LocalEngine::register_memory(const memory::MemoryRegion& region, uint32_t& key) {
   const auto base = reinterpret_cast<uintptr_t>(region.base);
@@ -175,8 +174,7 @@ void LocalEngine::destroy_qp(Qp* qp) {
   delete qp;
 }
 
-// --- data path
-// ---------------------------------------------------------------------------------------------------------
+// --- data path ------------------------------------------------------------------------------------------------------
 
 void LocalEngine::doorbell(Qp& qp) {
   datapath_.ring(qp);
@@ -195,8 +193,7 @@ void LocalEngine::expect_sleep() {
   progress_.expect_sleep();
 }
 
-// --- the network around us
-// -----------------------------------------------------------------------------------------------
+// --- the network around us ------------------------------------------------------------------------------------------
 
 // Under the progress lock, for a QP that has packets but no address for its next hop.
 void LocalEngine::resolve(Qp& qp) {

@@ -57,7 +57,7 @@ bool MrTable::remove(uint32_t key) {
   return true;
 }
 
-bool MrTable::invalidate(uint32_t key, uint32_t pd) {
+bool MrTable::invalidate(uint32_t key, uint32_t pd, uint32_t /*qpn*/) {
   const MemoryRegion* mr = find(key);
   if (mr == nullptr || mr->pd != pd || !mr->invalidatable || !mr->valid) return false;
   slots_[static_cast<size_t>(mr - slots_.data())].valid = false;

@@ -49,21 +49,18 @@ class MrTable {
 
   // SEND with Invalidate (IBTA 9.4.1.1.3): the key stops working until its owner renews it. False: no such key, of
   // another protection domain, or of a kind that a peer must not invalidate.
-  bool invalidate(uint32_t key, uint32_t pd);
+  bool invalidate(uint32_t key, uint32_t pd, uint32_t qpn);
 
   // Checks key, protection domain, permission and bounds (overflow-safe). `length` 0 must not be asked: zero-length
   // transfers check nothing (IBTA C9-88, wire.md "Zero-length READ/WRITE").
-  Translation translate(uint32_t key, uint32_t pd, uint64_t va, uint64_t length, uint32_t required) const {
-    const MemoryRegion* mr = find(key);
-    if (mr == nullptr) return {AccessResult::kUnknownKey, nullptr};
-    if (!mr->valid) return {AccessResult::kInvalidated, nullptr};
-    if (mr->pd != pd) return {AccessResult::kWrongPd, nullptr};
-    if ((mr->access & required) != required) return {AccessResult::kNoPermission, nullptr};
-    const uint64_t offset = va - mr->iova;
-    if (va < mr->iova || offset > mr->length || length > mr->length - offset) {
-      return {AccessResult::kOutOfBounds, nullptr};
-    }
-    return {AccessResult::kOk, mr->base + offset};
+  // For the SGE of a work request of this side; `required`: kLocalRead or kLocalWrite.
+  Translation translate_local(uint32_t lkey, uint32_t pd, uint64_t va, uint64_t length, uint32_t required) const {
+    return translate(find(lkey), pd, va, length, required);
+  }
+  // For a request of the peer of QP `qpn`; `required`: kRemote* bits.
+  Translation translate_remote(uint32_t rkey, uint32_t pd, uint32_t /*qpn*/, uint64_t va, uint64_t length,
+                               uint32_t required) const {
+    return translate(find(rkey), pd, va, length, required);
   }
 
   const MemoryRegion* find(uint32_t key) const {
@@ -79,6 +76,17 @@ class MrTable {
   static constexpr size_t kQuarantine = 1024;
 
  private:
+  static Translation translate(const MemoryRegion* mr, uint32_t pd, uint64_t va, uint64_t length, uint32_t required) {
+    if (mr == nullptr) return {AccessResult::kUnknownKey, nullptr};
+    if (!mr->valid) return {AccessResult::kInvalidated, nullptr};
+    if (mr->pd != pd) return {AccessResult::kWrongPd, nullptr};
+    if ((mr->access & required) != required) return {AccessResult::kNoPermission, nullptr};
+    const uint64_t offset = va - mr->iova;
+    if (va < mr->iova || offset > mr->length || length > mr->length - offset) {
+      return {AccessResult::kOutOfBounds, nullptr};
+    }
+    return {AccessResult::kOk, mr->base + offset};
+  }
   void insert(const MemoryRegion& region);
   void grow();
   bool usable(uint32_t key) const;

@@ -134,8 +134,8 @@ class ReceiveQueue {
   uint32_t depth() const { return depth_; }
   uint32_t max_sge() const { return max_sge_; }
 
-  // --- application side: copies one receive request in; false when full or with more than max_sge() SGEs.
-  // -------------
+  // --- application side -------------------------------------------------------------------------------------------
+  // Copies one receive request in; false when full or with more than max_sge() SGEs.
   bool post(uint64_t wr_id, std::span<const Sge> sges);
 
   // --- engine side --------------------------------------------------------------------------------------------------

@@ -306,7 +306,8 @@ bool Completer::scatter(const SendQueue::Entry& entry, uint32_t offset, const ui
       continue;
     }
     const uint32_t piece = std::min(size, sge.length - offset);
-    const memory::Translation t = qp_.mrs.translate(sge.lkey, qp_.pd, sge.address + offset, piece, memory::kLocalWrite);
+    const memory::Translation t =
+        qp_.mrs.translate_local(sge.lkey, qp_.pd, sge.address + offset, piece, memory::kLocalWrite);
     if (t.result != memory::AccessResult::kOk) return false;
     if (!memory::copy(t.address, data, piece)) {
       qp_.counters.add(Counter::kMemoryFaults);

@@ -58,8 +58,8 @@ class Completer {
   RetryTimer timer_;
   uint8_t retries_ = 0;      // transport retries since the last progress
   uint8_t rnr_retries_ = 0;  // RNR retries since the last progress
-  bool recovering_ =
-      false;             // went back already since the last progress or expiry: more of the same NAKs change nothing
+  // Went back already since the last progress or expiry: more of the same NAKs change nothing.
+  bool recovering_ = false;
   bool timing_ = false;  // a round trip is being measured
   wire::Psn timed_psn_;
   Time timed_at_{};

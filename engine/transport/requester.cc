@@ -304,7 +304,8 @@ bool Requester::gather(const SendQueue::Entry& entry, uint32_t offset, uint32_t 
       continue;
     }
     const uint32_t piece = std::min(size, sge.length - offset);
-    const memory::Translation t = qp_.mrs.translate(sge.lkey, qp_.pd, sge.address + offset, piece, memory::kLocalRead);
+    const memory::Translation t =
+        qp_.mrs.translate_local(sge.lkey, qp_.pd, sge.address + offset, piece, memory::kLocalRead);
     if (t.result != memory::AccessResult::kOk) return false;
     out.fragments[out.fragment_count++] = {t.address, piece};
     size -= piece;

@@ -162,7 +162,7 @@ void Responder::on_send(const Packet& packet) {
   if (const WcStatus status = place(packet); status != WcStatus::kSuccess) {
     return reject(NakCode::kRemoteOperationalError, packet.bth.psn, status);
   }
-  if (packet.info->has_ieth && !qp_.mrs.invalidate(packet.ieth.rkey, qp_.pd)) {
+  if (packet.info->has_ieth && !qp_.mrs.invalidate(packet.ieth.rkey, qp_.pd, qp_.qpn.value())) {
     return reject(NakCode::kRemoteAccessError, packet.bth.psn, WcStatus::kLocalProtectionError);
   }
   received_ += static_cast<uint32_t>(packet.payload.size());
@@ -190,8 +190,8 @@ void Responder::on_write(const Packet& packet) {
   if (write_length_ != 0) {
     const bool allowed = (qp_.attr.access & memory::kRemoteWrite) != 0;
     const uint32_t span = packet.info->first ? write_length_ : size;
-    const memory::Translation t =
-        qp_.mrs.translate(write_rkey_, qp_.pd, write_va_ + received_, span, memory::kRemoteWrite);
+    const memory::Translation t = qp_.mrs.translate_remote(write_rkey_, qp_.pd, qp_.qpn.value(), write_va_ + received_,
+                                                           span, memory::kRemoteWrite);
     if (!allowed || t.result != AccessResult::kOk) {
       return reject(NakCode::kRemoteAccessError, packet.bth.psn, WcStatus::kLocalAccessError);
     }
@@ -210,7 +210,8 @@ void Responder::on_read(const Packet& packet) {
   }
   if (reth.length != 0) {
     const bool allowed = (qp_.attr.access & memory::kRemoteRead) != 0;
-    const memory::Translation t = qp_.mrs.translate(reth.rkey, qp_.pd, reth.va, reth.length, memory::kRemoteRead);
+    const memory::Translation t =
+        qp_.mrs.translate_remote(reth.rkey, qp_.pd, qp_.qpn.value(), reth.va, reth.length, memory::kRemoteRead);
     if (!allowed || t.result != AccessResult::kOk) {
       return reject(NakCode::kRemoteAccessError, packet.bth.psn, WcStatus::kLocalAccessError);
     }
@@ -231,7 +232,8 @@ void Responder::on_atomic(const Packet& packet) {
     return reject(NakCode::kInvalidRequest, packet.bth.psn, WcStatus::kRemoteInvalidRequestError);
   }
   const bool allowed = (qp_.attr.access & memory::kRemoteAtomic) != 0;
-  const memory::Translation t = qp_.mrs.translate(op.rkey, qp_.pd, op.va, sizeof(uint64_t), memory::kRemoteAtomic);
+  const memory::Translation t =
+      qp_.mrs.translate_remote(op.rkey, qp_.pd, qp_.qpn.value(), op.va, sizeof(uint64_t), memory::kRemoteAtomic);
   if (!allowed || t.result != AccessResult::kOk) {
     return reject(NakCode::kRemoteAccessError, packet.bth.psn, WcStatus::kLocalAccessError);
   }
@@ -268,7 +270,8 @@ WcStatus Responder::place(const Packet& packet) {
       continue;
     }
     const auto piece = static_cast<uint32_t>(std::min<size_t>(data.size(), sge.length - offset));
-    const memory::Translation t = qp_.mrs.translate(sge.lkey, qp_.pd, sge.address + offset, piece, memory::kLocalWrite);
+    const memory::Translation t =
+        qp_.mrs.translate_local(sge.lkey, qp_.pd, sge.address + offset, piece, memory::kLocalWrite);
     if (t.result != AccessResult::kOk) return WcStatus::kLocalProtectionError;
     if (!memory::copy(t.address, data.data(), piece)) {
       qp_.counters.add(Counter::kMemoryFaults);
@@ -389,7 +392,8 @@ bool Responder::pull_read_response(ReplayEntry& entry, wire::TxPacket& out) {
   const uint64_t offset = uint64_t{n} * mtu;
   const auto size = static_cast<uint32_t>(std::min<uint64_t>(mtu, entry.stop - offset));
   if (size > 0) {
-    const memory::Translation t = qp_.mrs.translate(entry.rkey, qp_.pd, entry.va + offset, size, memory::kRemoteRead);
+    const memory::Translation t =
+        qp_.mrs.translate_remote(entry.rkey, qp_.pd, qp_.qpn.value(), entry.va + offset, size, memory::kRemoteRead);
     if (t.result != AccessResult::kOk && entry.replay) {
       // A late duplicate of a READ that is over, for all we know: no reason to end the QP.
       qp_.counters.add(Counter::kDropDuplicateUnknown);

@@ -27,7 +27,7 @@ class MrTableTest : public testing::Test {
     return {.base = bytes_, .iova = kIova, .length = kLength, .access = access, .pd = pd};
   }
   AccessResult result(uint32_t key, uint64_t va, uint64_t length, uint32_t required = 0, uint32_t pd = kPd) {
-    return table_.translate(key, pd, va, length, required).result;
+    return table_.translate_local(key, pd, va, length, required).result;
   }
 
   std::mt19937 random_{1};
@@ -39,7 +39,7 @@ class MrTableTest : public testing::Test {
 
 TEST_F(MrTableTest, TranslatesRelativeToTheIova) {
   const uint32_t key = table_.add(region());
-  const Translation t = table_.translate(key, kPd, kIova + 7, 10, kLocalWrite);
+  const Translation t = table_.translate_local(key, kPd, kIova + 7, 10, kLocalWrite);
   EXPECT_EQ(t.result, AccessResult::kOk);
   EXPECT_EQ(t.address, bytes_ + 7);
 }
@@ -105,10 +105,10 @@ TEST_F(MrTableTest, UnknownKeys) {
 
 TEST_F(MrTableTest, RefusedTranslationGivesNoPointer) {
   const uint32_t key = table_.add(region());
-  EXPECT_EQ(table_.translate(key + 1, kPd, kIova, 1, 0).address, nullptr);
-  EXPECT_EQ(table_.translate(key, kPd + 1, kIova, 1, 0).address, nullptr);
-  EXPECT_EQ(table_.translate(key, kPd, kIova, 1, kRemoteAtomic).address, nullptr);
-  EXPECT_EQ(table_.translate(key, kPd, kIova - 1, 1, 0).address, nullptr);
+  EXPECT_EQ(table_.translate_local(key + 1, kPd, kIova, 1, 0).address, nullptr);
+  EXPECT_EQ(table_.translate_local(key, kPd + 1, kIova, 1, 0).address, nullptr);
+  EXPECT_EQ(table_.translate_local(key, kPd, kIova, 1, kRemoteAtomic).address, nullptr);
+  EXPECT_EQ(table_.translate_local(key, kPd, kIova - 1, 1, 0).address, nullptr);
 }
 
 // --- keys (faults.md, Security: full 32 bits from a CSPRNG, quarantined on reuse) ------------------------------------
@@ -142,18 +142,18 @@ TEST_F(MrTableTest, InvalidationEndsAnInvalidatableRegionOnce) {
   MemoryRegion window = region();
   window.invalidatable = true;
   const uint32_t key = table_.add(window);
-  EXPECT_FALSE(table_.invalidate(key, kPd + 1)) << "another protection domain";
+  EXPECT_FALSE(table_.invalidate(key, kPd + 1, 1)) << "another protection domain";
   EXPECT_EQ(result(key, kIova, 1), AccessResult::kOk);
-  EXPECT_TRUE(table_.invalidate(key, kPd));
+  EXPECT_TRUE(table_.invalidate(key, kPd, 1));
   EXPECT_EQ(result(key, kIova, 1), AccessResult::kInvalidated);
-  EXPECT_FALSE(table_.invalidate(key, kPd));
+  EXPECT_FALSE(table_.invalidate(key, kPd, 1));
   EXPECT_TRUE(table_.remove(key));
-  EXPECT_FALSE(table_.invalidate(key, kPd));
+  EXPECT_FALSE(table_.invalidate(key, kPd, 1));
 }
 
 TEST_F(MrTableTest, PlainRegionsCannotBeInvalidated) {
   const uint32_t key = table_.add(region());
-  EXPECT_FALSE(table_.invalidate(key, kPd));
+  EXPECT_FALSE(table_.invalidate(key, kPd, 1));
   EXPECT_EQ(result(key, kIova, 1), AccessResult::kOk);
 }
 
