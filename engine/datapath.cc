@@ -1,6 +1,7 @@
 #include "engine/datapath.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "engine/io/memory_link.h"
@@ -24,14 +25,14 @@ Counter parse_drop(wire::ParseError error) {
 
 Datapath::Datapath(std::function<uint32_t()> random)
     : mrs_(random), qpns_(draw_first_qpn(random), Limits::kMaxQp, random), loop_(io::make_memory_loop()) {
-  loop_burst_ = std::make_unique<TxBurst>(*loop_, [this](const wire::TxPacket& packet) { on_unreadable(packet); });
+  loop_burst_ = std::make_unique<TxBurst>(*loop_, [this](const wire::TxPacket& packet) { on_done(packet); });
 }
 
 Datapath::~Datapath() = default;
 
-void Datapath::attach(std::unique_ptr<io::PacketIo> wire, std::function<void(Qp&)> need_neighbour) {
+void Datapath::attach(std::unique_ptr<io::PacketIo> wire, std::function<void(Path&)> need_neighbour) {
   wire_ = std::move(wire);
-  wire_burst_ = std::make_unique<TxBurst>(*wire_, [this](const wire::TxPacket& packet) { on_unreadable(packet); });
+  wire_burst_ = std::make_unique<TxBurst>(*wire_, [this](const wire::TxPacket& packet) { on_done(packet); });
   need_neighbour_ = std::move(need_neighbour);
 }
 
@@ -49,7 +50,7 @@ void Datapath::collect_doorbells(Time now) {
   while (qp != nullptr) {
     Qp* const next = qp->next_rung;
     qp->rung.store(false, std::memory_order_seq_cst);
-    qp->rc.on_posted(now);
+    qp->transport->on_posted(now);
     reschedule(*qp, now);
     qp = next;
   }
@@ -74,9 +75,9 @@ bool Datapath::unfinished() const {
 }
 
 void Datapath::reschedule(Qp& qp, Time now) {
-  if (!qp.ready_hook.is_linked() && qp.rc.wants_to_send(now)) ready_.push_back(qp);
-  if (qp.rc.ack_owed()) {
-    if (qp.rc.ack_urgent()) {
+  if (!qp.ready_hook.is_linked() && qp.transport->wants_to_send(now)) ready_.push_back(qp);
+  if (qp.transport->ack_owed()) {
+    if (qp.transport->ack_urgent()) {
       qp.ack_hook.unlink();
       due_.push_back(qp);
     } else if (!qp.ack_hook.is_linked()) {
@@ -84,7 +85,7 @@ void Datapath::reschedule(Qp& qp, Time now) {
     }
   }
   // A later deadline needs no new place: on_timer() is told the time and the place is taken anew then.
-  if (const Time deadline = qp.rc.deadline(); deadline < qp.timer_at || !qp.timer_hook.is_linked()) {
+  if (const Time deadline = qp.transport->deadline(); deadline < qp.timer_at || !qp.timer_hook.is_linked()) {
     qp.timer_hook.unlink();
     qp.timer_at = deadline;
     if (deadline != kNever) timers_.insert(qp);
@@ -95,9 +96,9 @@ void Datapath::reschedule(Qp& qp, Time now) {
 // Receives posted while the QP went into the error state: either the poster sees the new state and rings, or what it
 // posted is seen here.
 void Datapath::publish_state(Qp& qp, Time now) {
-  if (qp.visible_state.load(std::memory_order_relaxed) == qp.rc.state()) return;
-  qp.visible_state.store(qp.rc.state(), std::memory_order_seq_cst);
-  qp.rc.on_posted(now);
+  if (qp.visible_state.load(std::memory_order_relaxed) == qp.transport->state()) return;
+  qp.visible_state.store(qp.transport->state(), std::memory_order_seq_cst);
+  qp.transport->on_posted(now);
 }
 
 void Datapath::expire_timers(Time now) {
@@ -105,7 +106,7 @@ void Datapath::expire_timers(Time now) {
     Qp& qp = *timers_.begin();
     qp.timer_hook.unlink();
     qp.timer_at = kNever;
-    qp.rc.on_timer(now);
+    qp.transport->on_timer(now);
     reschedule(qp, now);
     // Whatever the transport asks for, time moves on.
     if (qp.timer_hook.is_linked() && qp.timer_at <= now) {
@@ -137,59 +138,85 @@ size_t Datapath::transmit(Time now) {
 }
 
 // A CNP goes ahead of data: it has a class of service of its own (wire.md "ConnectX and DCQCN").
-const wire::Envelope* Datapath::envelope_for(const wire::TxPacket& packet, Qp& qp) {
-  if (packet.header[0] != static_cast<uint8_t>(wire::Opcode::kCnp)) return &qp.path.envelope;
-  qp.cnp_envelope = qp.path.envelope;
+const wire::Envelope* Datapath::envelope_for(const wire::TxPacket& packet, Qp& qp, const Path& path) {
+  if (packet.header[0] != static_cast<uint8_t>(wire::Opcode::kCnp)) return &path.envelope;
+  qp.cnp_envelope = path.envelope;
   qp.cnp_envelope.traffic_class = wire::kCnpTrafficClass;
   return &qp.cnp_envelope;
 }
 
+// Where the QP's next packet goes. Null: nowhere, its address handle is gone.
+Path* Datapath::next_path(Qp& qp) {
+  if (!qp.is_ud()) return &qp.path;
+  AddressHandle* const handle = handles_.find(qp.transport->next_address_handle());
+  return handle == nullptr ? nullptr : &handle->path;
+}
+
 // False: backpressure.
 bool Datapath::transmit_quantum(Qp& qp, Time now, int& budget) {
-  const bool sendable_now = sendable(qp);
   for (int i = 0; i < kQuantum && budget > 0; ++i) {
-    wire::TxPacket* const packet = burst(qp).next();
+    Path* const path = next_path(qp);
+    TxBurst& burst_to = path == nullptr ? *wire_burst_ : burst(*path);
+    wire::TxPacket* const packet = burst_to.next();
     if (packet == nullptr) return false;
-    if (!qp.rc.pull(*packet, now)) return true;
+    if (!qp.transport->pull(*packet, now)) return true;
     --budget;
-    packet->envelope = envelope_for(*packet, qp);
-    packet->source_qpn = qp.rc.qpn();
-    if (sendable_now) {
-      burst(qp).commit();
+    packet->source_qpn = qp.transport->qpn();
+    if (path != nullptr && sendable(*path)) {
+      packet->envelope = envelope_for(*packet, qp, *path);
+      burst_to.commit();
+      if (is_multicast(path->envelope.destination)) copy_to_own_group(*packet);
     } else {
-      counters_.add(Counter::kDropNoNeighbour);  // as if lost on the wire: the retry timer repairs or gives up
+      // As if lost on the wire: a retry timer repairs or gives up.
+      counters_.add(path == nullptr ? Counter::kDropNoAddressHandle : Counter::kDropNoNeighbour);
+      if (packet->completes) on_done(*packet);
     }
   }
   return true;
+}
+
+// Members of this process get their copies here: what goes out does not come back in.
+void Datapath::copy_to_own_group(const wire::TxPacket& packet) {
+  if (groups_.members(packet.envelope->destination).empty()) return;
+  wire::TxPacket* const copy = loop_burst_->next();
+  if (copy == nullptr) return;
+  *copy = packet;
+  copy->completes = false;
+  loop_burst_->commit();
 }
 
 size_t Datapath::transmit_acks(Time now) {
   size_t acks = 0;
   while (!due_.empty()) {
     Qp& qp = due_.front();
-    wire::TxPacket* const packet = burst(qp).next();
+    wire::TxPacket* const packet = burst(qp.path).next();
     if (packet == nullptr) break;
     due_.pop_front();
-    if (!qp.rc.pull_ack(*packet, now)) continue;  // responses go first; the last of them brings the QP back here
+    if (!qp.transport->pull_ack(*packet, now))
+      continue;  // responses go first; the last of them brings the QP back here
     packet->envelope = &qp.path.envelope;
-    packet->source_qpn = qp.rc.qpn();
-    if (sendable(qp)) burst(qp).commit();
+    packet->source_qpn = qp.transport->qpn();
+    if (sendable(qp.path)) burst(qp.path).commit();
     ++acks;
   }
   return acks;
 }
 
-bool Datapath::sendable(Qp& qp) {
-  if (!qp.path.resolved && need_neighbour_) need_neighbour_(qp);
-  return qp.path.resolved;
+bool Datapath::sendable(Path& path) {
+  if (!path.resolved && need_neighbour_) need_neighbour_(path);
+  return path.resolved;
 }
 
-// The application unmapped or protected memory that a packet was to be made from.
-void Datapath::on_unreadable(const wire::TxPacket& packet) {
-  counters_.add(Counter::kMemoryFaults);
+// The bytes of a packet have been made, or could not be: the application unmapped or protected the memory.
+void Datapath::on_done(const wire::TxPacket& packet) {
+  if (packet.unreadable) counters_.add(Counter::kMemoryFaults);
   Qp* const qp = qpns_.find(packet.source_qpn);
   if (qp == nullptr) return;
-  qp->rc.on_unreadable(packet, transmit_time_);
+  if (packet.unreadable) {
+    qp->transport->on_unreadable(packet, transmit_time_);
+  } else {
+    qp->transport->on_taken(packet, transmit_time_);
+  }
   reschedule(*qp, transmit_time_);
 }
 
@@ -200,12 +227,12 @@ void Datapath::forget_waiting_packets() {
 
 // What the QP has executed is acknowledged before it stops answering: the peer would ask until it gives up.
 void Datapath::settle_acks(Qp& qp, Time now) {
-  if (!qp.rc.ack_owed()) return;
+  if (!qp.transport->ack_owed()) return;
   transmit_time_ = now;
   qp.ack_hook.unlink();
   due_.push_front(qp);
   transmit_acks(now);
-  burst(qp).flush();
+  burst(qp.path).flush();
 }
 
 void Datapath::remove(Qp& qp, Time now) {
@@ -216,13 +243,14 @@ void Datapath::remove(Qp& qp, Time now) {
   qp.ack_hook.unlink();
   qp.timer_hook.unlink();
   qp.all_hook.unlink();
-  qpns_.release(qp.rc.qpn());
+  qpns_.release(qp.transport->qpn());
   purge_completions(qp);
 }
 
 void Datapath::purge_completions(Qp& qp) {
-  qp.init.send_cq->purge(qp.rc.qpn().value());
-  if (qp.init.recv_cq != qp.init.send_cq) qp.init.recv_cq->purge(qp.rc.qpn().value());
+  const uint32_t qpn = qp.transport->qpn().value();
+  if (qp.init.send_cq != nullptr) qp.init.send_cq->purge(qpn);
+  if (qp.init.recv_cq != nullptr && qp.init.recv_cq != qp.init.send_cq) qp.init.recv_cq->purge(qpn);
 }
 
 // --- receiving ------------------------------------------------------------------------------------------------------
@@ -239,27 +267,54 @@ void Datapath::deliver(const io::RxPacket& rx, bool looped, Time now) {
   if (const wire::ParseError error = wire::parse_packet(rx.ib, packet); error != wire::ParseError::kNone) {
     return counters_.add(parse_drop(error));
   }
+  packet.envelope = &rx.envelope;
+  if (packet.bth.dest_qp.value() == kMulticastQpn) return deliver_to_group(rx, looped, packet, now);
   Qp* const qp = qpns_.find(packet.bth.dest_qp);
   if (qp == nullptr) return counters_.add(Counter::kDropUnknownQp);
   if (const auto reason = refuse(rx, looped, packet, *qp)) return counters_.add(*reason);
   if ((rx.envelope.traffic_class & wire::kEcnMask) == wire::kEcnCe && packet.info->operation != wire::Operation::kCnp) {
-    qp->rc.on_congestion_mark(now);
+    qp->transport->on_congestion_mark(now);
   }
-  qp->rc.on_packet(packet, now);
+  qp->transport->on_packet(packet, now);
   reschedule(*qp, now);
+}
+
+// A copy for every member (IBTA 10.5.2). One that does not want to hear itself gets none of its own messages.
+void Datapath::deliver_to_group(const io::RxPacket& rx, bool looped, const wire::Packet& packet, Time now) {
+  const std::span<Qp* const> members = groups_.members(rx.envelope.destination);
+  if (members.empty() || !packet.info->has_deth) return counters_.add(Counter::kDropNoGroup);
+  for (Qp* const qp : members) {
+    if (looped && qp->init.block_own_multicast && packet.deth.source_qp == qp->transport->qpn()) continue;
+    if (const auto reason = refuse(rx, looped, packet, *qp)) {
+      counters_.add(*reason);
+      continue;
+    }
+    qp->transport->on_packet(packet, now);
+    reschedule(*qp, now);
+  }
+}
+
+bool Datapath::is_own(const wire::IpAddress& address) const {
+  return std::find(addresses_.begin(), addresses_.end(), address) != addresses_.end();
+}
+
+// The packet's addresses are those that the QP may hear from. A peer with our own address is not on the wire.
+bool Datapath::belongs_here(const io::RxPacket& rx, bool looped, const Qp& qp) const {
+  const wire::Envelope& theirs = rx.envelope;
+  if (qp.is_ud()) {
+    return is_own(theirs.source) == looped && (is_multicast(theirs.destination) || is_own(theirs.destination));
+  }
+  const wire::Envelope& ours = qp.path.envelope;
+  return theirs.source == ours.destination && theirs.destination == ours.source && looped == qp.path.loopback;
 }
 
 std::optional<Counter> Datapath::refuse(const io::RxPacket& rx, bool looped, const wire::Packet& packet,
                                         const Qp& qp) const {
   using transport::QpState;
   constexpr uint16_t kPkeyBase = 0x7fff;  // bit 15 is membership, not identity (IBTA 10.9.3)
-  const QpState state = qp.rc.state();
+  const QpState state = qp.transport->state();
   if (state == QpState::kReset || state == QpState::kInit || state == QpState::kErr) return Counter::kDropQpState;
-  const wire::Envelope& ours = qp.path.envelope;
-  // A peer with our own address is not on the wire.
-  if (rx.envelope.source != ours.destination || rx.envelope.destination != ours.source || looped != qp.path.loopback) {
-    return Counter::kDropWrongAddress;
-  }
+  if (!belongs_here(rx, looped, qp)) return Counter::kDropWrongAddress;
   if ((packet.bth.pkey & kPkeyBase) != (Limits::kPkey & kPkeyBase)) return Counter::kDropWrongPkey;
   if (!wire::icrc_matches(rx.envelope, rx.ib)) return Counter::kDropBadIcrc;
   return std::nullopt;

@@ -9,9 +9,11 @@
 #include <memory>
 #include <optional>
 
+#include "engine/address_handles.h"
 #include "engine/base/counters.h"
 #include "engine/io/packet_io.h"
 #include "engine/memory/mr_table.h"
+#include "engine/multicast_groups.h"
 #include "engine/qp.h"
 #include "engine/qpn_space.h"
 #include "engine/tx_burst.h"
@@ -36,8 +38,9 @@ class Datapath {
   explicit Datapath(std::function<uint32_t()> random);
   ~Datapath();
 
-  // `wire` moves packets from now on. `need_neighbour` is called when a QP has packets but its next hop no address.
-  void attach(std::unique_ptr<io::PacketIo> wire, std::function<void(Qp&)> need_neighbour);
+  // `wire` moves packets from now on. `need_neighbour` is called when there are packets for a path whose next hop has
+  // no address.
+  void attach(std::unique_ptr<io::PacketIo> wire, std::function<void(Path&)> need_neighbour);
   io::PacketIo* wire() const { return wire_.get(); }
 
   // --- any thread -------------------------------------------------------------------------------------------------
@@ -50,6 +53,11 @@ class Datapath {
   memory::MrTable& memory_regions() { return mrs_; }
   QpnSpace& qpns() { return qpns_; }
   Counters& counters() { return counters_; }
+  AddressHandles& address_handles() { return handles_; }
+  MulticastGroups& groups() { return groups_; }
+  SrqTable& srqs() { return srqs_; }
+  // The addresses of the netdev: what datagrams are for.
+  void set_addresses(std::vector<wire::IpAddress> addresses) { addresses_ = std::move(addresses); }
 
   // One round: send what is ready, take what arrived, expire timers, send what that made ready. ACKs owed before the
   // round leave with it; those that it makes wait for the next one, so that the application's answer goes first. In the
@@ -85,16 +93,21 @@ class Datapath {
   void collect_doorbells(Time now);
   size_t transmit(Time now);
   bool transmit_quantum(Qp& qp, Time now, int& budget);
-  static const wire::Envelope* envelope_for(const wire::TxPacket& packet, Qp& qp);
+  Path* next_path(Qp& qp);
+  void copy_to_own_group(const wire::TxPacket& packet);
+  static const wire::Envelope* envelope_for(const wire::TxPacket& packet, Qp& qp, const Path& path);
   size_t transmit_acks(Time now);
-  bool sendable(Qp& qp);
-  void on_unreadable(const wire::TxPacket& packet);
+  bool sendable(Path& path);
+  void on_done(const wire::TxPacket& packet);
   void publish_state(Qp& qp, Time now);
   size_t receive(io::PacketIo& io, Time now);
   void deliver(const io::RxPacket& rx, bool looped, Time now);
+  void deliver_to_group(const io::RxPacket& rx, bool looped, const wire::Packet& packet, Time now);
   std::optional<Counter> refuse(const io::RxPacket& rx, bool looped, const wire::Packet& packet, const Qp& qp) const;
+  bool is_own(const wire::IpAddress& address) const;
+  bool belongs_here(const io::RxPacket& rx, bool looped, const Qp& qp) const;
   void expire_timers(Time now);
-  TxBurst& burst(const Qp& qp) { return qp.path.loopback ? *loop_burst_ : *wire_burst_; }
+  TxBurst& burst(const Path& path) { return path.loopback ? *loop_burst_ : *wire_burst_; }
 
   Counters counters_;
   memory::MrTable mrs_;
@@ -103,11 +116,16 @@ class Datapath {
   std::unique_ptr<io::PacketIo> loop_;  // QPs of this process connected to each other
   std::unique_ptr<TxBurst> wire_burst_;
   std::unique_ptr<TxBurst> loop_burst_;
-  std::function<void(Qp&)> need_neighbour_;
+  std::function<void(Path&)> need_neighbour_;
   std::array<io::RxPacket, kReceiveBurst> arrived_;
   Time transmit_time_{};  // of the transmission in progress
 
   std::atomic<Qp*> rung_{nullptr};
+  AddressHandles handles_;
+  MulticastGroups groups_;
+  SrqTable srqs_;
+  std::vector<wire::IpAddress> addresses_;
+
   QpList qps_;
   ReadyList ready_;
   AckList owed_;  // ACKs that may wait for the application

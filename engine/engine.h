@@ -30,6 +30,8 @@ struct Limits {
   static constexpr uint32_t kMaxRdAtomic = 16;         // per QP, in each direction
   static constexpr uint32_t kMaxMessage = 0x7fffffff;  // bytes; IBTA allows 2^31, verbs tools expect 2^31-1
   static constexpr uint16_t kPkey = 0xffff;            // the one P_Key, at index 0
+  static constexpr uint32_t kMaxMulticastGroups = 8192;
+  static constexpr uint32_t kMaxMulticastQps = 240;  // in one group
 };
 
 // State of the one port of a device, from its netdev.
@@ -46,19 +48,33 @@ struct EventSubject {
   transport::AsyncEvent event;
   void* qp_context = nullptr;  // QpInit::context, for QP events
   queue::CompletionQueue* cq = nullptr;
+  void* srq_context = nullptr;  // SrqInit::context, for SRQ events
 };
 using EventHandler = std::function<void(const EventSubject&)>;
 
-class Qp;  // opaque outside the engine
+class Qp;   // opaque outside the engine
+class Srq;  // likewise
 
 struct QpInit {
   transport::QpType type = transport::QpType::kRc;
-  uint32_t pd = 0;
+  uint32_t pd = 0;    // none for XRC targets
+  uint32_t xrcd = 0;  // XRC targets only: the XRC domain
   uint32_t max_send_wr = 1, max_recv_wr = 1, max_send_sge = 1, max_recv_sge = 1, max_inline = 0;
   bool signal_all = false;
-  queue::CompletionQueue* send_cq = nullptr;  // outlive the QP
+  bool block_own_multicast = false;           // UD: takes no copies of what it sends to groups it is in
+  queue::CompletionQueue* send_cq = nullptr;  // outlive the QP; null where the type has none (XRC)
   queue::CompletionQueue* recv_cq = nullptr;
+  Srq* srq = nullptr;              // instead of a receive queue of its own; outlives the QP
   EventHandler* events = nullptr;  // outlives the QP; called under the progress lock: must not call the engine
+  void* context = nullptr;
+};
+
+struct SrqInit {
+  uint32_t pd = 0;
+  uint32_t xrcd = 0;  // 0: not for XRC
+  uint32_t max_wr = 1, max_sge = 1;
+  queue::CompletionQueue* cq = nullptr;  // XRC: where its receives complete; outlives the SRQ
+  EventHandler* events = nullptr;        // as QpInit::events
   void* context = nullptr;
 };
 
@@ -97,6 +113,22 @@ class Engine {
   // Removes the QP and its completions. The caller sees to it that no thread posts any more.
   virtual void destroy_qp(Qp* qp) = 0;
 
+  virtual int create_srq(const SrqInit& init, Srq*& srq) = 0;
+  // Depth and limit (0 disarms). EINVAL: more is posted than would fit. The caller sees to it that no thread posts.
+  virtual int resize_srq(Srq& srq, uint32_t max_wr) = 0;
+  virtual void arm_srq_limit(Srq& srq, uint32_t limit) = 0;
+  virtual uint32_t srq_limit(Srq& srq) = 0;
+  // No QP uses it any more.
+  virtual void destroy_srq(Srq* srq) = 0;
+
+  // Where UD messages go. EINVAL: no such GID, families differ; ENETUNREACH: no route; ENOMEM: too many.
+  virtual int create_address(const transport::AddressVector& address, uint32_t& handle) = 0;
+  virtual void destroy_address(uint32_t handle) = 0;
+
+  // Joins and leaves a group for a UD QP (IGMP, MLD). EINVAL: not a multicast address, or not in it; ENOMEM: a limit.
+  virtual int attach_multicast(Qp& qp, const wire::IpAddress& group) = 0;
+  virtual int detach_multicast(Qp& qp, const wire::IpAddress& group) = 0;
+
   // --- data path ---------------------------------------------------------------------------------------------------
   // After send WQEs were published to send_queue(qp).
   virtual void doorbell(Qp& qp) = 0;
@@ -110,6 +142,8 @@ class Engine {
   static uint32_t qpn(const Qp& qp);
   static queue::SendQueue& send_queue(Qp& qp);
   static queue::ReceiveQueue& receive_queue(Qp& qp);
+  static queue::ReceiveQueue& receive_queue(Srq& srq);
+  static uint32_t number(const Srq& srq);         // as XRC requests name it
   static transport::QpState state(const Qp& qp);  // atomic snapshot, for post checks
 
   // All counters that are not zero, one per line, in words.

@@ -6,6 +6,7 @@
 #include "engine/io/af_xdp.h"
 #include "engine/io/fault_injector.h"
 #include "engine/io/udp.h"
+#include "engine/net/multicast_memberships.h"
 
 namespace uroce::engine {
 
@@ -60,6 +61,11 @@ std::variant<OpenedIo, io::IoError> open_packet_io(const net::Netdev& netdev, co
     return result;
   }
   auto& opened = std::get<OpenedIo>(result);
+  const auto memberships = std::make_shared<net::MulticastMemberships>();
+  opened.join = [memberships, index = netdev.index](const wire::IpAddress& group) {
+    return memberships->join(index, group);
+  };
+  opened.leave = [memberships](const wire::IpAddress& group) { memberships->leave(group); };
   if (!options.faults.empty()) {
     const auto spec = io::parse_fault_spec(options.faults);  // has been checked when the environment was read
     opened.io = std::make_unique<io::FaultInjector>(std::move(opened.io), std::get<io::FaultSpec>(spec));

@@ -13,8 +13,11 @@ namespace uroce::engine {
 
 struct OpenedIo {
   std::unique_ptr<io::PacketIo> io;
-  // Tells the packet I/O that the netdev's addresses changed; may be empty.
+  // Tells the packet I/O that the netdev's addresses or multicast groups changed; may be empty.
   std::function<void(std::span<const wire::IpAddress>)> set_addresses;
+  // Make the host a member of a multicast group, and end that; may be empty. join: 0 or an errno value.
+  std::function<int(const wire::IpAddress& group)> join;
+  std::function<void(const wire::IpAddress& group)> leave;
 };
 
 // Opens packet I/O for a netdev. The outcome has been told on stderr: an error with its remedy, or one line when the

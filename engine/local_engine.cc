@@ -30,13 +30,19 @@ uint32_t largest_path_mtu(uint32_t netdev_mtu, uint32_t max_udp_length) {
 }  // namespace
 
 uint32_t Engine::qpn(const Qp& qp) {
-  return qp.rc.qpn().value();
+  return qp.transport->qpn().value();
 }
 queue::SendQueue& Engine::send_queue(Qp& qp) {
   return qp.sq;
 }
 queue::ReceiveQueue& Engine::receive_queue(Qp& qp) {
   return qp.rq;
+}
+queue::ReceiveQueue& Engine::receive_queue(Srq& srq) {
+  return srq;
+}
+uint32_t Engine::number(const Srq& srq) {
+  return srq.srqn;
 }
 transport::QpState Engine::state(const Qp& qp) {
   return qp.visible_state.load(std::memory_order_seq_cst);
@@ -105,11 +111,14 @@ int LocalEngine::open_io() {
   netdev_ = *netdev;
   seen_generation_ = view_->generation();
   set_addresses_ = std::move(opened.set_addresses);
+  join_ = std::move(opened.join);
+  leave_ = std::move(opened.leave);
   kernel_routes_ = opened.io->kernel_routes();
   const uint32_t max_udp_length = opened.io->max_udp_length();
   {
     Progress::Guard guard(progress_);
-    datapath_.attach(std::move(opened.io), [this](Qp& qp) { resolve(qp); });
+    datapath_.set_addresses(netdev_.addresses);
+    datapath_.attach(std::move(opened.io), [this](Path& path) { resolve(path); });
   }
   max_udp_length_.store(max_udp_length);  // from here on progress() runs
   if (const int error = progress_.start(); error != 0) return error;
@@ -118,13 +127,12 @@ int LocalEngine::open_io() {
 }
 
 int LocalEngine::create_qp(const QpInit& init, Qp*& qp) {
-  if (init.type != transport::QpType::kRc) return EOPNOTSUPP;
   if (const int error = open_io(); error != 0) return error;
   Progress::Guard guard(progress_);
   wire::Qpn qpn;
   if (!datapath_.qpns().take(qpn)) return ENOMEM;
   try {
-    qp = new Qp(init, qpn, datapath_.memory_regions(), datapath_.counters());
+    qp = new Qp(init, qpn, datapath_.memory_regions(), datapath_.srqs(), datapath_.counters());
   } catch (const std::bad_alloc&) {
     datapath_.qpns().release(qpn);
     return ENOMEM;
@@ -140,13 +148,19 @@ int LocalEngine::modify_qp(Qp& qp, const transport::QpAttributes& attributes, ui
   if (const auto netdev = view_->netdev(netdev_index_)) netdev_ = *netdev;
   Path path;
   if (mask & transport::kQpAddressVector) {
-    const wire::Qpn remote = (mask & transport::kQpDestQpn) ? attributes.dest_qpn : qp.rc.attributes().dest_qpn;
-    if (const int error = resolve_route(*view_, netdev_, attributes.address, qp.rc.qpn(), remote, path); error != 0) {
+    const wire::Qpn remote = (mask & transport::kQpDestQpn) ? attributes.dest_qpn : qp.transport->attributes().dest_qpn;
+    if (const int error = resolve_route(*view_, netdev_, attributes.address, qp.transport->qpn(), remote, path);
+        error != 0) {
       return error;
     }
     find_neighbour(path);
   }
-  if (mask & transport::kQpPathMtu) {
+  transport::QpAttributes adjusted = attributes;
+  if (qp.is_ud()) {
+    if (mask & transport::kQpPathMtu) return EINVAL;
+    adjusted.path_mtu = largest_path_mtu(netdev_.mtu, max_udp_length_.load());
+    mask |= transport::kQpPathMtu;
+  } else if (mask & transport::kQpPathMtu) {
     const uint32_t mtu = (mask & transport::kQpAddressVector) ? path.mtu : netdev_.mtu;
     if (attributes.path_mtu > largest_path_mtu(mtu, max_udp_length_.load())) return EINVAL;
   }
@@ -156,22 +170,127 @@ int LocalEngine::modify_qp(Qp& qp, const transport::QpAttributes& attributes, ui
   Progress::Guard guard(progress_);
   const Time now = monotonic_now();
   if (mask & transport::kQpState) datapath_.settle_acks(qp, now);
-  const int error = qp.rc.modify(attributes, mask, now);
+  const int error = qp.transport->modify(adjusted, mask, now);
   if (error == 0 && (mask & transport::kQpAddressVector)) qp.path = path;
-  if (error == 0 && qp.rc.state() == transport::QpState::kReset) datapath_.purge_completions(qp);
+  if (error == 0 && qp.transport->state() == transport::QpState::kReset) datapath_.purge_completions(qp);
   datapath_.reschedule(qp, now);
   return error;
 }
 
 transport::QpAttributes LocalEngine::query_qp(Qp& qp) {
   Progress::Guard guard(progress_);
-  return qp.rc.attributes();
+  return qp.transport->attributes();
 }
 
 void LocalEngine::destroy_qp(Qp* qp) {
+  leave_groups(*qp);
   Progress::Guard guard(progress_);
   datapath_.remove(*qp, monotonic_now());
   delete qp;
+}
+
+int LocalEngine::create_srq(const SrqInit& init, Srq*& srq) {
+  Progress::Guard guard(progress_);
+  const uint32_t number = datapath_.srqs().next_number();
+  if (number == 0) return ENOMEM;
+  srq = new Srq(init, number);
+  datapath_.srqs().add(*srq);
+  return 0;
+}
+
+int LocalEngine::resize_srq(Srq& srq, uint32_t max_wr) {
+  Progress::Guard guard(progress_);
+  return srq.resize(max_wr) ? 0 : EINVAL;
+}
+
+void LocalEngine::arm_srq_limit(Srq& srq, uint32_t limit) {
+  Progress::Guard guard(progress_);
+  srq.arm_limit(limit);
+}
+
+uint32_t LocalEngine::srq_limit(Srq& srq) {
+  Progress::Guard guard(progress_);
+  return srq.limit();
+}
+
+void LocalEngine::destroy_srq(Srq* srq) {
+  Progress::Guard guard(progress_);
+  datapath_.srqs().remove(*srq);
+  delete srq;
+}
+
+int LocalEngine::create_address(const transport::AddressVector& address, uint32_t& handle) {
+  std::lock_guard setup(setup_);  // `netdev_`
+  follow_network();
+  if (const auto netdev = view_->netdev(netdev_index_)) netdev_ = *netdev;
+  Path path;
+  if (const int error = resolve_route(*view_, netdev_, address, path); error != 0) return error;
+  Progress::Guard guard(progress_);
+  find_neighbour(path);
+  handle = datapath_.address_handles().add(address, path);
+  return 0;
+}
+
+void LocalEngine::destroy_address(uint32_t handle) {
+  Progress::Guard guard(progress_);
+  // Packets on their way point to its envelope.
+  if (datapath_.backpressured()) datapath_.forget_waiting_packets();
+  datapath_.address_handles().remove(handle);
+}
+
+int LocalEngine::attach_multicast(Qp& qp, const wire::IpAddress& group) {
+  if (!is_multicast(group) || !qp.is_ud()) return EINVAL;
+  std::lock_guard setup(setup_);
+  MulticastGroups& groups = datapath_.groups();
+  {
+    Progress::Guard guard(progress_);
+    if (groups.members(group).size() >= Limits::kMaxMulticastQps || groups.size() >= Limits::kMaxMulticastGroups) {
+      return ENOMEM;
+    }
+    if (!groups.attach(group, qp)) return 0;
+    if (groups.members(group).size() > 1) return 0;
+  }
+  if (const int error = join_ ? join_(group) : 0; error != 0) {
+    Progress::Guard guard(progress_);
+    groups.detach(group, qp);
+    return error;
+  }
+  steer_addresses();
+  return 0;
+}
+
+int LocalEngine::detach_multicast(Qp& qp, const wire::IpAddress& group) {
+  std::lock_guard setup(setup_);
+  {
+    Progress::Guard guard(progress_);
+    if (!datapath_.groups().detach(group, qp)) return EINVAL;
+    if (!datapath_.groups().members(group).empty()) return 0;
+  }
+  if (leave_) leave_(group);
+  steer_addresses();
+  return 0;
+}
+
+void LocalEngine::leave_groups(Qp& qp) {
+  if (!qp.is_ud()) return;
+  std::vector<wire::IpAddress> groups;
+  {
+    Progress::Guard guard(progress_);
+    groups = datapath_.groups().of(qp);
+  }
+  for (const wire::IpAddress& group : groups) detach_multicast(qp, group);
+}
+
+// Tells everybody whom packets may be for: the netdev's addresses, and the groups that QPs are in. Caller holds setup_.
+void LocalEngine::steer_addresses() {
+  std::vector<wire::IpAddress> addresses = netdev_.addresses;
+  {
+    Progress::Guard guard(progress_);
+    datapath_.set_addresses(addresses);
+    const std::vector<wire::IpAddress> groups = datapath_.groups().all();
+    addresses.insert(addresses.end(), groups.begin(), groups.end());
+  }
+  if (set_addresses_) set_addresses_(addresses);
 }
 
 // --- data path ------------------------------------------------------------------------------------------------------
@@ -195,10 +314,10 @@ void LocalEngine::expect_sleep() {
 
 // --- the network around us ------------------------------------------------------------------------------------------
 
-// Under the progress lock, for a QP that has packets but no address for its next hop.
-void LocalEngine::resolve(Qp& qp) {
+// Under the progress lock, for packets whose next hop has no address yet.
+void LocalEngine::resolve(Path& path) {
   follow_network();
-  find_neighbour(qp.path);
+  find_neighbour(path);
 }
 
 void LocalEngine::find_neighbour(Path& path) {
@@ -223,8 +342,9 @@ void LocalEngine::look_at_network(bool news) {
     now_netdev.addresses.clear();
   }
   const net::Netdev before = std::exchange(netdev_, now_netdev);
-  if (before.addresses != netdev_.addresses && set_addresses_) set_addresses_(netdev_.addresses);
+  if (before.addresses != netdev_.addresses) steer_addresses();
   refresh_paths(netdev_);
+  refresh_handles(netdev_);
   announce(before, netdev_);
 }
 
@@ -234,7 +354,7 @@ void LocalEngine::refresh_paths(const net::Netdev& netdev) {
   const Time now = monotonic_now();
   std::unordered_map<std::string, Path> known;
   datapath_.for_each_qp([&](Qp& qp) {
-    const transport::QpAttributes& attr = qp.rc.attributes();
+    const transport::QpAttributes& attr = qp.transport->attributes();
     if (attr.state != transport::QpState::kRtr && attr.state != transport::QpState::kRts) return;
     const std::string key(reinterpret_cast<const char*>(attr.address.destination.bytes.data()), 16);
     const std::string full_key = key + static_cast<char>(attr.address.source_gid_index);
@@ -242,7 +362,7 @@ void LocalEngine::refresh_paths(const net::Netdev& netdev) {
     if (it == known.end()) {
       Path path;
       // A route that is gone for the moment leaves the QP where it is: the retry budget decides.
-      if (resolve_route(*view_, netdev, attr.address, qp.rc.qpn(), attr.dest_qpn, path) != 0) return;
+      if (resolve_route(*view_, netdev, attr.address, qp.transport->qpn(), attr.dest_qpn, path) != 0) return;
       path.asked_at = qp.path.asked_at;
       find_neighbour(path);
       it = known.emplace(full_key, path).first;
@@ -257,6 +377,18 @@ void LocalEngine::refresh_paths(const net::Netdev& netdev) {
     qp.path.envelope.traffic_class = traffic_class;
     qp.path.envelope.flow_label = flow_label;
     datapath_.reschedule(qp, now);
+  });
+}
+
+// The same for address handles.
+void LocalEngine::refresh_handles(const net::Netdev& netdev) {
+  Progress::Guard guard(progress_);
+  datapath_.address_handles().for_each([&](AddressHandle& handle) {
+    Path path;
+    if (resolve_route(*view_, netdev, handle.address, path) != 0) return;
+    path.asked_at = handle.path.asked_at;
+    find_neighbour(path);
+    handle.path = path;
   });
 }
 

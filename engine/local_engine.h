@@ -26,6 +26,15 @@ class LocalEngine final : public Engine {
   int modify_qp(Qp& qp, const transport::QpAttributes& attributes, uint32_t mask) override;
   transport::QpAttributes query_qp(Qp& qp) override;
   void destroy_qp(Qp* qp) override;
+  int create_srq(const SrqInit& init, Srq*& srq) override;
+  int resize_srq(Srq& srq, uint32_t max_wr) override;
+  void arm_srq_limit(Srq& srq, uint32_t limit) override;
+  uint32_t srq_limit(Srq& srq) override;
+  void destroy_srq(Srq* srq) override;
+  int create_address(const transport::AddressVector& address, uint32_t& handle) override;
+  void destroy_address(uint32_t handle) override;
+  int attach_multicast(Qp& qp, const wire::IpAddress& group) override;
+  int detach_multicast(Qp& qp, const wire::IpAddress& group) override;
 
   void doorbell(Qp& qp) override;
   void receive_doorbell(Qp& qp) override;
@@ -43,8 +52,11 @@ class LocalEngine final : public Engine {
   void look_at_network(bool news);
   void follow_network();
   void refresh_paths(const net::Netdev& netdev);
-  void resolve(Qp& qp);
+  void refresh_handles(const net::Netdev& netdev);
+  void resolve(Path& path);
   void find_neighbour(Path& path);
+  void steer_addresses();
+  void leave_groups(Qp& qp);
   void announce(const net::Netdev& before, const net::Netdev& after);
 
   const int netdev_index_;
@@ -59,6 +71,8 @@ class LocalEngine final : public Engine {
   bool open_ = false;
   std::atomic<uint32_t> max_udp_length_{0};  // of the packet I/O; 0 before it is open
   std::function<void(std::span<const wire::IpAddress>)> set_addresses_;
+  std::function<int(const wire::IpAddress&)> join_;
+  std::function<void(const wire::IpAddress&)> leave_;
   bool kernel_routes_ = false;
 
   std::mutex handlers_lock_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "engine/multicast_groups.h"
+
 namespace uroce::engine {
 
 uint16_t source_port(uint32_t flow_label, wire::Qpn local, wire::Qpn remote) {
@@ -47,6 +49,15 @@ int resolve_route(net::NetView& view, const net::Netdev& netdev, const transport
   }
   path = result;
   return 0;
+}
+
+// UD QPs are not paced by CNPs, so switches must not count on it: not ECN-capable.
+int resolve_route(net::NetView& view, const net::Netdev& netdev, const transport::AddressVector& address, Path& path) {
+  const int error = resolve_route(view, netdev, address, wire::Qpn(0), wire::Qpn(0), path);
+  path.envelope.traffic_class = static_cast<uint8_t>(address.traffic_class & ~wire::kEcnMask);
+  // Nothing but the address vector says how far a multicast message is to go.
+  if (is_multicast(address.destination)) path.envelope.hop_limit = std::max<uint8_t>(address.hop_limit, 1);
+  return error;
 }
 
 void resolve_neighbour(net::NetView& view, int netdev_index, Time now, Path& path) {

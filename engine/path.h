@@ -26,6 +26,8 @@ uint16_t source_port(uint32_t flow_label, wire::Qpn local, wire::Qpn remote);
 // Fills `path` from an address vector. 0, or EINVAL (no such GID, families differ), ENETUNREACH (no route).
 int resolve_route(net::NetView& view, const net::Netdev& netdev, const transport::AddressVector& address,
                   wire::Qpn local, wire::Qpn remote, Path& path);
+// The same for an address handle of UD, which is of no QP.
+int resolve_route(net::NetView& view, const net::Netdev& netdev, const transport::AddressVector& address, Path& path);
 
 // Looks the next hop up; asks the kernel to find or confirm it when it is not known for certain.
 void resolve_neighbour(net::NetView& view, int netdev_index, Time now, Path& path);

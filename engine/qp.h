@@ -4,10 +4,12 @@
 #include <atomic>
 #include <boost/intrusive/list.hpp>
 #include <boost/intrusive/set.hpp>
+#include <memory>
 
 #include "engine/engine.h"
 #include "engine/path.h"
-#include "engine/transport/rc_qp.h"
+#include "engine/srq.h"
+#include "engine/transport/transport_qp.h"
 
 namespace uroce::engine {
 
@@ -18,32 +20,42 @@ using SetHook = intrusive::set_member_hook<intrusive::link_mode<intrusive::auto_
 class Qp final : public transport::QpEvents {
  public:
   // `qpn` is assigned before construction.
-  Qp(const QpInit& settings, wire::Qpn qpn, memory::MrTable& mrs, Counters& counters)
+  Qp(const QpInit& settings, wire::Qpn qpn, memory::MrTable& mrs, const transport::XrcSrqs& xrc_srqs,
+     Counters& counters)
       : init(settings),
         sq(init.max_send_wr, init.max_send_sge, init.max_inline),
-        rq(init.max_recv_wr, init.max_recv_sge),
-        rc({.qpn = qpn,
-            .pd = init.pd,
-            .signal_all = init.signal_all,
-            .mrs = mrs,
-            .sq = sq,
-            .rq = rq,
-            .send_cq = *init.send_cq,
-            .recv_cq = *init.recv_cq,
-            .events = *this,
-            .counters = counters}) {}
+        rq(init.srq != nullptr ? 1 : init.max_recv_wr, init.max_recv_sge),
+        transport(transport::TransportQp::create({.type = init.type,
+                                                  .qpn = qpn,
+                                                  .pd = init.pd,
+                                                  .signal_all = init.signal_all,
+                                                  .rq_shared = init.srq != nullptr,
+                                                  .mrs = mrs,
+                                                  .sq = sq,
+                                                  .rq = init.srq != nullptr ? *init.srq : rq,
+                                                  .send_cq = init.send_cq != nullptr ? *init.send_cq : no_cq(),
+                                                  .recv_cq = init.recv_cq != nullptr ? *init.recv_cq : no_cq(),
+                                                  .events = *this,
+                                                  .counters = counters,
+                                                  .xrc_srqs = &xrc_srqs,
+                                                  .xrcd = init.xrcd})) {}
   virtual ~Qp() = default;
 
-  void on_event(transport::AsyncEvent event) override { report(event, nullptr); }
-  void on_cq_overrun(queue::CompletionQueue& cq) override { report(transport::AsyncEvent::kCqError, &cq); }
+  void on_event(transport::AsyncEvent event) override { report({.event = event, .qp_context = init.context}); }
+  void on_cq_overrun(queue::CompletionQueue& cq) override {
+    report({.event = transport::AsyncEvent::kCqError, .qp_context = init.context, .cq = &cq});
+  }
+  void on_srq_limit(queue::ReceiveQueue& srq) override {
+    static_cast<Srq&>(srq).report(transport::AsyncEvent::kSrqLimitReached);
+  }
 
-  void on_srq_limit(queue::ReceiveQueue&) override {}  // no shared receive queues yet (issue 4)
+  bool is_ud() const { return init.type == transport::QpType::kUd; }
 
   const QpInit init;
   queue::SendQueue sq;
   queue::ReceiveQueue rq;
-  transport::RcQp rc;
-  Path path;
+  const std::unique_ptr<transport::TransportQp> transport;
+  Path path;                                                                  // of a connected QP
   wire::Envelope cnp_envelope;                                                // of the last CNP, see Datapath
   std::atomic<transport::QpState> visible_state{transport::QpState::kReset};  // for threads without the progress lock
 
@@ -58,8 +70,13 @@ class Qp final : public transport::QpEvents {
   Time timer_at = kNever;
 
  private:
-  void report(transport::AsyncEvent event, queue::CompletionQueue* cq) const {
-    if (init.events != nullptr) (*init.events)({event, init.context, cq});
+  // Stands in where a type has no completion queue; nothing is ever put into it.
+  static queue::CompletionQueue& no_cq() {
+    static queue::CompletionQueue none(1, nullptr);
+    return none;
+  }
+  void report(const EventSubject& subject) const {
+    if (init.events != nullptr) (*init.events)(subject);
   }
 };
 

@@ -16,10 +16,11 @@ class TxBurst {
  public:
   static constexpr size_t kSize = 32;  // what the kernel takes per call in copy mode
 
-  // `on_unreadable` is told of packets whose payload the application took away.
-  using Unreadable = std::function<void(const wire::TxPacket&)>;
+  // `on_done` is told, in order, of packets whose payload the application took away (`unreadable`), and of those that
+  // their QP wants to hear of (`completes`) once their bytes have been made.
+  using Done = std::function<void(const wire::TxPacket&)>;
 
-  TxBurst(io::PacketIo& io, Unreadable on_unreadable) : io_(io), on_unreadable_(std::move(on_unreadable)) {}
+  TxBurst(io::PacketIo& io, Done on_done) : io_(io), on_done_(std::move(on_done)) {}
 
   // Room for one more packet; sends what is there to make room. Null under backpressure: stop pulling.
   wire::TxPacket* next() {
@@ -36,7 +37,7 @@ class TxBurst {
       sent_ += io_.send(std::span(packets_).subspan(sent_, count_ - sent_));
       dirty_ = true;
       for (size_t i = first; i < sent_; ++i) {
-        if (packets_[i].unreadable) on_unreadable_(packets_[i]);
+        if (packets_[i].unreadable || packets_[i].completes) on_done_(packets_[i]);
       }
     }
     if (sent_ < count_) return false;
@@ -53,13 +54,18 @@ class TxBurst {
 
   bool waiting() const { return count_ > 0; }
   // Memory that waiting packets point to is about to go away: they are lost, as on a wire.
-  void drop() { sent_ = count_ = 0; }
+  void drop() {
+    for (size_t i = sent_; i < count_; ++i) {
+      if (packets_[i].completes) on_done_(packets_[i]);
+    }
+    sent_ = count_ = 0;
+  }
 
   io::PacketIo& io() { return io_; }
 
  private:
   io::PacketIo& io_;
-  Unreadable on_unreadable_;
+  Done on_done_;
   std::array<wire::TxPacket, kSize> packets_;
   size_t count_ = 0;
   size_t sent_ = 0;

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <ctime>
 #include <endian.h>
-#include <new>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -140,16 +140,28 @@ using namespace uroce::verbs;
 extern "C" {
 
 ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
-  if (const int error = without_exceptions([&] { return check_address(pd->context, *attr); })) return fail(error);
-  auto* ah = new (std::nothrow) ibv_ah{pd->context, pd, next_handle()};
-  if (ah == nullptr) return fail(ENOMEM);
+  std::unique_ptr<Ah> ah;
+  const int error = without_exceptions([&] {
+    uroce::transport::AddressVector address;
+    if (const int failure = address_from_verbs(*attr, address)) return failure;
+    ah = std::make_unique<Ah>();
+    return from(pd->context).engine->create_address(address, ah->engine_handle);
+  });
+  if (error != 0) return fail(error);
+  ah->context = pd->context;
+  ah->pd = pd;
+  ah->handle = next_handle();
   ++from(pd).users;
-  return ah;
+  from(pd->context).ahs.add(ah.get());
+  return ah.release();
 }
 
-int ibv_destroy_ah(ibv_ah* ah) {
-  --from(ah->pd).users;
-  delete ah;
+int ibv_destroy_ah(ibv_ah* verbs) {
+  Ah& ah = from(verbs);
+  Context& context = from(verbs->context);
+  if (context.ahs.remove(&ah)) context.engine->destroy_address(ah.engine_handle);  // else the device has been closed
+  --from(verbs->pd).users;
+  delete &ah;
   return 0;
 }
 

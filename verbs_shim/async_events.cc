@@ -25,8 +25,22 @@ bool is_qp_event(ibv_event_type type) {
   }
 }
 
+bool is_srq_event(ibv_event_type type) {
+  return type == IBV_EVENT_SRQ_ERR || type == IBV_EVENT_SRQ_LIMIT_REACHED;
+}
+
 ibv_cq* as_cq(Cq& cq) {
   return ibv_cq_ex_to_cq(&cq);
+}
+
+// Each of a QP's handles that belongs to the context hears of it.
+void queue_qp_event(Context& context, ibv_async_event event, QpCore& core) {
+  std::lock_guard guard(core.mutex);
+  for (Qp* qp : core.handles) {
+    if (qp->verbs.qp_base.context != &context.verbs.context) continue;
+    event.element.qp = &qp->verbs.qp_base;
+    context.async_events.push(event);
+  }
 }
 
 }  // namespace
@@ -35,12 +49,13 @@ void queue_event(Context& context, const engine::EventSubject& subject) {
   ibv_context* verbs = &context.verbs.context;
   ibv_async_event event{};
   event.event_type = static_cast<ibv_event_type>(subject.event);
+  if (is_qp_event(event.event_type)) return queue_qp_event(context, event, *static_cast<QpCore*>(subject.qp_context));
   if (is_cq_event(event.event_type)) {
     event.element.cq = as_cq(*static_cast<Cq*>(subject.cq));
     if (event.element.cq->context != verbs) return;
-  } else if (is_qp_event(event.event_type)) {
-    event.element.qp = &static_cast<Qp*>(subject.qp_context)->verbs.qp_base;
-    if (event.element.qp->context != verbs) return;
+  } else if (is_srq_event(event.event_type)) {
+    event.element.srq = static_cast<Srq*>(subject.srq_context);
+    if (event.element.srq->context != verbs) return;
   } else {
     event.element.port_num = 1;
   }
@@ -62,6 +77,13 @@ void drain_events(Qp& qp) {
   wait_for_acknowledgements(verbs.mutex, verbs.cond, verbs.events_completed, qp.async_events_taken);
 }
 
+void drain_events(Srq& srq) {
+  from(srq.context).async_events.purge([&](const ibv_async_event& event) {
+    return is_srq_event(event.event_type) && event.element.srq == &srq;
+  });
+  wait_for_acknowledgements(srq.mutex, srq.cond, srq.events_completed, srq.async_events_taken);
+}
+
 }  // namespace uroce::verbs
 
 using namespace uroce::verbs;
@@ -72,6 +94,7 @@ int ibv_get_async_event(ibv_context* context, ibv_async_event* event) {
   const auto count_taken = [](const ibv_async_event& taken) {
     if (is_cq_event(taken.event_type)) ++from(taken.element.cq).async_events_taken;
     if (is_qp_event(taken.event_type)) ++from(taken.element.qp).async_events_taken;
+    if (is_srq_event(taken.event_type)) ++from(taken.element.srq).async_events_taken;
   };
   return from(context).async_events.take(context->async_fd, *event, count_taken) ? 0 : -1;
 }
@@ -83,6 +106,9 @@ void ibv_ack_async_event(ibv_async_event* event) {
   } else if (is_qp_event(event->event_type)) {
     ibv_qp* qp = event->element.qp;
     acknowledge(qp->mutex, qp->cond, qp->events_completed, 1);
+  } else if (is_srq_event(event->event_type)) {
+    ibv_srq* srq = event->element.srq;
+    acknowledge(srq->mutex, srq->cond, srq->events_completed, 1);
   }
 }
 

@@ -35,11 +35,17 @@ void fill_dispatch_tables(verbs_context& verbs) {
   ops.req_notify_cq = req_notify_cq;
   ops.post_send = post_send;
   ops.post_recv = post_recv;
+  ops.post_srq_recv = post_srq_recv;
   verbs.query_port = query_port;
   verbs.query_device_ex = query_device_ex;
   verbs.query_rt_values = query_rt_values;
   verbs.create_cq_ex = create_cq_ex;
   verbs.create_qp_ex = create_qp_ex;
+  verbs.open_qp = open_qp;
+  verbs.create_srq_ex = create_srq_ex;
+  verbs.get_srq_num = get_srq_num;
+  verbs.open_xrcd = open_xrcd;
+  verbs.close_xrcd = close_xrcd;
   verbs.sz = kNewestVerbsContextSize;
 }
 
@@ -89,7 +95,9 @@ ibv_context* ibv_open_device(ibv_device* device) {
 int ibv_close_device(ibv_context* verbs) {
   Context& context = from(verbs);
   context.engine->remove_event_handler(&context.on_event);
-  for (Qp* qp : context.qps.take_all()) context.engine->destroy_qp(qp->engine_qp);
+  for (Qp* qp : context.qps.take_all()) release_engine_qp(*qp);
+  for (Srq* srq : context.srqs.take_all()) context.engine->destroy_srq(srq->engine_srq);
+  for (const Ah* ah : context.ahs.take_all()) context.engine->destroy_address(ah->engine_handle);
   for (const ibv_mr* mr : context.mrs.take_all()) context.engine->deregister_memory(mr->lkey);
   ::close(verbs->cmd_fd);
   ::close(verbs->async_fd);

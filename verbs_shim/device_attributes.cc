@@ -25,8 +25,9 @@ constexpr uint8_t kAckDelay = 15;
 // vendor's code path.
 constexpr uint32_t kVendorId = 0;
 
-constexpr unsigned int kCapabilities =
-    IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN;
+constexpr unsigned int kCapabilities = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT |
+                                       IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE |
+                                       IBV_DEVICE_XRC;
 
 void fill_limits(ibv_device_attr& attr) {
   attr.max_qp = Limits::kMaxQp;
@@ -41,6 +42,12 @@ void fill_limits(ibv_device_attr& attr) {
   attr.max_qp_rd_atom = Limits::kMaxRdAtomic;
   attr.max_qp_init_rd_atom = Limits::kMaxRdAtomic;
   attr.max_res_rd_atom = Limits::kMaxRdAtomic * Limits::kMaxQp;
+  attr.max_srq = kManyObjects;
+  attr.max_srq_wr = Limits::kMaxWr;
+  attr.max_srq_sge = Limits::kMaxSge;
+  attr.max_mcast_grp = Limits::kMaxMulticastGroups;
+  attr.max_mcast_qp_attach = Limits::kMaxMulticastQps;
+  attr.max_total_mcast_qp_attach = Limits::kMaxMulticastGroups * Limits::kMaxMulticastQps;
   attr.max_pkeys = 1;
 }
 

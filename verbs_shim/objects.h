@@ -75,7 +75,9 @@ class LiveObjects {
   std::set<Object*> objects_;
 };
 
+struct Ah;
 struct Qp;
+struct Srq;
 
 struct Context : ContextAbi {
   std::shared_ptr<engine::Engine> engine;
@@ -83,6 +85,8 @@ struct Context : ContextAbi {
   EventQueue<ibv_async_event> async_events;
   std::atomic<uint32_t> users{1};  // the application until it closes the device, PDs, CQs and channels
   LiveObjects<Qp> qps;
+  LiveObjects<Srq> srqs;
+  LiveObjects<Ah> ahs;
   LiveObjects<ibv_mr> mrs;
 };
 
@@ -147,6 +151,51 @@ inline Cq& from(ibv_cq* cq) {
   return from(reinterpret_cast<ibv_cq_ex*>(cq));
 }
 
+// --- address handle --------------------------------------------------------------------------------------------------
+
+struct Ah : ibv_ah {
+  uint32_t engine_handle = 0;
+};
+
+inline Ah& from(ibv_ah* ah) {
+  return *static_cast<Ah*>(ah);
+}
+
+// --- XRC domain and shared receive queue -----------------------------------------------------------------------------
+
+// One per XRC domain, however often it was opened.
+struct XrcDomain {
+  uint32_t number = 0;
+  uint64_t device = 0, inode = 0;   // of the file that it is known by; 0: none
+  std::atomic<uint32_t> opened{0};  // ibv_xrcd that stand for it
+  std::atomic<uint32_t> users{0};   // SRQs and QPs
+  std::mutex mutex;
+  std::set<std::shared_ptr<struct QpCore>> targets;  // under mutex
+};
+
+struct Xrcd : ibv_xrcd {
+  std::shared_ptr<XrcDomain> domain;
+};
+
+inline Xrcd& from(ibv_xrcd* xrcd) {
+  return *static_cast<Xrcd*>(xrcd);
+}
+
+struct Srq : ibv_srq {
+  engine::Engine* engine = nullptr;
+  engine::Srq* engine_srq = nullptr;
+  queue::ReceiveQueue* receive_queue = nullptr;
+  SpinLock receive_lock;
+  std::shared_ptr<XrcDomain> domain;  // null: not for XRC
+  ibv_cq* cq = nullptr;               // XRC: where receives complete
+  std::atomic<uint32_t> users{0};     // QPs
+  uint32_t async_events_taken = 0;    // see Cq
+};
+
+inline Srq& from(ibv_srq* srq) {
+  return *static_cast<Srq*>(srq);
+}
+
 // --- queue pair ------------------------------------------------------------------------------------------------------
 
 struct QpAbi {
@@ -161,15 +210,27 @@ struct WrBuilder {
   queue::SendQueue::Slot slot{};
 };
 
+// The QP that one or several handles stand for: XRC targets can be opened again (ibv_open_qp). What events of the
+// engine name.
+struct QpCore {
+  engine::Qp* engine_qp = nullptr;
+  std::shared_ptr<XrcDomain> domain;  // XRC targets
+  std::mutex mutex;
+  std::set<Qp*> handles;  // under mutex
+};
+
 struct Qp : QpAbi {
   engine::Engine* engine = nullptr;
-  engine::Qp* engine_qp = nullptr;
+  engine::Qp* engine_qp = nullptr;  // core->engine_qp
+  std::shared_ptr<QpCore> core;
   queue::SendQueue* send_queue = nullptr;
   queue::ReceiveQueue* receive_queue = nullptr;
   SpinLock send_lock;
   SpinLock receive_lock;
   WrBuilder builder;
-  uint64_t send_ops = 0;  // enum ibv_qp_create_send_ops_flags asked for; 0: no ibv_wr_* functions
+  uint32_t send_opcodes = 0;  // 1 << queue::WrOpcode, what its transport can do
+  uint64_t send_ops = 0;      // enum ibv_qp_create_send_ops_flags asked for; 0: no ibv_wr_* functions
+  uint32_t create_flags = 0;
   bool signal_all = false;
   uint32_t async_events_taken = 0;  // see Cq
 };
@@ -180,6 +241,9 @@ inline Qp& from(ibv_qp_ex* qp) {
 inline Qp& from(ibv_qp* qp) {
   return from(reinterpret_cast<ibv_qp_ex*>(qp));
 }
+
+// Takes the handle from the engine, and the QP with the last one.
+void release_engine_qp(Qp& qp);
 
 // --- helpers ---------------------------------------------------------------------------------------------------------
 

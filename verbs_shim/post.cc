@@ -17,8 +17,35 @@ using queue::SendQueue;
 using queue::SendWqe;
 using queue::WrOpcode;
 
-void copy_operands(const ibv_send_wr& wr, SendWqe& wqe) {
-  if (is_atomic(wqe.opcode)) {
+constexpr uint32_t kVerbsFlush = static_cast<uint32_t>(WrOpcode::kFlush);  // rdma-core 45
+
+void copy_bind(const ibv_send_wr& wr, SendWqe& wqe) {
+  const ibv_mw_bind_info& info = wr.bind_mw.bind_info;
+  wqe.rkey = wr.bind_mw.mw->rkey;
+  wqe.immediate_or_rkey = wr.bind_mw.rkey;
+  wqe.remote_address = info.addr;
+  wqe.compare_add = info.length;
+  wqe.bind = {info.mr == nullptr ? 0 : info.mr->lkey, info.mw_access_flags};
+}
+
+// 0 or EINVAL.
+int copy_operands(const Qp& qp, const ibv_send_wr& wr, SendWqe& wqe) {
+  wqe.immediate_or_rkey = wr.imm_data;
+  switch (qp.verbs.qp_base.qp_type) {
+    case IBV_QPT_UD:
+      if (wr.wr.ud.ah == nullptr || wr.wr.ud.ah->pd->handle != qp.verbs.qp_base.pd->handle) return EINVAL;
+      wqe.ud = {from(wr.wr.ud.ah).engine_handle, wr.wr.ud.remote_qpn & wire::kMask24, wr.wr.ud.remote_qkey};
+      return 0;
+    case IBV_QPT_XRC_SEND:
+      wqe.xrc_srqn = wr.qp_type.xrc.remote_srqn;
+      break;
+    default:
+      break;
+  }
+  if (wqe.opcode == WrOpcode::kBindMw) {
+    if (wr.bind_mw.mw == nullptr) return EINVAL;
+    copy_bind(wr, wqe);
+  } else if (is_atomic(wqe.opcode)) {
     wqe.remote_address = wr.wr.atomic.remote_addr;
     wqe.compare_add = wr.wr.atomic.compare_add;
     wqe.swap = wr.wr.atomic.swap;
@@ -27,7 +54,7 @@ void copy_operands(const ibv_send_wr& wr, SendWqe& wqe) {
     wqe.remote_address = wr.wr.rdma.remote_addr;
     wqe.rkey = wr.wr.rdma.rkey;
   }
-  wqe.immediate_or_rkey = wr.imm_data;
+  return 0;
 }
 
 void copy_inline(const ibv_send_wr& wr, uint8_t* to) {
@@ -40,9 +67,11 @@ void copy_inline(const ibv_send_wr& wr, uint8_t* to) {
 }
 
 // Fills the slot `ahead` places after the last published one. 0, EINVAL or ENOMEM.
-int fill_slot(SendQueue& queue, const ibv_send_wr& wr, uint32_t ahead) {
+int fill_slot(Qp& qp, const ibv_send_wr& wr, uint32_t ahead) {
+  SendQueue& queue = *qp.send_queue;
   const uint32_t verbs_opcode = number_in(wr.opcode);
-  if (!is_supported(verbs_opcode) || wr.num_sge < 0) return EINVAL;
+  // A FLUSH has no place in ibv_send_wr: ibv_wr_flush() alone posts it.
+  if (!is_supported(qp.send_opcodes, verbs_opcode) || verbs_opcode == kVerbsFlush || wr.num_sge < 0) return EINVAL;
   const auto opcode = static_cast<WrOpcode>(verbs_opcode);
   const uint8_t flags = wqe_flags(wr.send_flags);
   const auto count = static_cast<uint32_t>(wr.num_sge);
@@ -60,7 +89,9 @@ int fill_slot(SendQueue& queue, const ibv_send_wr& wr, uint32_t ahead) {
   wqe.flags = flags;
   wqe.length = static_cast<uint32_t>(length);
   wqe.sge_count = is_inline ? 0 : static_cast<uint8_t>(count);
-  copy_operands(wr, wqe);
+  if (const int error = copy_operands(qp, wr, wqe)) return error;
+  // The application's handle says from now on what the window will be called.
+  if (opcode == WrOpcode::kBindMw) wr.bind_mw.mw->rkey = wr.bind_mw.rkey;
   if (is_inline) {
     copy_inline(wr, slot.inline_data);
   } else {
@@ -89,7 +120,7 @@ int post_send(ibv_qp* verbs, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
     std::lock_guard guard(qp.send_lock);
     if (!accepts_sends(engine::Engine::state(*qp.engine_qp))) error = EINVAL;
     for (; error == 0 && wr != nullptr; wr = wr->next) {
-      error = fill_slot(*qp.send_queue, *wr, filled);
+      error = fill_slot(qp, *wr, filled);
       if (error != 0) break;
       ++filled;
     }
@@ -105,13 +136,28 @@ int post_recv(ibv_qp* verbs, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   int error = 0;
   {
     std::lock_guard guard(qp.receive_lock);
-    if (engine::Engine::state(*qp.engine_qp) == transport::QpState::kReset) error = EINVAL;
+    // With a shared receive queue, or as an XRC QP, it has no receive queue of its own.
+    if (qp.receive_queue == nullptr || engine::Engine::state(*qp.engine_qp) == transport::QpState::kReset) {
+      error = EINVAL;
+    }
     for (; error == 0 && wr != nullptr; wr = wr->next) {
       error = post_one_receive(*qp.receive_queue, *wr);
       if (error != 0) break;
     }
   }
   qp.engine->receive_doorbell(*qp.engine_qp);
+  if (error != 0) *bad_wr = wr;
+  return error;
+}
+
+int post_srq_recv(ibv_srq* verbs, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
+  Srq& srq = from(verbs);
+  int error = 0;
+  std::lock_guard guard(srq.receive_lock);
+  for (; wr != nullptr; wr = wr->next) {
+    error = post_one_receive(*srq.receive_queue, *wr);
+    if (error != 0) break;
+  }
   if (error != 0) *bad_wr = wr;
   return error;
 }

@@ -1,6 +1,7 @@
 // Queue pairs: creation, state changes, queries. The engine judges transitions and attribute masks
 // (engine/transport/qp_state.h); here attributes change their form.
 
+#include <algorithm>
 #include <cerrno>
 #include <memory>
 #include <mutex>
@@ -9,6 +10,7 @@
 #include "verbs_shim/dispatch.h"
 #include "verbs_shim/objects.h"
 #include "verbs_shim/qp_ex.h"
+#include "verbs_shim/send_check.h"
 #include "verbs_shim/values.h"
 
 namespace uroce::verbs {
@@ -19,81 +21,165 @@ using engine::Limits;
 using transport::QpAttributes;
 using transport::QpState;
 
-int check_init_attributes(const ibv_qp_init_attr& attr) {
-  if (number_in(attr.qp_type) != IBV_QPT_RC || attr.srq != nullptr) return EOPNOTSUPP;
-  if (attr.send_cq == nullptr || attr.recv_cq == nullptr) return EINVAL;
+// What a queue pair is made from, by either call.
+struct QpRequest {
+  ibv_qp_init_attr& attr;
+  ibv_context* context;
+  ibv_pd* pd = nullptr;      // not for XRC targets
+  ibv_xrcd* xrcd = nullptr;  // XRC targets only
+  uint64_t send_ops = 0;
+  uint32_t create_flags = 0;
+};
+
+bool is_xrc_target(const QpRequest& request) {
+  return request.attr.qp_type == IBV_QPT_XRC_RECV;
+}
+bool has_receive_queue(const QpRequest& request) {
+  return request.attr.srq == nullptr && !is_xrc_target(request) && request.attr.qp_type != IBV_QPT_XRC_SEND;
+}
+
+// EOPNOTSUPP: not a type of QP that exists here. EINVAL: something is missing, or beyond the limits.
+int check_request(const QpRequest& request) {
+  const ibv_qp_init_attr& attr = request.attr;
+  const bool target = number_in(attr.qp_type) == IBV_QPT_XRC_RECV;
+  if (opcodes_of(static_cast<ibv_qp_type>(number_in(attr.qp_type))) == 0 && !target) return EOPNOTSUPP;
+  if (target) return request.xrcd == nullptr ? EINVAL : 0;
+  if (request.pd == nullptr || attr.send_cq == nullptr) return EINVAL;
+  const bool initiator = attr.qp_type == IBV_QPT_XRC_SEND;
+  if (!initiator && attr.recv_cq == nullptr) return EINVAL;
+  if (attr.srq != nullptr && (initiator || from(attr.srq).domain)) return EINVAL;
   const ibv_qp_cap& cap = attr.cap;
-  const bool fits = cap.max_send_wr <= Limits::kMaxWr && cap.max_recv_wr <= Limits::kMaxWr &&
-                    cap.max_send_sge <= Limits::kMaxSge && cap.max_recv_sge <= Limits::kMaxSge &&
-                    cap.max_inline_data <= Limits::kMaxInline;
+  const bool receives = has_receive_queue(request);
+  const bool fits = cap.max_send_wr <= Limits::kMaxWr && cap.max_send_sge <= Limits::kMaxSge &&
+                    cap.max_inline_data <= Limits::kMaxInline &&
+                    (!receives || (cap.max_recv_wr <= Limits::kMaxWr && cap.max_recv_sge <= Limits::kMaxSge));
   return fits ? 0 : EINVAL;
 }
 
-// What the queues really hold.
+// What the queues really hold; nothing where a type has none.
 ibv_qp_cap real_capabilities(const Qp& qp) {
-  return {qp.send_queue->depth(), qp.receive_queue->depth(), qp.send_queue->max_sge(), qp.receive_queue->max_sge(),
-          qp.send_queue->max_inline()};
+  ibv_qp_cap cap{};
+  if (qp.send_opcodes != 0) {
+    cap.max_send_wr = qp.send_queue->depth();
+    cap.max_send_sge = qp.send_queue->max_sge();
+    cap.max_inline_data = qp.send_queue->max_inline();
+  }
+  if (qp.receive_queue != nullptr) {
+    cap.max_recv_wr = qp.receive_queue->depth();
+    cap.max_recv_sge = qp.receive_queue->max_sge();
+  }
+  return cap;
 }
 
-engine::QpInit engine_init(ibv_pd* pd, const ibv_qp_init_attr& attr, Qp& qp) {
+engine::QpInit engine_init(const QpRequest& request, QpCore& core) {
+  const ibv_qp_init_attr& attr = request.attr;
   engine::QpInit init;
   init.type = static_cast<transport::QpType>(attr.qp_type);
-  init.pd = pd->handle;
+  init.events = &from(request.context).on_event;
+  init.context = &core;
+  if (is_xrc_target(request)) {
+    init.xrcd = from(request.xrcd).domain->number;
+    return init;
+  }
+  init.pd = request.pd->handle;
   init.max_send_wr = attr.cap.max_send_wr;
-  init.max_recv_wr = attr.cap.max_recv_wr;
   init.max_send_sge = attr.cap.max_send_sge;
-  init.max_recv_sge = attr.cap.max_recv_sge;
   init.max_inline = attr.cap.max_inline_data;
+  if (request.send_ops & IBV_QP_EX_WITH_ATOMIC_WRITE) init.max_inline = std::max(init.max_inline, kAtomicWriteSize);
+  if (has_receive_queue(request)) {
+    init.max_recv_wr = attr.cap.max_recv_wr;
+    init.max_recv_sge = attr.cap.max_recv_sge;
+  }
   init.signal_all = attr.sq_sig_all != 0;
+  init.block_own_multicast = (request.create_flags & IBV_QP_CREATE_BLOCK_SELF_MCAST_LB) != 0;
   init.send_cq = &from(attr.send_cq);
-  init.recv_cq = &from(attr.recv_cq);
-  init.events = &from(pd->context).on_event;
-  init.context = &qp;
+  if (attr.qp_type != IBV_QPT_XRC_SEND) init.recv_cq = &from(attr.recv_cq);
+  if (attr.srq != nullptr) init.srq = from(attr.srq).engine_srq;
   return init;
 }
 
-void fill_verbs_qp(ibv_pd* pd, const ibv_qp_init_attr& attr, uint32_t qpn, ibv_qp& verbs) {
-  verbs.context = pd->context;
+void fill_verbs_qp(const QpRequest& request, ibv_qp& verbs) {
+  const ibv_qp_init_attr& attr = request.attr;
+  verbs.context = request.context;
   verbs.qp_context = attr.qp_context;
-  verbs.pd = pd;
-  verbs.send_cq = attr.send_cq;
-  verbs.recv_cq = attr.recv_cq;
   verbs.handle = next_handle();
-  verbs.qp_num = qpn;
   verbs.state = IBV_QPS_RESET;
   verbs.qp_type = attr.qp_type;
   verbs.mutex = PTHREAD_MUTEX_INITIALIZER;
   verbs.cond = PTHREAD_COND_INITIALIZER;
+  if (is_xrc_target(request)) return;
+  verbs.pd = request.pd;
+  verbs.send_cq = attr.send_cq;
+  verbs.srq = attr.srq;
+  if (attr.qp_type != IBV_QPT_XRC_SEND) verbs.recv_cq = attr.recv_cq;
 }
 
-// Null with errno set on failure. Writes the real capabilities back to `attr`.
-ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr& attr, uint64_t send_ops) {
-  if (const int error = check_init_attributes(attr)) return fail(error);
-  Context& context = from(pd->context);
+// What a QP uses lives as long as it.
+void count_uses(const ibv_qp& verbs, int change) {
+  const auto count = [change](auto& users) {
+    if (change > 0) {
+      ++users;
+    } else {
+      --users;
+    }
+  };
+  if (verbs.pd != nullptr) count(from(verbs.pd).users);
+  if (verbs.send_cq != nullptr) count(from(verbs.send_cq).users);
+  if (verbs.recv_cq != nullptr) count(from(verbs.recv_cq).users);
+  if (verbs.srq != nullptr) count(from(verbs.srq).users);
+  if (verbs.pd == nullptr) count(from(verbs.context).users);  // nothing else keeps the context
+}
+
+// Makes `qp` a handle of its core.
+void attach(Qp& qp) {
+  {
+    std::lock_guard guard(qp.core->mutex);
+    qp.core->handles.insert(&qp);
+  }
+  from(qp.verbs.qp_base.context).qps.add(&qp);
+}
+
+void learn_engine_qp(Qp& qp) {
+  qp.engine_qp = qp.core->engine_qp;
+  qp.verbs.qp_base.qp_num = Engine::qpn(*qp.engine_qp);
+  qp.send_queue = &Engine::send_queue(*qp.engine_qp);
+}
+
+void register_target(Qp& qp, const std::shared_ptr<XrcDomain>& domain) {
+  qp.core->domain = domain;
+  ++domain->users;
+  std::lock_guard guard(domain->mutex);
+  domain->targets.insert(qp.core);
+}
+
+// Null with errno set on failure. Writes the real capabilities back to the attributes.
+ibv_qp* create_qp(const QpRequest& request) {
+  if (const int error = check_request(request)) return fail(error);
+  Context& context = from(request.context);
   std::unique_ptr<Qp> qp;
   const int error = without_exceptions([&] {
     qp = std::make_unique<Qp>();
+    qp->core = std::make_shared<QpCore>();
     qp->engine = context.engine.get();
     // Complete before the engine has it: an event may name it at once.
-    fill_verbs_qp(pd, attr, 0, qp->verbs.qp_base);
-    context.qps.add(qp.get());
-    return qp->engine->create_qp(engine_init(pd, attr, *qp), qp->engine_qp);
+    fill_verbs_qp(request, qp->verbs.qp_base);
+    attach(*qp);
+    return qp->engine->create_qp(engine_init(request, *qp->core), qp->core->engine_qp);
   });
   if (error != 0) {
     context.qps.remove(qp.get());
     return fail(error);
   }
-
-  qp->verbs.qp_base.qp_num = Engine::qpn(*qp->engine_qp);
-  qp->send_queue = &Engine::send_queue(*qp->engine_qp);
-  qp->receive_queue = &Engine::receive_queue(*qp->engine_qp);
-  qp->signal_all = attr.sq_sig_all != 0;
-  qp->send_ops = send_ops;
-  if (send_ops != 0) fill_work_request_functions(qp->verbs, send_ops);
-  attr.cap = real_capabilities(*qp);
-  ++from(pd).users;
-  ++from(attr.send_cq).users;
-  ++from(attr.recv_cq).users;
+  learn_engine_qp(*qp);
+  if (has_receive_queue(request)) qp->receive_queue = &Engine::receive_queue(*qp->engine_qp);
+  if (is_xrc_target(request)) register_target(*qp, from(request.xrcd).domain);
+  qp->signal_all = !is_xrc_target(request) && request.attr.sq_sig_all != 0;
+  qp->create_flags = request.create_flags;
+  qp->send_opcodes = opcodes_of(request.attr.qp_type);
+  qp->send_ops = request.send_ops;
+  if (request.send_ops != 0) fill_work_request_functions(*qp, request.send_ops);
+  request.attr.cap = real_capabilities(*qp);
+  count_uses(qp->verbs.qp_base, +1);
   return &qp.release()->verbs.qp_base;
 }
 
@@ -165,15 +251,69 @@ int modify_engine_qp(Qp& qp, const QpAttributes& attributes, uint32_t mask) {
 
 }  // namespace
 
-ibv_qp* create_qp_ex(ibv_context*, ibv_qp_init_attr_ex* attr) {
-  constexpr uint32_t kKnown = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) {
+  constexpr uint32_t kKnown =
+      IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
   if (attr->comp_mask & ~kKnown) return fail(EOPNOTSUPP);
-  if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || attr->pd == nullptr) return fail(EINVAL);
-  if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr->create_flags != 0) return fail(EOPNOTSUPP);
-  const uint64_t send_ops = (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) ? attr->send_ops_flags : 0;
-  if (send_ops & ~kSupportedSendOps) return fail(EOPNOTSUPP);
   // The extended struct begins with the plain one.
-  return create_qp(attr->pd, *reinterpret_cast<ibv_qp_init_attr*>(attr), send_ops);
+  QpRequest request{.attr = *reinterpret_cast<ibv_qp_init_attr*>(attr), .context = context};
+  if (attr->comp_mask & IBV_QP_INIT_ATTR_PD) request.pd = attr->pd;
+  if (attr->comp_mask & IBV_QP_INIT_ATTR_XRCD) request.xrcd = attr->xrcd;
+  if (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) request.create_flags = attr->create_flags;
+  if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) request.send_ops = attr->send_ops_flags;
+  const auto type = static_cast<ibv_qp_type>(number_in(attr->qp_type));
+  const uint32_t flags = type == IBV_QPT_UD ? uint32_t{IBV_QP_CREATE_BLOCK_SELF_MCAST_LB} : 0;
+  if (request.create_flags & ~flags) return fail(EOPNOTSUPP);
+  if (request.send_ops & ~supported_send_ops(type)) return fail(EOPNOTSUPP);
+  return create_qp(request);
+}
+
+// A further handle for an XRC target.
+ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attr) {
+  constexpr uint32_t kNeeded = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
+  constexpr uint32_t kKnown = kNeeded | IBV_QP_OPEN_ATTR_CONTEXT;
+  if (attr->comp_mask & ~kKnown) return fail(EOPNOTSUPP);
+  if ((attr->comp_mask & kNeeded) != kNeeded || attr->xrcd == nullptr || attr->qp_type != IBV_QPT_XRC_RECV) {
+    return fail(EINVAL);
+  }
+  const std::shared_ptr<XrcDomain>& domain = from(attr->xrcd).domain;
+  std::unique_ptr<Qp> qp;
+  const int error = without_exceptions([&] {
+    qp = std::make_unique<Qp>();
+    {
+      std::lock_guard guard(domain->mutex);
+      for (const std::shared_ptr<QpCore>& core : domain->targets) {
+        if (Engine::qpn(*core->engine_qp) == attr->qp_num) qp->core = core;
+      }
+    }
+    if (!qp->core) return EINVAL;
+    qp->engine = from(context).engine.get();
+    ibv_qp_init_attr init{};
+    init.qp_type = IBV_QPT_XRC_RECV;
+    if (attr->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT) init.qp_context = attr->qp_context;
+    fill_verbs_qp({.attr = init, .context = context, .xrcd = attr->xrcd}, qp->verbs.qp_base);
+    learn_engine_qp(*qp);
+    attach(*qp);
+    return 0;
+  });
+  if (error != 0) return fail(error);
+  count_uses(qp->verbs.qp_base, +1);
+  return &qp.release()->verbs.qp_base;
+}
+
+void release_engine_qp(Qp& qp) {
+  QpCore& core = *qp.core;
+  {
+    std::lock_guard guard(core.mutex);
+    core.handles.erase(&qp);
+    if (!core.handles.empty()) return;
+  }
+  if (core.domain) {
+    std::lock_guard guard(core.domain->mutex);
+    core.domain->targets.erase(qp.core);
+    --core.domain->users;
+  }
+  qp.engine->destroy_qp(core.engine_qp);
 }
 
 }  // namespace uroce::verbs
@@ -183,7 +323,7 @@ using namespace uroce::verbs;
 extern "C" {
 
 ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
-  return create_qp(pd, *attr, 0);
+  return create_qp({.attr = *attr, .context = pd->context, .pd = pd});
 }
 
 int ibv_modify_qp(ibv_qp* verbs, ibv_qp_attr* attr, int attr_mask) {
@@ -208,12 +348,13 @@ int ibv_query_qp(ibv_qp* verbs, ibv_qp_attr* attr, int, ibv_qp_init_attr* init_a
 
 int ibv_destroy_qp(ibv_qp* verbs) {
   Qp& qp = from(verbs);
-  if (from(verbs->context).qps.remove(&qp)) qp.engine->destroy_qp(qp.engine_qp);  // else the device has been closed
+  if (from(verbs->context).qps.remove(&qp)) release_engine_qp(qp);  // else the device has been closed
   drain_events(qp);
-  --from(verbs->send_cq).users;
-  --from(verbs->recv_cq).users;
-  --from(verbs->pd).users;
+  ibv_context* const context = verbs->context;
+  const bool keeps_context = verbs->pd == nullptr;
+  if (!keeps_context) count_uses(*verbs, -1);
   delete &qp;
+  if (keeps_context) drop_user(from(context));
   return 0;
 }
 

@@ -15,12 +15,16 @@ namespace {
 using queue::SendWqe;
 using queue::WrOpcode;
 
+static_assert(sizeof(ibv_qp_ex) == 352, "wr_flush follows it from rdma-core 45 on");
+
 // Checks the request built last, now that its payload is known.
 void finish_current(Qp& qp) {
   WrBuilder& builder = qp.builder;
   if (builder.error != 0 || builder.count == 0) return;
   const SendWqe& wqe = *builder.slot.wqe;
   builder.error = check_length(wqe.opcode, wqe.flags, wqe.length, qp.send_queue->max_inline());
+  const bool datagram = qp.verbs.qp_base.qp_type == IBV_QPT_UD;
+  if (builder.error == 0 && datagram && wqe.ud.address_handle == 0) builder.error = EINVAL;
 }
 
 // Begins the next request; null after an error.
@@ -95,6 +99,57 @@ void wr_send_inv(ibv_qp_ex* qp, uint32_t invalidate_rkey) {
   begin_remote(qp, WrOpcode::kSendWithInvalidate, 0, 0, invalidate_rkey);
 }
 
+void wr_local_inv(ibv_qp_ex* qp, uint32_t invalidate_rkey) {
+  begin_remote(qp, WrOpcode::kLocalInvalidate, 0, 0, invalidate_rkey);
+}
+
+void wr_bind_mw(ibv_qp_ex* qp, ibv_mw* mw, uint32_t rkey, const ibv_mw_bind_info* info) {
+  SendWqe* wqe = begin(qp, WrOpcode::kBindMw);
+  if (wqe == nullptr) return;
+  wqe->rkey = mw->rkey;
+  wqe->immediate_or_rkey = rkey;
+  wqe->remote_address = info->addr;
+  wqe->compare_add = info->length;
+  wqe->bind = {info->mr == nullptr ? 0 : info->mr->lkey, info->mw_access_flags};
+  mw->rkey = rkey;
+}
+
+// The eight bytes are taken at once: an inline payload.
+void wr_atomic_write(ibv_qp_ex* verbs, uint32_t rkey, uint64_t remote_addr, const void* atomic_wr) {
+  begin_remote(verbs, WrOpcode::kAtomicWrite, rkey, remote_addr);
+  Qp& qp = from(verbs);
+  SendWqe* wqe = current(qp);
+  if (wqe == nullptr) return;
+  std::memcpy(qp.builder.slot.inline_data, atomic_wr, kAtomicWriteSize);
+  wqe->flags |= queue::kInline;
+  wqe->length = kAtomicWriteSize;
+}
+
+void wr_flush(ibv_qp_ex* verbs, uint32_t rkey, uint64_t remote_addr, size_t length, uint8_t type, uint8_t level) {
+  SendWqe* wqe = begin(verbs, WrOpcode::kFlush);
+  if (wqe == nullptr) return;
+  if (length > UINT32_MAX || type == 0 || type > 3 || level > 1) from(verbs).builder.error = EINVAL;
+  wqe->rkey = rkey;
+  wqe->remote_address = remote_addr;
+  wqe->compare_add = length;
+  wqe->swap = static_cast<uint64_t>(type | level << 4);
+}
+
+void wr_set_ud_addr(ibv_qp_ex* verbs, ibv_ah* ah, uint32_t remote_qpn, uint32_t remote_qkey) {
+  Qp& qp = from(verbs);
+  SendWqe* wqe = current(qp);
+  if (wqe == nullptr) return;
+  if (ah == nullptr || ah->pd->handle != qp.verbs.qp_base.pd->handle) {
+    qp.builder.error = EINVAL;
+    return;
+  }
+  wqe->ud = {from(ah).engine_handle, remote_qpn & wire::kMask24, remote_qkey};
+}
+
+void wr_set_xrc_srqn(ibv_qp_ex* verbs, uint32_t remote_srqn) {
+  if (SendWqe* wqe = current(from(verbs))) wqe->xrc_srqn = remote_srqn & wire::kMask24;
+}
+
 void wr_set_sge_list(ibv_qp_ex* verbs, size_t num_sge, const ibv_sge* sg_list) {
   Qp& qp = from(verbs);
   SendWqe* wqe = current(qp);
@@ -163,7 +218,8 @@ void wr_abort(ibv_qp_ex* verbs) {
 
 }  // namespace
 
-void fill_work_request_functions(ibv_qp_ex& qp, uint64_t send_ops) {
+void fill_work_request_functions(Qp& owner, uint64_t send_ops) {
+  ibv_qp_ex& qp = owner.verbs;
   qp.wr_start = wr_start;
   qp.wr_complete = wr_complete;
   qp.wr_abort = wr_abort;
@@ -171,6 +227,12 @@ void fill_work_request_functions(ibv_qp_ex& qp, uint64_t send_ops) {
   qp.wr_set_sge_list = wr_set_sge_list;
   qp.wr_set_inline_data = wr_set_inline_data;
   qp.wr_set_inline_data_list = wr_set_inline_data_list;
+  if (qp.qp_base.qp_type == IBV_QPT_UD) qp.wr_set_ud_addr = wr_set_ud_addr;
+  if (qp.qp_base.qp_type == IBV_QPT_XRC_SEND) qp.wr_set_xrc_srqn = wr_set_xrc_srqn;
+  if (send_ops & IBV_QP_EX_WITH_LOCAL_INV) qp.wr_local_inv = wr_local_inv;
+  if (send_ops & IBV_QP_EX_WITH_BIND_MW) qp.wr_bind_mw = wr_bind_mw;
+  if (send_ops & IBV_QP_EX_WITH_ATOMIC_WRITE) qp.wr_atomic_write = wr_atomic_write;
+  if (send_ops & kSendOpFlush) owner.newer_slots[0] = reinterpret_cast<void*>(wr_flush);
   if (send_ops & IBV_QP_EX_WITH_RDMA_WRITE) qp.wr_rdma_write = wr_rdma_write;
   if (send_ops & IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM) qp.wr_rdma_write_imm = wr_rdma_write_imm;
   if (send_ops & IBV_QP_EX_WITH_SEND) qp.wr_send = wr_send;

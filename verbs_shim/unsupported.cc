@@ -17,27 +17,6 @@ using uroce::verbs::fail_minus_one;
 
 extern "C" {
 
-// --- shared receive queues and multicast -----------------------------------------------------------------------------
-
-ibv_srq* ibv_create_srq(ibv_pd*, ibv_srq_init_attr*) {
-  return fail(EOPNOTSUPP);
-}
-int ibv_modify_srq(ibv_srq*, ibv_srq_attr*, int) {
-  return EOPNOTSUPP;
-}
-int ibv_query_srq(ibv_srq*, ibv_srq_attr*) {
-  return EOPNOTSUPP;
-}
-int ibv_destroy_srq(ibv_srq*) {
-  return EOPNOTSUPP;
-}
-int ibv_attach_mcast(ibv_qp*, const ibv_gid*, uint16_t) {
-  return EOPNOTSUPP;
-}
-int ibv_detach_mcast(ibv_qp*, const ibv_gid*, uint16_t) {
-  return EOPNOTSUPP;
-}
-
 // --- objects of another process --------------------------------------------------------------------------------------
 
 ibv_context* ibv_import_device(int) {

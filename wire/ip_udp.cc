@@ -140,6 +140,12 @@ size_t emit_frame_headers(const Envelope& envelope, uint32_t udp_length, uint8_t
   return static_cast<size_t>(udp + kUdpSize - out);
 }
 
+void emit_grh_area(const Envelope& envelope, uint32_t udp_length, uint8_t* out) {
+  if (!is_v4(envelope)) return emit_ipv6(envelope, udp_length, out);
+  std::fill_n(out, kGrhSize - kIpv4Size, uint8_t{0});
+  emit_ipv4(envelope, udp_length, out + (kGrhSize - kIpv4Size));
+}
+
 const char* frame_error_text(FrameError error) {
   switch (error) {
     case FrameError::kNone:

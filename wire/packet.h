@@ -9,6 +9,7 @@
 #include "wire/atomic_eth.h"
 #include "wire/bth.h"
 #include "wire/deth.h"
+#include "wire/envelope.h"
 #include "wire/feth.h"
 #include "wire/ieth.h"
 #include "wire/immdt.h"
@@ -20,6 +21,7 @@ namespace uroce::wire {
 
 // An extension header holds something only if `info` says that the opcode has it.
 struct Packet {
+  const Envelope* envelope = nullptr;  // not of the parser: the engine's; UD hands it to the application (GRH)
   Bth bth;
   const OpcodeInfo* info = nullptr;
   Reth reth;

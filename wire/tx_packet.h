@@ -30,6 +30,11 @@ struct TxPacket {
   uint8_t fragment_count = 0;
   uint8_t pad = 0;          // 0..3 zero bytes after the payload, as BTH.PadCnt says
   bool unreadable = false;  // set by PacketIo::send: a fragment lies in memory that the application took away
+  // The last packet of an unreliable message: the transport wants to know when its bytes have been made, and gets
+  // `send_index` back, the message's place in the send queue.
+  bool completes = false;
+  uint32_t send_index = 0;
+  uint32_t address_handle = 0;  // UD: where it goes, set by the transport for the engine; 0: where the QP is connected to
   std::array<uint8_t, kMaxHeaderSize> header;
   std::array<Fragment, kMaxFragments> fragments;
 
@@ -37,6 +42,7 @@ struct TxPacket {
     payload_size = 0;
     fragment_count = 0;
     pad = 0;
+    completes = false;
   }
 
   // Size of everything covered by the UDP header: UDP header, BTH.., payload, pad, ICRC.

@@ -25,6 +25,12 @@ namespace uroce {
   X(kDropUnsentPsn, "drop: acknowledgement of a PSN that was not sent")               \
   X(kDropReservedSyndrome, "drop: reserved AETH syndrome")                            \
   X(kDropUnsolicitedResponse, "drop: READ or atomic response nobody waits for")       \
+  X(kDropWrongQkey, "drop: Q_Key mismatch")                                           \
+  X(kDropNoReceive, "drop: unreliable message without a receive request")             \
+  X(kDropNoAccess, "drop: unreliable WRITE that may not write there")                 \
+  X(kDropMessage, "drop: unreliable message with a gap or a wrong length")            \
+  X(kDropNoGroup, "drop: nobody here is in the multicast group")                      \
+  X(kDropNoAddressHandle, "drop: address handle destroyed before the send")           \
   X(kDropNoNeighbour, "drop: next hop not resolved")                                  \
   X(kRxRequests, "requests received")                                                 \
   X(kRxDuplicates, "duplicate requests received")                                     \

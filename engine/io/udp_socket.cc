@@ -26,10 +26,12 @@ void set_buffer_sizes(int fd) {
   if (set_option(fd, SOL_SOCKET, SO_SNDBUFFORCE, kBufferSize) != 0) set_option(fd, SOL_SOCKET, SO_SNDBUF, kBufferSize);
 }
 
+// The process's own members of a group get their copies from the engine, not from the kernel (MULTICAST_LOOP).
 // DF set and never fragmented here: the ICRC covers DF, and Linux sends ID 0 with it (reference wire.md, UDP sockets).
 int set_ipv4_options(int fd) {
-  for (const auto& [name, value] : {std::pair{IP_MTU_DISCOVER, IP_PMTUDISC_DO}, std::pair{IP_PKTINFO, 1},
-                                    std::pair{IP_RECVTOS, 1}, std::pair{IP_RECVTTL, 1}}) {
+  for (const auto& [name, value] :
+       {std::pair{IP_MTU_DISCOVER, IP_PMTUDISC_DO}, std::pair{IP_PKTINFO, 1}, std::pair{IP_RECVTOS, 1},
+        std::pair{IP_RECVTTL, 1}, std::pair{IP_MULTICAST_LOOP, 0}}) {
     if (const int error = set_option(fd, IPPROTO_IP, name, value)) return error;
   }
   return 0;
@@ -39,7 +41,8 @@ int set_ipv4_options(int fd) {
 int set_ipv6_options(int fd) {
   for (const auto& [name, value] :
        {std::pair{IPV6_V6ONLY, 1}, std::pair{IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO}, std::pair{IPV6_DONTFRAG, 1},
-        std::pair{IPV6_RECVPKTINFO, 1}, std::pair{IPV6_RECVTCLASS, 1}, std::pair{IPV6_RECVHOPLIMIT, 1}}) {
+        std::pair{IPV6_RECVPKTINFO, 1}, std::pair{IPV6_RECVTCLASS, 1}, std::pair{IPV6_RECVHOPLIMIT, 1},
+        std::pair{IPV6_MULTICAST_LOOP, 0}}) {
     if (const int error = set_option(fd, IPPROTO_IPV6, name, value)) return error;
   }
   return set_option(fd, IPPROTO_UDP, kUdpNoCheck6Rx, 1);

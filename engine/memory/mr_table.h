@@ -17,6 +17,10 @@ enum Access : uint32_t {
   kRemoteWrite = 1u << 1,
   kRemoteRead = 1u << 2,
   kRemoteAtomic = 1u << 3,
+  kMwBind = 1u << 4,
+  kZeroBased = 1u << 5,
+  kFlushGlobal = 1u << 8,
+  kFlushPersistent = 1u << 9,
 };
 
 struct MemoryRegion {
@@ -35,6 +39,18 @@ enum class AccessResult : uint8_t { kOk, kUnknownKey, kInvalidated, kWrongPd, kN
 struct Translation {
   AccessResult result;
   uint8_t* address;  // valid for the whole range when kOk
+};
+
+// What a bind asks for.
+struct WindowBinding {
+  uint32_t window_key;
+  uint32_t new_key;
+  uint32_t region_key;
+  uint64_t address;
+  uint64_t length;
+  uint32_t access;
+  uint32_t pd;
+  uint32_t qpn;
 };
 
 class MrTable {
@@ -61,6 +77,13 @@ class MrTable {
   Translation translate_remote(uint32_t rkey, uint32_t pd, uint32_t /*qpn*/, uint64_t va, uint64_t length,
                                uint32_t required) const {
     return translate(find(rkey), pd, va, length, required);
+  }
+
+  bool bind(const WindowBinding&) { return false; }
+  AccessResult check_remote(uint32_t rkey, uint32_t pd, uint32_t /*qpn*/, uint32_t required) const {
+    const MemoryRegion* mr = find(rkey);
+    if (mr == nullptr) return AccessResult::kUnknownKey;
+    return translate(mr, pd, mr->iova, 1, required).result;
   }
 
   const MemoryRegion* find(uint32_t key) const {

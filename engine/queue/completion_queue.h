@@ -43,6 +43,8 @@ enum class WcOpcode : uint8_t {
   kFetchAdd = 4,
   kBindMw = 5,
   kLocalInvalidate = 6,
+  kFlush = 8,
+  kAtomicWrite = 9,
   kReceive = 128,
   kReceiveRdmaWithImmediate = 129,
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace uroce::queue {
 
@@ -92,6 +93,27 @@ bool ReceiveQueue::take(ReceiveWqe& wqe, Sge* sges) {
   }
   wqe.length = static_cast<uint32_t>(std::min<uint64_t>(total, UINT32_MAX));
   tail_.store(tail + 1, std::memory_order_release);
+  return true;
+}
+
+bool ReceiveQueue::resize(uint32_t depth) {
+  depth = std::max(depth, 1u);
+  const uint32_t posted = available();
+  if (posted > depth) return false;
+  const uint32_t mask = ring_mask(depth);
+  std::unique_ptr<ReceiveWqe[]> wqes(new ReceiveWqe[mask + 1]{});
+  std::unique_ptr<Sge[]> sges(new Sge[size_t{mask + 1} * max_sge_]{});
+  const uint32_t tail = tail_.load(std::memory_order_relaxed);
+  for (uint32_t index = tail; index != tail + posted; ++index) {
+    const size_t from = index & mask_;
+    const size_t to = index & mask;
+    wqes[to] = wqes_[from];
+    std::copy_n(&sges_[from * max_sge_], max_sge_, &sges[to * max_sge_]);
+  }
+  wqes_ = std::move(wqes);
+  sges_ = std::move(sges);
+  depth_ = depth;
+  mask_ = mask;
   return true;
 }
 

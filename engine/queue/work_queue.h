@@ -24,6 +24,8 @@ enum class WrOpcode : uint8_t {
   kLocalInvalidate = 7,
   kBindMw = 8,
   kSendWithInvalidate = 9,
+  kFlush = 14,
+  kAtomicWrite = 15,
 };
 
 // The values of enum ibv_send_flags.
@@ -39,12 +41,25 @@ inline constexpr uint32_t kMaxSge = 16;
 
 struct SendWqe {
   uint64_t wr_id;
-  uint64_t remote_address;     // RDMA and atomics
-  uint64_t compare_add;        // atomics: compare operand, or the value to add
-  uint64_t swap;               // compare-and-swap
-  uint32_t rkey;               // RDMA and atomics
-  uint32_t immediate_or_rkey;  // ImmDt in network order, or the rkey to invalidate in host order
+  uint64_t remote_address;     // RDMA and atomics; binding: where the window begins
+  uint64_t compare_add;        // atomics: compare operand, or the value to add; FLUSH, binding: bytes
+  uint64_t swap;               // compare-and-swap; FLUSH: placement type | selectivity << 4
+  uint32_t rkey;               // RDMA and atomics; binding: the window's key so far
+  uint32_t immediate_or_rkey;  // ImmDt in network order, or the rkey to invalidate or to bind anew in host order
   uint32_t length;             // bytes in all SGEs or inline
+  // UD: who gets it; binding: `bind`; XRC: the shared receive queue it is for.
+  union {
+    struct {
+      uint32_t address_handle;
+      uint32_t remote_qpn;
+      uint32_t remote_qkey;
+    } ud;
+    struct {
+      uint32_t region_key;
+      uint32_t access;
+    } bind;
+    uint32_t xrc_srqn;
+  };
   uint8_t sge_count;
   WrOpcode opcode;
   uint8_t flags;  // WrFlags
@@ -93,6 +108,8 @@ class SendQueue {
     const uint8_t* inline_data;  // wqe.length bytes when flagged kInline
     SendProgress& progress;
   };
+  // What the WQE posted at `index`, in [fetched, head), is to do, as far as the application does not change it yet.
+  WrOpcode posted_opcode(uint32_t index) const { return posted_[slot(index)].opcode; }
   // Copies the next posted WQE into engine memory and sanitises counts and lengths to what the queue can hold.
   void fetch();
   Entry entry(uint32_t index);
@@ -130,6 +147,8 @@ struct ReceiveWqe {
 class ReceiveQueue {
  public:
   ReceiveQueue(uint32_t depth, uint32_t max_sge);
+  ReceiveQueue(const ReceiveQueue&) = delete;
+  ReceiveQueue& operator=(const ReceiveQueue&) = delete;
 
   uint32_t depth() const { return depth_; }
   uint32_t max_sge() const { return max_sge_; }
@@ -145,6 +164,9 @@ class ReceiveQueue {
   // Takes the oldest request: copies it to `wqe` and `sges` (room for kMaxSge). False when empty.
   bool take(ReceiveWqe& wqe, Sge* sges);
   void reset();
+  // From now on `depth` requests fit. False: more are posted, nothing changes. No thread posts meanwhile. Throws
+  // std::bad_alloc.
+  bool resize(uint32_t depth);
 
   // Shared receive queues: from now on limit_reached() is true once, when fewer than `limit` requests are left
   // (IBTA 10.2.9.2). 0 disarms.
@@ -157,8 +179,8 @@ class ReceiveQueue {
   }
 
  private:
-  const uint32_t depth_;
-  const uint32_t mask_;
+  uint32_t depth_;
+  uint32_t mask_;
   const uint32_t max_sge_;
   uint32_t limit_ = 0;  // under the progress lock
   std::unique_ptr<ReceiveWqe[]> wqes_;

@@ -5,43 +5,14 @@
 #include <cstring>
 
 #include "engine/memory/memory_access.h"
+#include "engine/transport/send_completion.h"
 #include "wire/aeth.h"
 
 namespace uroce::transport {
 
-using queue::Cqe;
 using queue::SendQueue;
-using queue::WcOpcode;
 using queue::WcStatus;
 using queue::WrOpcode;
-
-namespace {
-
-WcOpcode completion_opcode(WrOpcode opcode) {
-  switch (opcode) {
-    case WrOpcode::kRdmaWrite:
-    case WrOpcode::kRdmaWriteWithImmediate:
-      return WcOpcode::kRdmaWrite;
-    case WrOpcode::kRdmaRead:
-      return WcOpcode::kRdmaRead;
-    case WrOpcode::kCompareSwap:
-      return WcOpcode::kCompareSwap;
-    case WrOpcode::kFetchAdd:
-      return WcOpcode::kFetchAdd;
-    case WrOpcode::kLocalInvalidate:
-      return WcOpcode::kLocalInvalidate;
-    case WrOpcode::kBindMw:
-      return WcOpcode::kBindMw;
-    default:
-      return WcOpcode::kSend;
-  }
-}
-
-bool returns_data(WcOpcode opcode) {
-  return opcode == WcOpcode::kRdmaRead || opcode == WcOpcode::kCompareSwap || opcode == WcOpcode::kFetchAdd;
-}
-
-}  // namespace
 
 void Completer::reset() {
   timer_.stop();
@@ -127,7 +98,7 @@ bool Completer::advance_to(wire::Psn psn) {
   while (done < target) {
     const SendQueue::Entry entry = qp_.sq.entry(qp_.sq.tail());
     const uint32_t end = window_.offset(wire::Psn(entry.progress.first_psn) + entry.progress.psn_count);
-    if (oldest_is_read_or_atomic()) {
+    if (oldest_awaits_response()) {
       blocked = true;
       break;
     }
@@ -159,7 +130,7 @@ bool Completer::acknowledge_before(wire::Psn psn) {
 bool Completer::refuses_oldest(const wire::Packet& packet) const {
   return packet.info->operation == wire::Operation::kAcknowledge && packet.aeth.kind() == wire::AethKind::kNak &&
          packet.aeth.value() != static_cast<uint8_t>(wire::NakCode::kPsnSequenceError) && !window_.idle() &&
-         oldest_is_read_or_atomic() && belongs_to_oldest(packet.bth.psn);
+         oldest_awaits_response() && belongs_to_oldest(packet.bth.psn);
 }
 
 bool Completer::belongs_to_oldest(wire::Psn psn) const {
@@ -167,8 +138,8 @@ bool Completer::belongs_to_oldest(wire::Psn psn) const {
   return ((psn.value() - entry.progress.first_psn) & wire::kMask24) < entry.progress.psn_count;
 }
 
-bool Completer::oldest_is_read_or_atomic() const {
-  return returns_data(completion_opcode(qp_.sq.entry(qp_.sq.tail()).wqe.opcode));
+bool Completer::oldest_awaits_response() const {
+  return awaits_response(qp_.sq.entry(qp_.sq.tail()).wqe.opcode);
 }
 
 void Completer::on_nak(wire::Psn psn, uint8_t code) {
@@ -248,7 +219,7 @@ void Completer::on_read_response(const wire::Packet& packet) {
   }
   // Acknowledges the SENDs and WRITEs before the READ; a READ or atomic in between has lost its response.
   const uint32_t offset = window_.offset(packet.bth.psn);
-  if (!oldest_is_read_or_atomic()) {
+  if (!oldest_awaits_response()) {
     const SendQueue::Entry entry = qp_.sq.entry(qp_.sq.tail());
     const wire::Psn end = wire::Psn(entry.progress.first_psn) + entry.progress.psn_count;
     if (window_.offset(end) > offset) {  // the PSN is a SEND's or WRITE's
@@ -264,6 +235,9 @@ void Completer::on_read_response(const wire::Packet& packet) {
     qp_.counters.add(Counter::kRxImpliedNaks);
     return retry(RetryCause::kImpliedNak);
   }
+  if (entry.wqe.opcode == WrOpcode::kFlush || entry.wqe.opcode == WrOpcode::kAtomicWrite) {
+    return on_bare_response(packet);
+  }
   if (entry.wqe.opcode != WrOpcode::kRdmaRead) return fail(WcStatus::kBadResponseError);
 
   const uint32_t mtu = qp_.attr.path_mtu;
@@ -275,6 +249,15 @@ void Completer::on_read_response(const wire::Packet& packet) {
   if (!scatter(entry, n * mtu, packet.payload.data(), expected)) return fail(WcStatus::kLocalProtectionError);
   ++entry.progress.responses;
   if (last) complete(WcStatus::kSuccess);
+  window_.acknowledge_before(packet.bth.psn + 1);
+  progress();
+}
+
+// FLUSH and ATOMIC WRITE are answered by a READ response without data (IBTA A19).
+void Completer::on_bare_response(const wire::Packet& packet) {
+  if (!packet.info->first || !packet.info->last) return fail(WcStatus::kBadResponseError);
+  if (!packet.payload.empty()) return fail(WcStatus::kLocalLengthError);
+  complete(WcStatus::kSuccess);
   window_.acknowledge_before(packet.bth.psn + 1);
   progress();
 }
@@ -320,21 +303,13 @@ bool Completer::scatter(const SendQueue::Entry& entry, uint32_t offset, const ui
   return size == 0;
 }
 
-// Completes the oldest WQE. Its slot is free before the CQE can be seen: who polls it may post at once.
 void Completer::complete(WcStatus status) {
   const uint32_t index = qp_.sq.tail();
   const SendQueue::Entry entry = qp_.sq.entry(index);
-  const bool visible = status != WcStatus::kSuccess || qp_.signal_all || (entry.wqe.flags & queue::kSignaled);
-  Cqe cqe;
-  cqe.wr_id = entry.wqe.wr_id;
-  cqe.status = status;
-  cqe.opcode = completion_opcode(entry.wqe.opcode);
-  cqe.byte_length = returns_data(cqe.opcode) ? entry.wqe.length : 0;
-  if (entry.progress.started && returns_data(cqe.opcode)) requester_.read_or_atomic_completed();
-  qp_.sq.release();
+  if (entry.progress.started && awaits_response(entry.wqe.opcode)) requester_.read_or_atomic_completed();
   window_.completed(index);
   requester_.completed(index);
-  if (visible) qp_.push(qp_.send_cq, cqe);
+  complete_oldest(qp_, status);
 }
 
 // The oldest WQE ends with an error, and with it the QP (IBTA 10.3.1.2 and table 94).

@@ -27,6 +27,8 @@ class Completer {
   void on_timer();
   Time deadline() const;
 
+  // Completes the oldest WQE, which is a local operation, or one that the parts below end.
+  void complete(queue::WcStatus status);
   // Completes a locally failed WQE once it is the oldest.
   void settle_local_error();
   // Completes everything left with a flush error, in order (IBTA 10.3.1).
@@ -40,16 +42,16 @@ class Completer {
   void on_rnr_nak(wire::Psn psn, uint8_t code);
   void on_read_response(const wire::Packet& packet);
   void on_atomic_response(const wire::Packet& packet);
+  void on_bare_response(const wire::Packet& packet);
 
   bool advance_to(wire::Psn psn);
   bool acknowledge_before(wire::Psn psn);
   bool refuses_oldest(const wire::Packet& packet) const;
   bool belongs_to_oldest(wire::Psn psn) const;
-  bool oldest_is_read_or_atomic() const;
+  bool oldest_awaits_response() const;
   void retry(RetryCause cause);
   void progress();
   bool scatter(const queue::SendQueue::Entry& entry, uint32_t offset, const uint8_t* data, uint32_t size);
-  void complete(queue::WcStatus status);
   void fail(queue::WcStatus status);
 
   QpContext& qp_;

@@ -1,5 +1,5 @@
-// What the parts of one connected QP share: its identity, its queues, its attributes, the time of the call in progress.
-// Requester, completer and responder report; RcQp decides about the state.
+// What the parts of one QP share: its identity, its queues, its attributes, the time of the call in progress. The parts
+// report; the QP decides about the state.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +26,35 @@ class QpEvents {
   ~QpEvents() = default;
 };
 
-struct QpContext {
-  wire::Qpn qpn;
+// Where messages of the peer find receive requests, and what memory they may touch. XRC: of the shared receive queue
+// that the request names.
+struct ReceiveTarget {
+  queue::ReceiveQueue* rq;
+  queue::CompletionQueue* cq;
   uint32_t pd;
-  bool signal_all;  // every send WQE completes with a CQE (sq_sig_all)
-  bool rq_shared;   // `rq` is a shared receive queue (SRQ)
+};
+
+// The shared receive queues of XRC domains, kept by the engine.
+class XrcSrqs {
+ public:
+  // Null: none of this number in the domain.
+  virtual const ReceiveTarget* find(uint32_t xrcd, uint32_t srqn) const = 0;
+
+ protected:
+  ~XrcSrqs() = default;
+};
+
+// The largest max_rd_atomic and max_dest_rd_atomic.
+inline constexpr uint32_t kMaxRdAtomic = 16;
+inline constexpr uint32_t kMaxMessage = 0x7fffffff;  // bytes that a work request may ask for (engine::Limits)
+
+// The surroundings of a QP; all of it outlives the QP.
+struct QpConfig {
+  QpType type = QpType::kRc;
+  wire::Qpn qpn;
+  uint32_t pd = 0;
+  bool signal_all = false;  // every send WQE completes with a CQE (sq_sig_all)
+  bool rq_shared = false;   // `rq` is a shared receive queue (SRQ)
   memory::MrTable& mrs;
   queue::SendQueue& sq;
   queue::ReceiveQueue& rq;
@@ -38,11 +62,44 @@ struct QpContext {
   queue::CompletionQueue& recv_cq;
   QpEvents& events;
   Counters& counters;
+  const XrcSrqs* xrc_srqs = nullptr;  // XRC targets
+  uint32_t xrcd = 0;                  // their domain
+};
+
+struct QpContext {
+  explicit QpContext(const QpConfig& c)
+      : type(c.type),
+        qpn(c.qpn),
+        pd(c.pd),
+        signal_all(c.signal_all),
+        rq_shared(c.rq_shared || c.type == QpType::kXrcTarget),
+        mrs(c.mrs),
+        sq(c.sq),
+        receive{&c.rq, &c.recv_cq, c.pd},
+        send_cq(c.send_cq),
+        events(c.events),
+        counters(c.counters),
+        xrc_srqs(c.xrc_srqs),
+        xrcd(c.xrcd) {}
+
+  const QpType type;
+  const wire::Qpn qpn;
+  const uint32_t pd;
+  const bool signal_all;
+  const bool rq_shared;
+  memory::MrTable& mrs;
+  queue::SendQueue& sq;
+  ReceiveTarget receive;  // changes with every request of an XRC target only
+  queue::CompletionQueue& send_cq;
+  QpEvents& events;
+  Counters& counters;
+  const XrcSrqs* const xrc_srqs;
+  const uint32_t xrcd;
 
   QpAttributes attr{};
-  Time now{};                    // of the call in progress; set by RcQp at every entry
+  Time now{};                    // of the call in progress; set at every entry
   bool lost_completion = false;  // a CQ was full
-  bool failed = false;           // a part met a fatal condition: RcQp moves the QP to the error state after the call
+  bool failed = false;           // a part met a fatal condition: the QP moves to the error state after the call
 
   void push(queue::CompletionQueue& cq, queue::Cqe cqe) {
     cqe.qpn = qpn.value();

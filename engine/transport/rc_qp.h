@@ -1,92 +1,54 @@
-// A reliable connected QP without I/O (design decision 3). The engine, the simulator and the fuzzer drive it alike:
-//
-//   on_packet(packet, now)   a packet for this QP arrived, its envelope, P_Key and ICRC checked; a CNP too
-//   on_congestion_mark(now)  ... and its IP header said congestion experienced (CE); before on_packet()
-//   pull(out, now)           the next packet to send, responses before requests; call until false
-//   pull_ack(out, now)       an acknowledgement that is owed; may wait for company until ack_deadline(); the engine
-//                            sends it with the next round instead (design decision 2)
-//   on_timer(now)            at or after deadline()
-//   modify(attributes, mask, now)
-//   on_unreadable(packet, now)  the payload of a packet given out is not accessible any more
-//   on_posted(now)           WQEs were posted while the QP was in the error state
-//
-// Completions go to the CQs, asynchronous events to QpEvents. No allocation, clock, lock or system call inside. One
-// thread at a time.
+// A reliable connected QP, and the two kinds of QP that XRC makes of it: an initiator has its requesting half, a target
+// its responding half with shared receive queues that the requests name (IBTA annex A14).
 #pragma once
 
-#include "engine/congestion/cnp_generator.h"
-#include "engine/congestion/congestion_control.h"
 #include "engine/transport/completer.h"
-#include "engine/transport/qp_context.h"
+#include "engine/transport/congestion_endpoint.h"
 #include "engine/transport/requester.h"
 #include "engine/transport/responder.h"
 #include "engine/transport/send_window.h"
-#include "wire/packet.h"
-#include "wire/tx_packet.h"
+#include "engine/transport/transport_qp.h"
 
 namespace uroce::transport {
 
-struct RcQpConfig {
-  wire::Qpn qpn;
-  uint32_t pd = 0;
-  bool signal_all = false;
-  bool rq_shared = false;  // `rq` serves other QPs as well (SRQ)
-  memory::MrTable& mrs;
-  queue::SendQueue& sq;
-  queue::ReceiveQueue& rq;
-  queue::CompletionQueue& send_cq;
-  queue::CompletionQueue& recv_cq;
-  QpEvents& events;
-  Counters& counters;
-};
-
-class RcQp {
+class RcQp final : public TransportQp {
  public:
-  explicit RcQp(const RcQpConfig& config);
-  RcQp(const RcQp&) = delete;
-  RcQp& operator=(const RcQp&) = delete;
+  explicit RcQp(const QpConfig& config)
+      : TransportQp(config),
+        window_(qp_.sq),
+        requester_(qp_, window_),
+        completer_(qp_, window_, requester_),
+        responder_(qp_),
+        congestion_(qp_) {}
 
-  QpState state() const { return qp_.attr.state; }
-  wire::Qpn qpn() const { return qp_.qpn; }
-  const QpAttributes& attributes() const { return qp_.attr; }
-
-  // 0 or an errno value: EINVAL for an illegal transition, mask or value. Takes the target state from
-  // attributes.state if the mask names it, else the current one.
-  int modify(const QpAttributes& attributes, uint32_t mask, Time now);
-
-  void on_packet(const wire::Packet& packet, Time now);
-  void on_congestion_mark(Time now);
-  bool wants_to_send(Time now) const;
-  bool pull(wire::TxPacket& out, Time now);
-  bool ack_owed() const { return responder_.ack_owed(); }
-  bool ack_urgent() const { return responder_.ack_urgent(); }
-  bool pull_ack(wire::TxPacket& out, Time now);
-  // The payload of a packet that pull() gave could not be read: the application took its memory away.
-  void on_unreadable(const wire::TxPacket& packet, Time now);
-  void on_posted(Time now);
-  void on_timer(Time now);
-
-  // When on_timer() or pull() has something to do without outside cause; kNever if nothing.
-  Time deadline() const;
-  Time ack_deadline() const { return responder_.deadline(); }
+  void on_packet(const wire::Packet& packet, Time now) override;
+  void on_congestion_mark(Time now) override;
+  bool wants_to_send(Time now) const override;
+  bool pull(wire::TxPacket& out, Time now) override;
+  bool ack_owed() const override { return responder_.ack_owed(); }
+  bool ack_urgent() const override { return responder_.ack_urgent(); }
+  bool pull_ack(wire::TxPacket& out, Time now) override;
+  Time ack_deadline() const override { return responder_.deadline(); }
+  void on_unreadable(const wire::TxPacket& packet, Time now) override;
+  void on_posted(Time now) override;
+  void on_timer(Time now) override;
+  Time deadline() const override;
 
  private:
-  int check_values(const QpAttributes& attributes, uint32_t mask) const;
-  void enter(QpState state);
-  void settle();
-  bool responding() const;
+  void enter(QpState state) override;
+  void settle() override;
+  void start_sending() override { window_.reset(qp_.attr.sq_psn); }
+
+  bool answers() const { return qp_.type != QpType::kXrcInitiator; }
+  bool asks() const { return qp_.type != QpType::kXrcTarget; }
   bool has_requests() const { return qp_.now >= requester_.resume_at() && requester_.wants_to_send(); }
   bool held_back() const;
-  void pull_cnp(wire::TxPacket& out);
 
-  QpContext qp_;
   SendWindow window_;
   Requester requester_;
   Completer completer_;
   Responder responder_;
-  congestion::CongestionControl congestion_;
-  congestion::CnpGenerator cnps_;
-  bool cnp_pending_ = false;
+  CongestionEndpoint congestion_;
   bool communication_established_ = false;
   bool drain_reported_ = false;
 };

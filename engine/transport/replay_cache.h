@@ -12,7 +12,8 @@
 namespace uroce::transport {
 
 struct ReplayEntry {
-  enum class Kind : uint8_t { kEmpty, kRead, kAtomic };
+  // kBare: FLUSH and ATOMIC WRITE, answered without data.
+  enum class Kind : uint8_t { kEmpty, kRead, kAtomic, kBare };
 
   Kind kind = Kind::kEmpty;
   bool answering = false;  // responses from `next` to `end` have to be sent
@@ -21,6 +22,7 @@ struct ReplayEntry {
   uint32_t count = 0;      // PSNs it consumed
   uint64_t va = 0;         // READ
   uint32_t rkey = 0;
+  uint32_t pd = 0;        // whose memory is read
   uint32_t length = 0;    // bytes from va on
   uint32_t start = 0;     // READ: response number where the execution in progress began (0 unless replayed)
   uint32_t next = 0;      // READ: response number to send next

@@ -2,11 +2,7 @@
 
 #include <algorithm>
 
-#include "wire/atomic_eth.h"
-#include "wire/bth.h"
-#include "wire/ieth.h"
-#include "wire/immdt.h"
-#include "wire/reth.h"
+#include "engine/transport/send_completion.h"
 
 namespace uroce::transport {
 
@@ -14,42 +10,14 @@ using queue::SendQueue;
 using queue::SendWqe;
 using queue::WcStatus;
 using queue::WrOpcode;
-using wire::Opcode;
 
 namespace {
 
-constexpr uint32_t kMaxMessage = 0x7fffffff;
 constexpr uint32_t kAtomicSize = 8;
-
-bool is_read_or_atomic(WrOpcode opcode) {
-  return opcode == WrOpcode::kRdmaRead || opcode == WrOpcode::kCompareSwap || opcode == WrOpcode::kFetchAdd;
-}
 
 bool consumes_receive(WrOpcode opcode) {
   return opcode == WrOpcode::kSend || opcode == WrOpcode::kSendWithImmediate ||
          opcode == WrOpcode::kSendWithInvalidate || opcode == WrOpcode::kRdmaWriteWithImmediate;
-}
-
-// The six opcodes of a kind of message, by position. `last` and `only` depend on immediate and invalidate.
-struct MessageOpcodes {
-  Opcode first, middle, last, only;
-};
-
-MessageOpcodes opcodes_of(WrOpcode opcode) {
-  switch (opcode) {
-    case WrOpcode::kRdmaWrite:
-      return {Opcode::kRcWriteFirst, Opcode::kRcWriteMiddle, Opcode::kRcWriteLast, Opcode::kRcWriteOnly};
-    case WrOpcode::kRdmaWriteWithImmediate:
-      return {Opcode::kRcWriteFirst, Opcode::kRcWriteMiddle, Opcode::kRcWriteLastImmediate,
-              Opcode::kRcWriteOnlyImmediate};
-    case WrOpcode::kSendWithImmediate:
-      return {Opcode::kRcSendFirst, Opcode::kRcSendMiddle, Opcode::kRcSendLastImmediate, Opcode::kRcSendOnlyImmediate};
-    case WrOpcode::kSendWithInvalidate:
-      return {Opcode::kRcSendFirst, Opcode::kRcSendMiddle, Opcode::kRcSendLastInvalidate,
-              Opcode::kRcSendOnlyInvalidate};
-    default:
-      return {Opcode::kRcSendFirst, Opcode::kRcSendMiddle, Opcode::kRcSendLast, Opcode::kRcSendOnly};
-  }
 }
 
 }  // namespace
@@ -68,7 +36,19 @@ bool Requester::wants_to_send() const {
   if (at_local_error() || window_.in_flight() >= kWindow) return false;
   if (window_.cursor() == qp_.sq.fetched()) return qp_.attr.state == QpState::kRts && qp_.sq.head() != window_.cursor();
   const SendQueue::Entry entry = qp_.sq.entry(window_.cursor());
+  if (is_local(entry.wqe.opcode)) return qp_.attr.state == QpState::kRts && window_.cursor() == qp_.sq.tail();
   return (entry.progress.started || may_start(entry)) && credits_allow(entry);
+}
+
+bool Requester::local_operation_due() {
+  if (qp_.failed || at_local_error() || window_.cursor() != qp_.sq.tail() || !fetch_current()) return false;
+  return qp_.attr.state == QpState::kRts && is_local(qp_.sq.entry(window_.cursor()).wqe.opcode);
+}
+
+WcStatus Requester::execute_local() {
+  const WcStatus status = transport::execute_local(qp_, qp_.sq.entry(qp_.sq.tail()).wqe);
+  if (status != WcStatus::kSuccess) qp_.failed = true;
+  return status;
 }
 
 bool Requester::pull(wire::TxPacket& out) {
@@ -89,13 +69,19 @@ void Requester::on_unreadable(wire::Psn psn) {
   }
 }
 
+// The WQE at the cursor has been copied from what was posted. False: there is none, or none may be begun.
+bool Requester::fetch_current() {
+  if (window_.cursor() != qp_.sq.fetched()) return true;
+  if (qp_.attr.state != QpState::kRts || qp_.sq.head() == window_.cursor()) return false;
+  qp_.sq.fetch();
+  return true;
+}
+
 // Makes the cursor stand on a WQE that may be sent from. False: nothing to send now.
 bool Requester::position() {
-  if (window_.cursor() == qp_.sq.fetched()) {
-    if (qp_.attr.state != QpState::kRts || qp_.sq.head() == window_.cursor()) return false;
-    qp_.sq.fetch();
-  }
+  if (!fetch_current()) return false;
   const SendQueue::Entry entry = qp_.sq.entry(window_.cursor());
+  if (is_local(entry.wqe.opcode)) return false;
   return credits_allow(entry) && (entry.progress.started || start(entry));
 }
 
@@ -135,7 +121,7 @@ bool Requester::may_start(const SendQueue::Entry& entry) const {
   if ((entry.wqe.flags & queue::kFence) && reads_outstanding_ > 0) return false;
   // A receiver tells new from duplicate by half the PSN space (wire.md "RC semantics"); a READ may take all of it.
   if (window_.outstanding() + psn_count(entry.wqe) > wire::kPsnHalf) return false;
-  if (is_read_or_atomic(entry.wqe.opcode)) {
+  if (awaits_response(entry.wqe.opcode)) {
     // A depth of 0 is an error that start() reports.
     return qp_.attr.max_rd_atomic == 0 || reads_outstanding_ < qp_.attr.max_rd_atomic;
   }
@@ -152,13 +138,13 @@ bool Requester::start(const SendQueue::Entry& entry) {
   entry.progress.psn_count = psn_count(entry.wqe);
   entry.progress.message = ++messages_;
   entry.progress.started = true;
-  if (is_read_or_atomic(entry.wqe.opcode)) ++reads_outstanding_;
+  if (awaits_response(entry.wqe.opcode)) ++reads_outstanding_;
   return true;
 }
 
 uint32_t Requester::psn_count(const SendWqe& wqe) const {
-  const bool atomic = wqe.opcode == WrOpcode::kCompareSwap || wqe.opcode == WrOpcode::kFetchAdd;
-  return atomic || wqe.length > kMaxMessage ? 1 : packet_count(wqe.length, qp_.attr.path_mtu);
+  const bool single = awaits_response(wqe.opcode) && wqe.opcode != WrOpcode::kRdmaRead;
+  return single || wqe.length > kMaxMessage ? 1 : packet_count(wqe.length, qp_.attr.path_mtu);
 }
 
 WcStatus Requester::validate(const SendWqe& wqe) const {
@@ -170,6 +156,12 @@ WcStatus Requester::validate(const SendWqe& wqe) const {
     case WrOpcode::kRdmaRead:
       if (qp_.attr.max_rd_atomic == 0 || (wqe.flags & queue::kInline)) return WcStatus::kLocalQpOperationError;
       break;
+    case WrOpcode::kAtomicWrite:
+    case WrOpcode::kFlush:
+      // Not of XRC (IBTA A19); a FLUSH carries nothing.
+      if (qp_.type != QpType::kRc || qp_.attr.max_rd_atomic == 0) return WcStatus::kLocalQpOperationError;
+      return wqe.length == (wqe.opcode == WrOpcode::kFlush ? 0 : kAtomicSize) ? WcStatus::kSuccess
+                                                                              : WcStatus::kLocalLengthError;
     case WrOpcode::kSend:
     case WrOpcode::kSendWithImmediate:
     case WrOpcode::kSendWithInvalidate:
@@ -184,29 +176,50 @@ WcStatus Requester::validate(const SendWqe& wqe) const {
 
 bool Requester::build(const SendQueue::Entry& entry, wire::TxPacket& out) {
   const bool again = window_.resending();
-  const uint32_t n = (window_.next().value() - entry.progress.first_psn) & 0xffffff;
+  const wire::Psn psn = window_.next();
+  const uint32_t n = (psn.value() - entry.progress.first_psn) & wire::kMask24;
   out.clear_payload();
   uint32_t psns = 1;
   bool last = true;
+  bool readable = true;
+  bool asks = true;
   switch (entry.wqe.opcode) {
     case WrOpcode::kRdmaRead:
       psns = entry.progress.psn_count - n;
-      build_read_request(entry, n, out);
+      builder_.read(entry, n, psn, out);
       break;
     case WrOpcode::kCompareSwap:
     case WrOpcode::kFetchAdd:
-      build_atomic(entry, out);
+      builder_.atomic(entry, psn, out);
+      break;
+    case WrOpcode::kAtomicWrite:
+      readable = builder_.atomic_write(entry, psn, out);
+      break;
+    case WrOpcode::kFlush:
+      builder_.flush(entry, psn, out);
       break;
     default:
       last = n + 1 == entry.progress.psn_count;
-      build_message_packet(entry, n, out);
+      asks = want_ack(entry, n);
+      readable = builder_.message(entry, n, entry.progress.psn_count, psn, asks, out);
       break;
   }
-  if (at_local_error()) return false;
+  if (!readable) {
+    fail(WcStatus::kLocalProtectionError);
+    return false;
+  }
+  note_ack_request(asks, psn);
   window_.sent(psns, last);
   qp_.counters.add(Counter::kTxRequests);
   if (again) qp_.counters.add(Counter::kTxRetransmissions);
   return true;
+}
+
+void Requester::note_ack_request(bool asked, wire::Psn psn) {
+  since_ack_request_ = asked ? 0 : since_ack_request_ + 1;
+  if (!asked) return;
+  ack_requested_ = true;
+  ack_requested_psn_ = psn;
 }
 
 // Asking costs the peer a packet, so not every message asks (IBTA 9.7.5.1.2 leaves it to the requester): those whose
@@ -217,102 +230,15 @@ bool Requester::want_ack(const SendQueue::Entry& entry, uint32_t n) const {
   if (n + 1 != entry.progress.psn_count) return false;
   if (credit_limit_ && *credit_limit_ == wire::Msn(entry.progress.message)) return true;  // the next one needs to know
   if (qp_.signal_all || (entry.wqe.flags & queue::kSignaled)) return true;
+  if (local_operation_follows()) return true;
   return !answer_under_way() && qp_.sq.head() == window_.cursor() + 1;
 }
 
-void Requester::emit_bth(Opcode opcode, bool solicited, bool ack_request, wire::TxPacket& out) {
-  since_ack_request_ = ack_request ? 0 : since_ack_request_ + 1;
-  if (ack_request) {
-    ack_requested_ = true;
-    ack_requested_psn_ = window_.next();
-  }
-  wire::Bth bth{};
-  bth.opcode = opcode;
-  bth.solicited = solicited;
-  bth.mig_req = true;  // migrated state, as native HCAs send it
-  bth.pad = out.pad;
-  bth.pkey = 0xffff;
-  bth.dest_qp = qp_.attr.dest_qpn;
-  bth.ack_request = ack_request;
-  bth.psn = window_.next();
-  bth.emit(out.header.data());
-  out.header_size = wire::Bth::kSize;
-}
-
-void Requester::build_message_packet(const SendQueue::Entry& entry, uint32_t n, wire::TxPacket& out) {
-  const SendWqe& wqe = entry.wqe;
-  const uint32_t count = entry.progress.psn_count;
-  const uint32_t offset = n * qp_.attr.path_mtu;
-  const bool last = n + 1 == count;
-  const uint32_t size = std::min(qp_.attr.path_mtu, wqe.length - offset);
-  if (!gather(entry, offset, size, out)) return fail(WcStatus::kLocalProtectionError);
-  out.pad = static_cast<uint8_t>(-size & 3);
-
-  const MessageOpcodes opcodes = opcodes_of(wqe.opcode);
-  const Opcode opcode = count == 1 ? opcodes.only : n == 0 ? opcodes.first : last ? opcodes.last : opcodes.middle;
-  const wire::OpcodeInfo& info = wire::opcode_info(opcode);
-  // The event is asked for where the receiver completes (IBTA 9.2.3): SENDs, and WRITEs with immediate.
-  const bool solicited = last && (wqe.flags & queue::kSolicited) && wqe.opcode != WrOpcode::kRdmaWrite;
-  emit_bth(opcode, solicited, want_ack(entry, n), out);
-  if (info.has_reth) {
-    wire::Reth{wqe.remote_address, wqe.rkey, wqe.length}.emit(&out.header[out.header_size]);
-    out.header_size += wire::Reth::kSize;
-  }
-  if (info.has_immdt) {
-    wire::ImmDt{wqe.immediate_or_rkey}.emit(&out.header[out.header_size]);
-    out.header_size += wire::ImmDt::kSize;
-  }
-  if (info.has_ieth) {
-    wire::Ieth{wqe.immediate_or_rkey}.emit(&out.header[out.header_size]);
-    out.header_size += wire::Ieth::kSize;
-  }
-}
-
-// `n` responses have arrived: asks for the rest only (IBTA 9.7.5.2.8 lets a retried READ start in the middle).
-void Requester::build_read_request(const SendQueue::Entry& entry, uint32_t n, wire::TxPacket& out) {
-  const SendWqe& wqe = entry.wqe;
-  const uint32_t offset = n * qp_.attr.path_mtu;
-  emit_bth(Opcode::kRcReadRequest, false, true, out);
-  wire::Reth{wqe.remote_address + offset, wqe.rkey, wqe.length - offset}.emit(&out.header[out.header_size]);
-  out.header_size += wire::Reth::kSize;
-}
-
-void Requester::build_atomic(const SendQueue::Entry& entry, wire::TxPacket& out) {
-  const SendWqe& wqe = entry.wqe;
-  const bool swap = wqe.opcode == WrOpcode::kCompareSwap;
-  emit_bth(swap ? Opcode::kRcCompareSwap : Opcode::kRcFetchAdd, false, true, out);
-  wire::AtomicEth atomic{};
-  atomic.va = wqe.remote_address;
-  atomic.rkey = wqe.rkey;
-  atomic.swap_add = swap ? wqe.swap : wqe.compare_add;
-  atomic.compare = swap ? wqe.compare_add : 0;
-  atomic.emit(&out.header[out.header_size]);
-  out.header_size += wire::AtomicEth::kSize;
-}
-
-// Points the packet at message bytes [offset, offset + size). False: an SGE does not pass its checks.
-bool Requester::gather(const SendQueue::Entry& entry, uint32_t offset, uint32_t size, wire::TxPacket& out) {
-  out.payload_size = size;
-  if (size == 0) return true;
-  if (entry.wqe.flags & queue::kInline) {
-    out.fragments[out.fragment_count++] = {entry.inline_data + offset, size};
-    return true;
-  }
-  for (const queue::Sge& sge : entry.sges) {
-    if (offset >= sge.length) {
-      offset -= sge.length;
-      continue;
-    }
-    const uint32_t piece = std::min(size, sge.length - offset);
-    const memory::Translation t =
-        qp_.mrs.translate_local(sge.lkey, qp_.pd, sge.address + offset, piece, memory::kLocalRead);
-    if (t.result != memory::AccessResult::kOk) return false;
-    out.fragments[out.fragment_count++] = {t.address, piece};
-    size -= piece;
-    offset = 0;
-    if (size == 0) return true;
-  }
-  return false;  // sizes are sums of the SGEs, so this is not reached
+// The WQE behind the one at the cursor waits for this one's completion.
+bool Requester::local_operation_follows() const {
+  const uint32_t next = window_.cursor() + 1;
+  if (next == qp_.sq.head()) return false;
+  return is_local(next == qp_.sq.fetched() ? qp_.sq.posted_opcode(next) : qp_.sq.entry(next).wqe.opcode);
 }
 
 }  // namespace uroce::transport

@@ -1,16 +1,16 @@
 #include "engine/transport/responder.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "engine/memory/memory_access.h"
+#include "engine/transport/request_builder.h"
 #include "wire/bth.h"
 
 namespace uroce::transport {
 
 using memory::AccessResult;
-using queue::Cqe;
-using queue::WcOpcode;
 using queue::WcStatus;
 using wire::Aeth;
 using wire::NakCode;
@@ -21,7 +21,7 @@ using wire::Psn;
 
 namespace {
 
-constexpr uint64_t kMaxMessage = uint64_t{1} << 31;  // IBTA 9.7.4.1.5
+constexpr uint64_t kMaxRead = uint64_t{1} << 31;  // bytes, IBTA 9.7.4.1.5
 
 // The value found. Touches `address` only.
 uint64_t execute_atomic(uint8_t* address, const Packet& packet) {
@@ -43,13 +43,22 @@ uint64_t execute_atomic(uint8_t* address, const Packet& packet) {
   return expected;
 }
 
+void store_whole(uint8_t* address, uint64_t value) {
+  if (reinterpret_cast<uintptr_t>(address) % alignof(uint64_t) != 0) {
+    std::memcpy(address, &value, sizeof(value));
+  } else {
+    __atomic_store_n(reinterpret_cast<uint64_t*>(address), value, __ATOMIC_RELEASE);
+  }
+}
+
 }  // namespace
 
 void Responder::reset() {
   expected_ = Psn{};
   msn_ = wire::Msn{};
   message_ = Message::kNone;
-  silent_ = has_receive_ = ack_owed_ = false;
+  silent_ = ack_owed_ = false;
+  receive_.drop();
   received_ = acks_coalesced_ = 0;
   replays_.reset();
   nak_ = Nak{};
@@ -87,7 +96,10 @@ void Responder::on_duplicate(const Packet& packet) {
   if (entry != nullptr && operation == Operation::kReadRequest && entry->kind == ReplayEntry::Kind::kRead) {
     return replay_read(*entry, packet);
   }
-  if (entry != nullptr && operation != Operation::kReadRequest && entry->kind == ReplayEntry::Kind::kAtomic) {
+  const bool atomic = operation == Operation::kCompareSwap || operation == Operation::kFetchAdd;
+  const bool bare = operation == Operation::kFlush || operation == Operation::kAtomicWrite;
+  if (entry != nullptr &&
+      ((atomic && entry->kind == ReplayEntry::Kind::kAtomic) || (bare && entry->kind == ReplayEntry::Kind::kBare))) {
     return replays_.answer_again(*entry);
   }
   qp_.counters.add(Counter::kDropDuplicateUnknown);
@@ -117,7 +129,7 @@ void Responder::replay_read(ReplayEntry& entry, const Packet& packet) {
 }
 
 void Responder::on_expected(const Packet& packet) {
-  if (!in_sequence(packet) || !length_valid(packet)) {
+  if (!in_sequence(packet) || !length_valid(packet) || !find_target(packet)) {
     return reject(NakCode::kInvalidRequest, packet.bth.psn, WcStatus::kRemoteInvalidRequestError);
   }
   switch (packet.info->operation) {
@@ -130,9 +142,30 @@ void Responder::on_expected(const Packet& packet) {
     case Operation::kCompareSwap:
     case Operation::kFetchAdd:
       return on_atomic(packet);
-    default:  // FLUSH, ATOMIC_WRITE: not offered
+    case Operation::kAtomicWrite:
+      return on_atomic_write(packet);
+    case Operation::kFlush:
+      return on_flush(packet);
+    default:
       return reject(NakCode::kInvalidRequest, packet.bth.psn, WcStatus::kRemoteInvalidRequestError);
   }
+}
+
+// XRC: every request names the shared receive queue whose receive requests and protection domain count (IBTA annex
+// A14). False: there is none, or it is another one than the message began with.
+bool Responder::find_target(const Packet& packet) {
+  if (qp_.type != QpType::kXrcTarget) return true;
+  if (!packet.info->first && packet.xrceth.srqn != message_srqn_) return false;
+  const ReceiveTarget* const target = qp_.xrc_srqs->find(qp_.xrcd, packet.xrceth.srqn);
+  if (target == nullptr) return false;
+  message_srqn_ = packet.xrceth.srqn;
+  qp_.receive = *target;
+  return true;
+}
+
+memory::Translation Responder::translate(uint32_t rkey, uint64_t va, uint64_t length, uint32_t right) const {
+  if (!(qp_.attr.access & right)) return {AccessResult::kNoPermission, nullptr};
+  return qp_.mrs.translate_remote(rkey, qp_.receive.pd, qp_.qpn.value(), va, length, right);
 }
 
 bool Responder::in_sequence(const Packet& packet) const {
@@ -144,165 +177,134 @@ bool Responder::in_sequence(const Packet& packet) const {
 // IBTA 9.7.4.1.6: First and Middle are full and unpadded, Last is not empty, nothing is longer than the path MTU.
 bool Responder::length_valid(const Packet& packet) const {
   const Operation operation = packet.info->operation;
-  if (operation != Operation::kSend && operation != Operation::kWrite) return packet.payload.empty();
   const size_t size = packet.payload.size();
+  if (operation == Operation::kAtomicWrite) return size == sizeof(uint64_t) && packet.bth.pad == 0;
+  if (operation != Operation::kSend && operation != Operation::kWrite) return size == 0;
   if (!packet.info->last) return size == qp_.attr.path_mtu && packet.bth.pad == 0;
   return size <= qp_.attr.path_mtu && (size > 0 || packet.info->first);
 }
 
 void Responder::on_send(const Packet& packet) {
   if (packet.info->first) {
-    if (!has_receive_ && !take_receive(packet.bth.psn)) return;
+    if (!receive_ && !take_receive(packet.bth.psn)) return;
     received_ = 0;
     message_ = Message::kSend;
   }
-  if (uint64_t{received_} + packet.payload.size() > receive_.length) {
+  if (uint64_t{received_} + packet.payload.size() > receive_.length()) {
     return reject(NakCode::kInvalidRequest, packet.bth.psn, WcStatus::kLocalLengthError);
   }
-  if (const WcStatus status = place(packet); status != WcStatus::kSuccess) {
+  if (const WcStatus status = receive_.place(received_, packet.payload); status != WcStatus::kSuccess) {
     return reject(NakCode::kRemoteOperationalError, packet.bth.psn, status);
   }
-  if (packet.info->has_ieth && !qp_.mrs.invalidate(packet.ieth.rkey, qp_.pd, qp_.qpn.value())) {
+  if (packet.info->has_ieth && !qp_.mrs.invalidate(packet.ieth.rkey, qp_.receive.pd, qp_.qpn.value())) {
     return reject(NakCode::kRemoteAccessError, packet.bth.psn, WcStatus::kLocalProtectionError);
   }
   received_ += static_cast<uint32_t>(packet.payload.size());
-  if (packet.info->last) complete_receive(WcStatus::kSuccess, &packet);
+  if (packet.info->last) receive_.complete(packet, received_);
   accepted(packet, 1, packet.info->last);
 }
 
 void Responder::on_write(const Packet& packet) {
-  if (packet.info->first) {
-    if (packet.reth.length > kMaxMessage) {
-      return reject(NakCode::kInvalidRequest, packet.bth.psn, WcStatus::kRemoteInvalidRequestError);
-    }
-    write_va_ = packet.reth.va;
-    write_rkey_ = packet.reth.rkey;
-    write_length_ = packet.reth.length;
-    received_ = 0;
+  if (!write_.fits(packet)) {
+    return reject(NakCode::kInvalidRequest, packet.bth.psn, WcStatus::kRemoteInvalidRequestError);
   }
-  const auto size = static_cast<uint32_t>(packet.payload.size());
-  const bool fits = packet.info->last ? received_ + size == write_length_ : received_ + size < write_length_;
-  if (!fits) return reject(NakCode::kInvalidRequest, packet.bth.psn, WcStatus::kRemoteInvalidRequestError);
-  if (packet.info->has_immdt && !has_receive_ && !take_receive(packet.bth.psn)) return;
-
-  // The whole range is checked with the first packet, so that a bad WRITE touches nothing, and every packet's own part
-  // again, because the region may be gone by then. Zero bytes check nothing (IBTA C9-88).
-  if (write_length_ != 0) {
-    const bool allowed = (qp_.attr.access & memory::kRemoteWrite) != 0;
-    const uint32_t span = packet.info->first ? write_length_ : size;
-    const memory::Translation t = qp_.mrs.translate_remote(write_rkey_, qp_.pd, qp_.qpn.value(), write_va_ + received_,
-                                                           span, memory::kRemoteWrite);
-    if (!allowed || t.result != AccessResult::kOk) {
+  if (packet.info->has_immdt && !receive_ && !take_receive(packet.bth.psn)) return;
+  switch (write_.place(packet)) {
+    case WriteTarget::Result::kNoAccess:
       return reject(NakCode::kRemoteAccessError, packet.bth.psn, WcStatus::kLocalAccessError);
-    }
-    if (!memory::copy(t.address, packet.payload.data(), size)) return memory_lost(packet.bth.psn);
+    case WriteTarget::Result::kMemoryLost:
+      return memory_lost(packet.bth.psn);
+    case WriteTarget::Result::kOk:
+      break;
   }
   message_ = Message::kWrite;
-  received_ += size;
-  if (packet.info->has_immdt) complete_receive(WcStatus::kSuccess, &packet);
+  if (packet.info->has_immdt) receive_.complete(packet, write_.received());
   accepted(packet, 1, packet.info->last);
+}
+
+ReplayEntry& Responder::remember(const Packet& packet, ReplayEntry::Kind kind, uint32_t psns) {
+  ReplayEntry& entry = replays_.add();
+  entry.kind = kind;
+  entry.first = packet.bth.psn;
+  entry.count = entry.end = psns;
+  accepted(packet, psns, true);
+  return entry;
 }
 
 void Responder::on_read(const Packet& packet) {
   const wire::Reth& reth = packet.reth;
-  if (reth.length > kMaxMessage || replays_.first_answers() >= qp_.attr.max_dest_rd_atomic) {
+  if (reth.length > kMaxRead || !more_answers_allowed()) {
     return reject(NakCode::kInvalidRequest, packet.bth.psn, WcStatus::kRemoteInvalidRequestError);
   }
-  if (reth.length != 0) {
-    const bool allowed = (qp_.attr.access & memory::kRemoteRead) != 0;
-    const memory::Translation t =
-        qp_.mrs.translate_remote(reth.rkey, qp_.pd, qp_.qpn.value(), reth.va, reth.length, memory::kRemoteRead);
-    if (!allowed || t.result != AccessResult::kOk) {
-      return reject(NakCode::kRemoteAccessError, packet.bth.psn, WcStatus::kLocalAccessError);
-    }
+  if (reth.length != 0 && translate(reth.rkey, reth.va, reth.length, memory::kRemoteRead).result != AccessResult::kOk) {
+    return reject(NakCode::kRemoteAccessError, packet.bth.psn, WcStatus::kLocalAccessError);
   }
-  ReplayEntry& entry = replays_.add();
-  entry.kind = ReplayEntry::Kind::kRead;
-  entry.first = packet.bth.psn;
-  entry.count = entry.end = packet_count(reth.length, qp_.attr.path_mtu);
+  ReplayEntry& entry = remember(packet, ReplayEntry::Kind::kRead, packet_count(reth.length, qp_.attr.path_mtu));
   entry.va = reth.va;
   entry.rkey = reth.rkey;
+  entry.pd = qp_.receive.pd;
   entry.length = entry.stop = reth.length;
-  accepted(packet, entry.count, true);
 }
 
 void Responder::on_atomic(const Packet& packet) {
   const wire::AtomicEth& op = packet.atomic_eth;
-  if (op.va % sizeof(uint64_t) != 0 || replays_.first_answers() >= qp_.attr.max_dest_rd_atomic) {
+  if (op.va % sizeof(uint64_t) != 0 || !more_answers_allowed()) {
     return reject(NakCode::kInvalidRequest, packet.bth.psn, WcStatus::kRemoteInvalidRequestError);
   }
-  const bool allowed = (qp_.attr.access & memory::kRemoteAtomic) != 0;
-  const memory::Translation t =
-      qp_.mrs.translate_remote(op.rkey, qp_.pd, qp_.qpn.value(), op.va, sizeof(uint64_t), memory::kRemoteAtomic);
-  if (!allowed || t.result != AccessResult::kOk) {
+  const memory::Translation t = translate(op.rkey, op.va, sizeof(uint64_t), memory::kRemoteAtomic);
+  if (t.result != AccessResult::kOk) {
     return reject(NakCode::kRemoteAccessError, packet.bth.psn, WcStatus::kLocalAccessError);
   }
   uint64_t original = 0;
   if (!memory::guarded([&] { original = execute_atomic(t.address, packet); })) return memory_lost(packet.bth.psn);
-  ReplayEntry& entry = replays_.add();
-  entry.kind = ReplayEntry::Kind::kAtomic;
-  entry.first = packet.bth.psn;
-  entry.count = 1;
-  entry.original = original;
-  accepted(packet, 1, true);
+  remember(packet, ReplayEntry::Kind::kAtomic, 1).original = original;
+}
+
+// Eight bytes, seen whole or not at all (IBTA A19.4.5).
+void Responder::on_atomic_write(const Packet& packet) {
+  const wire::Reth& reth = packet.reth;
+  if (reth.length != sizeof(uint64_t) || reth.va % sizeof(uint64_t) != 0 || !more_answers_allowed()) {
+    return reject(NakCode::kInvalidRequest, packet.bth.psn, WcStatus::kRemoteInvalidRequestError);
+  }
+  const memory::Translation t = translate(reth.rkey, reth.va, sizeof(uint64_t), memory::kRemoteWrite);
+  if (t.result != AccessResult::kOk) {
+    return reject(NakCode::kRemoteAccessError, packet.bth.psn, WcStatus::kLocalAccessError);
+  }
+  uint64_t value;
+  std::memcpy(&value, packet.payload.data(), sizeof(value));
+  if (!memory::guarded([&] { store_whole(t.address, value); })) return memory_lost(packet.bth.psn);
+  remember(packet, ReplayEntry::Kind::kBare, 1);
+}
+
+// What was written before is visible to everybody from here on (IBTA A19.4.3). Nothing of it waits in caches of ours,
+// so the order of stores is all there is to see to. Persistence is not offered: no region has the right.
+void Responder::on_flush(const Packet& packet) {
+  const wire::Reth& reth = packet.reth;
+  const wire::Feth& feth = packet.feth;
+  const uint32_t rights = (feth.placement_type & wire::Feth::kGlobalVisibility ? memory::kFlushGlobal : 0u) |
+                          (feth.placement_type & wire::Feth::kPersistence ? memory::kFlushPersistent : 0u);
+  if (rights == 0 || feth.selectivity > wire::Feth::kWholeRegion || !more_answers_allowed()) {
+    return reject(NakCode::kInvalidRequest, packet.bth.psn, WcStatus::kRemoteInvalidRequestError);
+  }
+  // Of a whole region the address and length do not count.
+  const bool whole = feth.selectivity == wire::Feth::kWholeRegion;
+  const AccessResult result =
+      whole ? qp_.mrs.check_remote(reth.rkey, qp_.receive.pd, qp_.qpn.value(), rights)
+            : qp_.mrs.translate_remote(reth.rkey, qp_.receive.pd, qp_.qpn.value(), reth.va, reth.length, rights).result;
+  if ((qp_.attr.access & rights) != rights || result != AccessResult::kOk) {
+    return reject(NakCode::kRemoteAccessError, packet.bth.psn, WcStatus::kLocalAccessError);
+  }
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  remember(packet, ReplayEntry::Kind::kBare, 1);
 }
 
 // Takes the next receive request. False: there is none, and an RNR NAK says so (IBTA 9.7.5.2.8). After it the peer goes
 // back, so later PSNs get no NAK of their own.
 bool Responder::take_receive(Psn psn) {
-  has_receive_ = qp_.rq.take(receive_, receive_sges_.data());
-  if (!has_receive_) {
-    silent_ = true;
-    nak(Aeth::make_rnr_nak(qp_.attr.min_rnr_timer, msn_), psn);
-  }
-  if (qp_.rq.limit_reached()) qp_.events.on_srq_limit(qp_.rq);
-  return has_receive_;
-}
-
-// Copies a SEND's payload to where the receive request wants it.
-WcStatus Responder::place(const Packet& packet) {
-  uint32_t offset = received_;
-  std::span<const uint8_t> data = packet.payload;
-  for (uint32_t i = 0; i < receive_.sge_count && !data.empty(); ++i) {
-    const queue::Sge& sge = receive_sges_[i];
-    if (offset >= sge.length) {
-      offset -= sge.length;
-      continue;
-    }
-    const auto piece = static_cast<uint32_t>(std::min<size_t>(data.size(), sge.length - offset));
-    const memory::Translation t =
-        qp_.mrs.translate_local(sge.lkey, qp_.pd, sge.address + offset, piece, memory::kLocalWrite);
-    if (t.result != AccessResult::kOk) return WcStatus::kLocalProtectionError;
-    if (!memory::copy(t.address, data.data(), piece)) {
-      qp_.counters.add(Counter::kMemoryFaults);
-      return WcStatus::kLocalProtectionError;
-    }
-    data = data.subspan(piece);
-    offset = 0;
-  }
-  return WcStatus::kSuccess;
-}
-
-void Responder::complete_receive(WcStatus status, const Packet* packet) {
-  Cqe cqe;
-  cqe.wr_id = receive_.wr_id;
-  cqe.status = status;
-  cqe.opcode = WcOpcode::kReceive;
-  if (packet != nullptr) {
-    const bool write = packet->info->operation == Operation::kWrite;
-    cqe.opcode = write ? WcOpcode::kReceiveRdmaWithImmediate : WcOpcode::kReceive;
-    cqe.byte_length = received_;
-    cqe.solicited = packet->bth.solicited;
-    if (packet->info->has_immdt) {
-      cqe.flags = queue::kWcWithImmediate;
-      cqe.immediate_or_rkey = packet->immdt.network_value;
-    } else if (packet->info->has_ieth) {
-      cqe.flags = queue::kWcWithInvalidate;
-      cqe.immediate_or_rkey = packet->ieth.rkey;
-    }
-  }
-  has_receive_ = false;
-  qp_.push(qp_.recv_cq, cqe);
+  if (receive_.take()) return true;
+  silent_ = true;
+  nak(Aeth::make_rnr_nak(qp_.attr.min_rnr_timer, msn_), psn);
+  return false;
 }
 
 // The expected request was executed: the next one may come.
@@ -334,8 +336,8 @@ void Responder::nak(Aeth aeth, Psn psn) {
 // A violation by the peer, or a receive buffer that cannot take the message: NAK, and the QP is done (IBTA table 59).
 void Responder::reject(NakCode code, Psn psn, WcStatus receive_status) {
   nak(Aeth::make_nak(code, msn_), psn);
-  if (has_receive_) {
-    complete_receive(receive_status, nullptr);
+  if (receive_) {
+    receive_.fail(receive_status);
   } else {
     qp_.events.on_event(code == NakCode::kRemoteAccessError        ? AsyncEvent::kQpAccessError
                         : code == NakCode::kRemoteOperationalError ? AsyncEvent::kQpFatal
@@ -362,23 +364,28 @@ void Responder::on_unreadable(Psn psn) {
 // counts. The one in use belongs to a message not counted yet.
 Aeth Responder::ack_aeth() const {
   if (qp_.rq_shared) return Aeth::make_ack(wire::kNoCreditsCode, msn_);
-  return Aeth::make_ack(wire::credit_code_for(qp_.rq.available() + (has_receive_ ? 1 : 0)), msn_);
+  return Aeth::make_ack(wire::credit_code_for(qp_.receive.rq->available() + (receive_ ? 1 : 0)), msn_);
 }
 
 bool Responder::pull(wire::TxPacket& out) {
   out.clear_payload();
   while (ReplayEntry* entry = replays_.next_to_answer()) {
-    if (entry->kind == ReplayEntry::Kind::kRead) {
-      if (pull_read_response(*entry, out)) return true;
-    } else {
-      pull_atomic_response(*entry, out);
-      return true;
+    switch (entry->kind) {
+      case ReplayEntry::Kind::kRead:
+        if (pull_read_response(*entry, out)) return true;
+        break;
+      case ReplayEntry::Kind::kAtomic:
+        pull_atomic_response(*entry, out);
+        return true;
+      default:
+        pull_bare_response(*entry, out);
+        return true;
     }
   }
   if (!nak_.pending) return false;
   nak_.pending = false;
   qp_.counters.add(nak_.aeth.kind() == wire::AethKind::kRnrNak ? Counter::kTxRnrNaks : Counter::kTxNaks);
-  emit(Opcode::kRcAcknowledge, nak_.psn, out);
+  emit_bth(qp_, Opcode::kRcAcknowledge, nak_.psn, out);
   emit_aeth(nak_.aeth, out);
   return true;
 }
@@ -393,7 +400,7 @@ bool Responder::pull_read_response(ReplayEntry& entry, wire::TxPacket& out) {
   const auto size = static_cast<uint32_t>(std::min<uint64_t>(mtu, entry.stop - offset));
   if (size > 0) {
     const memory::Translation t =
-        qp_.mrs.translate_remote(entry.rkey, qp_.pd, qp_.qpn.value(), entry.va + offset, size, memory::kRemoteRead);
+        qp_.mrs.translate_remote(entry.rkey, entry.pd, qp_.qpn.value(), entry.va + offset, size, memory::kRemoteRead);
     if (t.result != AccessResult::kOk && entry.replay) {
       // A late duplicate of a READ that is over, for all we know: no reason to end the QP.
       qp_.counters.add(Counter::kDropDuplicateUnknown);
@@ -415,7 +422,7 @@ bool Responder::pull_read_response(ReplayEntry& entry, wire::TxPacket& out) {
                         : first       ? Opcode::kRcReadResponseFirst
                         : last        ? Opcode::kRcReadResponseLast
                                       : Opcode::kRcReadResponseMiddle;
-  emit(opcode, entry.first + n, out);
+  emit_bth(qp_, opcode, entry.first + n, out);
   if (first || last) emit_aeth(ack_aeth(), out);
   ++entry.next;
   if (last) replays_.answered(entry);
@@ -424,10 +431,16 @@ bool Responder::pull_read_response(ReplayEntry& entry, wire::TxPacket& out) {
 }
 
 void Responder::pull_atomic_response(ReplayEntry& entry, wire::TxPacket& out) {
-  emit(Opcode::kRcAtomicAcknowledge, entry.first, out);
+  emit_bth(qp_, Opcode::kRcAtomicAcknowledge, entry.first, out);
   emit_aeth(ack_aeth(), out);
   wire::AtomicAckEth{entry.original}.emit(&out.header[out.header_size]);
   out.header_size += wire::AtomicAckEth::kSize;
+  replays_.answered(entry);
+}
+
+void Responder::pull_bare_response(ReplayEntry& entry, wire::TxPacket& out) {
+  emit_bth(qp_, Opcode::kRcReadResponseOnly, entry.first, out);
+  emit_aeth(ack_aeth(), out);
   replays_.answered(entry);
 }
 
@@ -436,21 +449,10 @@ bool Responder::pull_ack(wire::TxPacket& out) {
   ack_owed_ = false;
   acks_coalesced_ = 0;
   out.clear_payload();
-  emit(Opcode::kRcAcknowledge, expected_ - 1, out);
+  emit_bth(qp_, Opcode::kRcAcknowledge, expected_ - 1, out);
   emit_aeth(ack_aeth(), out);
   qp_.counters.add(Counter::kTxAcks);
   return true;
-}
-
-void Responder::emit(Opcode opcode, Psn psn, wire::TxPacket& out) {
-  wire::Bth bth{};
-  bth.opcode = opcode;
-  bth.mig_req = true;
-  bth.pad = out.pad;
-  bth.dest_qp = qp_.attr.dest_qpn;
-  bth.psn = psn;
-  bth.emit(out.header.data());
-  out.header_size = wire::Bth::kSize;
 }
 
 void Responder::emit_aeth(Aeth aeth, wire::TxPacket& out) {
@@ -465,9 +467,7 @@ void Responder::flush() {
                           nak_.aeth.value() == static_cast<uint8_t>(NakCode::kPsnSequenceError);
   if (asks_again) nak_.pending = false;
   message_ = Message::kNone;
-  if (has_receive_) complete_receive(WcStatus::kFlushError, nullptr);
-  if (qp_.rq_shared) return;  // what is left belongs to the other QPs
-  while (qp_.rq.take(receive_, receive_sges_.data())) complete_receive(WcStatus::kFlushError, nullptr);
+  receive_.flush();
 }
 
 }  // namespace uroce::transport

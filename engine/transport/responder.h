@@ -2,11 +2,12 @@
 // owes the peer ACKs, NAKs, READ responses and atomic results (IBTA 9.7.4, 9.7.5.1). Owned by RcQp.
 #pragma once
 
-#include <array>
 #include <cstdint>
 
 #include "engine/transport/qp_context.h"
+#include "engine/transport/receive_request.h"
 #include "engine/transport/replay_cache.h"
+#include "engine/transport/write_target.h"
 #include "wire/aeth.h"
 #include "wire/packet.h"
 #include "wire/tx_packet.h"
@@ -20,7 +21,7 @@ class Responder {
   // Not longer than for this many packets that asked for one.
   static constexpr uint32_t kAckCoalesce = 16;
 
-  explicit Responder(QpContext& context) : qp_(context) {}
+  explicit Responder(QpContext& context) : qp_(context), receive_(context), write_(context) {}
 
   void reset();
   // To RTR: expects `psn` first.
@@ -67,11 +68,15 @@ class Responder {
   void on_write(const wire::Packet& packet);
   void on_read(const wire::Packet& packet);
   void on_atomic(const wire::Packet& packet);
+  void on_atomic_write(const wire::Packet& packet);
+  void on_flush(const wire::Packet& packet);
+  bool find_target(const wire::Packet& packet);
+  bool more_answers_allowed() const { return replays_.first_answers() < qp_.attr.max_dest_rd_atomic; }
+  memory::Translation translate(uint32_t rkey, uint64_t va, uint64_t length, uint32_t right) const;
+  ReplayEntry& remember(const wire::Packet& packet, ReplayEntry::Kind kind, uint32_t psns);
   void replay_read(ReplayEntry& entry, const wire::Packet& packet);
 
   bool take_receive(wire::Psn psn);
-  queue::WcStatus place(const wire::Packet& packet);
-  void complete_receive(queue::WcStatus status, const wire::Packet* packet);
   void accepted(const wire::Packet& packet, uint32_t psns, bool message_done);
 
   void nak(wire::Aeth aeth, wire::Psn psn);
@@ -79,7 +84,7 @@ class Responder {
   void memory_lost(wire::Psn psn);
   bool pull_read_response(ReplayEntry& entry, wire::TxPacket& out);
   void pull_atomic_response(ReplayEntry& entry, wire::TxPacket& out);
-  void emit(wire::Opcode opcode, wire::Psn psn, wire::TxPacket& out);
+  void pull_bare_response(ReplayEntry& entry, wire::TxPacket& out);
   void emit_aeth(wire::Aeth aeth, wire::TxPacket& out);
   wire::Aeth ack_aeth() const;
 
@@ -89,16 +94,10 @@ class Responder {
   Message message_ = Message::kNone;
   bool silent_ = false;  // a NAK reported the gap: nothing more until the expected PSN comes (IBTA 9.7.5.2.8)
 
-  // The WRITE in progress, and the length of the SEND or WRITE so far.
-  uint64_t write_va_ = 0;
-  uint32_t write_rkey_ = 0;
-  uint32_t write_length_ = 0;
-  uint32_t received_ = 0;
-
-  // The receive request in use.
-  bool has_receive_ = false;
-  queue::ReceiveWqe receive_;
-  std::array<queue::Sge, queue::kMaxSge> receive_sges_;
+  ReceiveRequest receive_;
+  WriteTarget write_;
+  uint32_t received_ = 0;      // bytes of the SEND so far
+  uint32_t message_srqn_ = 0;  // XRC: the shared receive queue that the message in progress is for
 
   ReplayCache replays_;
   Nak nak_;

@@ -1,4 +1,4 @@
-"""Runs a pair of perftest programs (or ibv_rc_pingpong) in a Lab and reads their results. See lab.py."""
+"""Runs a pair of perftest programs (or ibv_*_pingpong) in a Lab and reads their results. See lab.py."""
 
 import dataclasses
 import itertools
@@ -11,6 +11,7 @@ from lab import LabError
 BANDWIDTH = ("ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_atomic_bw")
 LATENCY = ("ib_write_lat", "ib_read_lat", "ib_send_lat", "ib_atomic_lat")
 PINGPONG = "ibv_rc_pingpong"
+PINGPONGS = (PINGPONG, "ibv_uc_pingpong", "ibv_ud_pingpong", "ibv_srq_pingpong", "ibv_xsrq_pingpong")
 
 _ports = itertools.count(18515)
 
@@ -61,7 +62,7 @@ def parse_rows(output):
 
 
 def parse_pingpong(output):
-    """The two lines of ibv_rc_pingpong in the same form."""
+    """The two lines of the ibv_*_pingpong programs in the same form."""
     size = re.search(r"^(\d+) bytes in .* = ([\d.]+) Mbit/sec", output, re.MULTILINE)
     rate = re.search(r"^(\d+) iters in .* = ([\d.]+) usec/iter", output, re.MULTILINE)
     if not size or not rate:
@@ -78,7 +79,7 @@ def io_mode(output):
 
 def _command(program, arguments, host, port, gid, server_address):
     base = [program, "-d", host.device, "-p", str(port)]
-    if program == PINGPONG:
+    if program in PINGPONGS:
         base += ["-g", str(gid)]
     else:
         base += ["-F", "-x", str(gid)]
@@ -122,7 +123,7 @@ def run_pair(lab, program, arguments=(), gid=0, server=Side(), client=Side(), ti
     result.seconds = time.monotonic() - start
     result.outputs = tuple(p.output for p in programs) + ("",) * (2 - len(programs))
     result.io_modes = tuple(map(io_mode, result.outputs))
-    result.rows = (parse_pingpong if program == PINGPONG else parse_rows)(result.outputs[1])
+    result.rows = (parse_pingpong if program in PINGPONGS else parse_rows)(result.outputs[1])
     if not result.problem:
         # What the client says comes first: its failure is the cause of the server's.
         result.problem = _judge(program, codes, result) if codes[1] in (0, None) else _judge(program, (0, codes[1]), result)

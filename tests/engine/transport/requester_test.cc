@@ -228,7 +228,11 @@ std::vector<BadWork> bad_works(ScriptedQp& host, Buffer& buffer, Buffer& foreign
       {"inline READ", WcStatus::kLocalQpOperationError, inline_read, {}},
       {"atomic of 4 bytes", WcStatus::kLocalLengthError, rdma(WrOpcode::kFetchAdd, 7, 0, 1, 0), {buffer.sge(0, 4)}},
       {"atomic of 16 bytes", WcStatus::kLocalLengthError, rdma(WrOpcode::kFetchAdd, 7, 0, 1, 0), {buffer.sge(0, 16)}},
-      {"bind", WcStatus::kLocalQpOperationError, work(WrOpcode::kBindMw, 7, 0), {}},
+      {"FLUSH with a payload", WcStatus::kLocalLengthError, rdma(WrOpcode::kFlush, 7, 0, 1, 0), {buffer.sge(0, 4)}},
+      {"ATOMIC WRITE of 4 bytes",
+       WcStatus::kLocalLengthError,
+       rdma(WrOpcode::kAtomicWrite, 7, 0, 1, 0),
+       {buffer.sge(0, 4)}},
       {"no such opcode", WcStatus::kLocalQpOperationError, work(WrOpcode{200}, 7, 0), {}},
   };
 }

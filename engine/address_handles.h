@@ -1,0 +1,67 @@
+// The address handles of a device: where UD messages go. Work requests name them by number, so that one which is
+// destroyed too early is noticed. Under the progress lock.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "engine/path.h"
+
+namespace uroce::engine {
+
+struct AddressHandle {
+  transport::AddressVector address;
+  Path path;
+  uint32_t number = 0;  // 0: free
+};
+
+class AddressHandles {
+ public:
+  // The new one's number, never 0.
+  uint32_t add(const transport::AddressVector& address, const Path& path) {
+    if (free_.empty()) {
+      free_.push_back(static_cast<uint32_t>(slots_.size()));
+      slots_.emplace_back();
+    }
+    const uint32_t slot = free_.back();
+    free_.pop_back();
+    // The generation in the upper bits tells a number from those that the slot had before.
+    generation_ = generation_ % (UINT32_MAX >> kSlotBits) + 1;
+    slots_[slot] = {address, path, generation_ << kSlotBits | slot};
+    return slots_[slot].number;
+  }
+
+  bool remove(uint32_t number) {
+    AddressHandle* const handle = find(number);
+    if (handle == nullptr) return false;
+    handle->number = 0;
+    free_.push_back(number & kSlotMask);
+    return true;
+  }
+
+  AddressHandle* find(uint32_t number) {
+    const uint32_t slot = number & kSlotMask;
+    if (number == 0 || slot >= slots_.size() || slots_[slot].number != number) return nullptr;
+    return &slots_[slot];
+  }
+
+  template <class F>
+  void for_each(F&& f) {
+    for (AddressHandle& handle : slots_) {
+      if (handle.number != 0) f(handle);
+    }
+  }
+
+  static constexpr uint32_t kSlotBits = 20;
+  static constexpr uint32_t kMost = 1u << kSlotBits;  // handles at a time; the caller sees to it
+
+ private:
+  static constexpr uint32_t kSlotMask = kMost - 1;
+
+  std::deque<AddressHandle> slots_;  // addresses stay: packets point to envelopes
+  std::vector<uint32_t> free_;
+  uint32_t generation_ = 0;
+};
+
+}  // namespace uroce::engine

@@ -1,0 +1,33 @@
+// What UC and UD have in common: a send queue that nobody answers, and a receive queue of its own.
+#pragma once
+
+#include "engine/transport/receive_request.h"
+#include "engine/transport/transport_qp.h"
+#include "engine/transport/unreliable_sender.h"
+
+namespace uroce::transport {
+
+class UnreliableQp : public TransportQp {
+ public:
+  void on_taken(const wire::TxPacket& packet, Time now) final;
+  void on_unreadable(const wire::TxPacket& packet, Time now) final;
+  void on_posted(Time now) final;
+  void on_timer(Time) final {}
+
+ protected:
+  explicit UnreliableQp(const QpConfig& config) : TransportQp(config), sender_(qp_), receive_(qp_) {}
+
+  void enter(QpState state) override;
+  void settle() final;
+
+  UnreliableSender sender_;
+  ReceiveRequest receive_;
+
+ private:
+  void start_sending() final { sender_.start(qp_.attr.sq_psn); }
+  void move_to(QpState state);
+
+  bool drain_reported_ = false;
+};
+
+}  // namespace uroce::transport

@@ -1,0 +1,53 @@
+// The send queue of a QP whose peer does not answer: UC and UD. A WQE is done when the bytes of its last packet have
+// been made. An error stops the send queue and nothing else: the QP goes to SQE (IBTA 10.3.1.2, wire.md "Any error").
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "engine/transport/qp_context.h"
+#include "engine/transport/request_builder.h"
+#include "wire/tx_packet.h"
+
+namespace uroce::transport {
+
+class UnreliableSender {
+ public:
+  explicit UnreliableSender(QpContext& qp) : qp_(qp), builder_(qp) {}
+
+  void reset();
+  void start(wire::Psn first) { psn_ = first; }
+
+  // True when pull() would probably give a packet now.
+  bool wants_to_send() const;
+  // The next packet, or false. In SQD no new WQE is started.
+  bool pull(wire::TxPacket& out);
+  // UD: the address handle of the next packet; 0: there is none.
+  uint32_t next_address_handle();
+  // No WQE is being sent or waits for its bytes to be made.
+  bool drained() const { return cursor_ == qp_.sq.tail() && packet_ == 0; }
+
+  // The bytes of the last packet of WQE `index` have been made, or were dropped on the way, which is the same.
+  void on_taken(uint32_t index);
+  // The payload of a packet of WQE `index` could not be read.
+  void on_unreadable(uint32_t index);
+
+  // A WQE has failed and all before it are done: the QP has to stop sending, and then flush().
+  bool failed() const { return error_ && cursor_ == qp_.sq.tail(); }
+  // Completes everything left, in order: the WQE that failed with its error, the others with a flush error.
+  void flush();
+
+ private:
+  bool fetch_current();
+  void run_local_operations();
+  queue::WcStatus validate(const queue::SendWqe& wqe) const;
+
+  QpContext& qp_;
+  RequestBuilder builder_;
+  uint32_t cursor_ = 0;  // the WQE to send from; [tail, cursor) wait for their bytes to be made
+  uint32_t packet_ = 0;  // of the WQE at the cursor, to be sent next
+  wire::Psn psn_;
+  std::optional<queue::WcStatus> error_;  // of the WQE at the cursor
+};
+
+}  // namespace uroce::transport

@@ -1,0 +1,73 @@
+#!/usr/bin/env -S python3 -B
+"""Unmodified programs over the transports beyond RC: UC, UD, XRC, shared receive queues, multicast.
+
+Names of cases say what is run: PROGRAM/WAY, e.g. ib_send_bw/uc. Options: see suite.py.
+"""
+
+import sys
+
+from suite import Case, check, main
+from perftest import Side, run_pair
+from perftest_matrix import FAULTS, JUMBO, SIZES, iterations, pair_case
+
+UC = ("ib_write_bw", "ib_write_lat", "ib_send_bw", "ib_send_lat")
+SEND = ("ib_send_bw", "ib_send_lat")
+GID = {"ipv4": 0, "ipv6": 1, "link-local": 2}
+
+
+def unreliable_connected():
+    for program in UC:
+        for way, gid in GID.items():
+            yield pair_case(program, f"uc-{way}", ["-c", "UC", *iterations(program)], gid=gid, quick=way == "ipv4")
+        yield pair_case(program, "uc-udp", ["-c", "UC", *iterations(program)], server=Side("udp"), client=Side("udp"))
+        yield pair_case(program, "uc-all-sizes", ["-c", "UC", "-a", "-n", "100"], len(SIZES), 120, quick=False)
+        yield pair_case(program, "uc-events-qps", ["-c", "UC", "-q", "4", "-n", "200"] + (["-e"] if program in SEND else []),
+                        quick=False)
+
+
+def datagrams():
+    for program in SEND:
+        for way, gid in GID.items():
+            yield pair_case(program, f"ud-{way}", ["-c", "UD", *iterations(program)], gid=gid)
+        yield pair_case(program, "ud-udp", ["-c", "UD", *iterations(program)], server=Side("udp"), client=Side("udp"))
+        yield pair_case(program, "ud-events", ["-c", "UD", "-e", *iterations(program)])
+        yield pair_case(program, "ud-jumbo", ["-c", "UD", "-s", "4096", *iterations(program)], mtu=JUMBO, quick=False)
+        for way, gid in GID.items():
+            yield pair_case(program, f"multicast-{way}", ["-c", "UD", "-g", *iterations(program)], gid=gid)
+        yield pair_case(program, "multicast-udp", ["-c", "UD", "-g", *iterations(program)],
+                        server=Side("udp"), client=Side("udp"))
+
+
+def shared_receive_queues():
+    for program in SEND:
+        for transport in ("RC", "UC", "UD"):
+            way = f"srq-{transport.lower()}"
+            yield pair_case(program, way, ["-c", transport, "--use-srq", "-q", "4", *iterations(program)])
+        yield pair_case(program, "srq-rc-faults", ["--use-srq", "-q", "2", *iterations(program)], 1, 120,
+                        server=Side(faults=FAULTS), client=Side(faults=FAULTS), quick=False)
+
+
+def xrc():
+    for program in ("ib_write_bw", "ib_write_lat", "ib_read_bw", "ib_read_lat", *SEND, "ib_atomic_bw", "ib_atomic_lat"):
+        yield pair_case(program, "xrc", ["-c", "XRC", *iterations(program)])
+    yield pair_case("ib_send_bw", "xrc-qps", ["-c", "XRC", "-q", "4", *iterations("ib_send_bw")])
+    yield pair_case("ib_send_bw", "xrc-faults", ["-c", "XRC", *iterations("ib_send_bw")], 1, 120,
+                    server=Side(faults=FAULTS), client=Side(faults=FAULTS), quick=False)
+
+
+def pingpongs():
+    checked = {"ibv_uc_pingpong": ["-c"], "ibv_ud_pingpong": ["-c"], "ibv_srq_pingpong": ["-c"], "ibv_xsrq_pingpong": []}
+    for program, arguments in checked.items():
+        for way, gid in (("ipv4", 0), ("ipv6", 1)):
+            yield pair_case(program, way, arguments, gid=gid)
+        yield pair_case(program, "events", [*arguments, "-e"])
+        yield pair_case(program, "udp", arguments, server=Side("udp"), client=Side("udp"))
+
+
+def cases():
+    for group in (unreliable_connected, datagrams, shared_receive_queues, xrc, pingpongs):
+        yield from group()
+
+
+if __name__ == "__main__":
+    sys.exit(main(__doc__.splitlines()[0], list(cases())))

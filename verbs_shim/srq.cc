@@ -1,0 +1,141 @@
+// Shared receive queues: plain ones, and those of XRC domains.
+
+#include <cerrno>
+#include <memory>
+#include <mutex>
+
+#include "verbs_shim/async_events.h"
+#include "verbs_shim/dispatch.h"
+#include "verbs_shim/objects.h"
+#include "verbs_shim/values.h"
+
+namespace uroce::verbs {
+namespace {
+
+using engine::Engine;
+using engine::Limits;
+
+struct SrqRequest {
+  ibv_pd* pd = nullptr;
+  void* context = nullptr;
+  ibv_xrcd* xrcd = nullptr;  // null: not for XRC
+  ibv_cq* cq = nullptr;
+};
+
+int check_attributes(const ibv_srq_attr& attr) {
+  const bool fits = attr.max_wr != 0 && attr.max_wr <= Limits::kMaxWr && attr.max_sge <= Limits::kMaxSge;
+  return fits ? 0 : EINVAL;
+}
+
+// Null with errno set on failure. Writes the real capabilities back to `attr`.
+ibv_srq* create_srq(const SrqRequest& request, ibv_srq_attr& attr) {
+  if (const int error = check_attributes(attr)) return fail(error);
+  Context& context = from(request.pd->context);
+  std::unique_ptr<Srq> srq;
+  const int error = without_exceptions([&] {
+    srq = std::make_unique<Srq>();
+    srq->context = request.pd->context;
+    srq->srq_context = request.context;
+    srq->pd = request.pd;
+    srq->handle = next_handle();
+    srq->mutex = PTHREAD_MUTEX_INITIALIZER;
+    srq->cond = PTHREAD_COND_INITIALIZER;
+    srq->engine = context.engine.get();
+    srq->cq = request.cq;
+    if (request.xrcd != nullptr) srq->domain = from(request.xrcd).domain;
+    engine::SrqInit init;
+    init.pd = request.pd->handle;
+    init.xrcd = srq->domain ? srq->domain->number : 0;
+    init.max_wr = attr.max_wr;
+    init.max_sge = attr.max_sge;
+    init.cq = request.cq == nullptr ? nullptr : &from(request.cq);
+    init.events = &context.on_event;
+    init.context = srq.get();
+    context.srqs.add(srq.get());
+    return srq->engine->create_srq(init, srq->engine_srq);
+  });
+  if (error != 0) {
+    context.srqs.remove(srq.get());
+    return fail(error);
+  }
+  srq->receive_queue = &Engine::receive_queue(*srq->engine_srq);
+  attr.max_wr = srq->receive_queue->depth();
+  attr.max_sge = srq->receive_queue->max_sge();
+  ++from(request.pd).users;
+  if (srq->cq != nullptr) ++from(srq->cq).users;
+  if (srq->domain) ++srq->domain->users;
+  return srq.release();
+}
+
+}  // namespace
+
+ibv_srq* create_srq_ex(ibv_context*, ibv_srq_init_attr_ex* attr) {
+  constexpr uint32_t kKnown =
+      IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+  if (attr->comp_mask & ~kKnown) return fail(EOPNOTSUPP);
+  if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || attr->pd == nullptr) return fail(EINVAL);
+  const uint32_t type =
+      (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) ? number_in(attr->srq_type) : uint32_t{IBV_SRQT_BASIC};
+  if (type == IBV_SRQT_BASIC) return create_srq({attr->pd, attr->srq_context}, attr->attr);
+  if (type != IBV_SRQT_XRC) return fail(EOPNOTSUPP);  // tag matching
+  constexpr uint32_t kNeeded = IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+  const bool complete = (attr->comp_mask & kNeeded) == kNeeded && attr->xrcd != nullptr && attr->cq != nullptr;
+  if (!complete) return fail(EINVAL);
+  return create_srq({attr->pd, attr->srq_context, attr->xrcd, attr->cq}, attr->attr);
+}
+
+int get_srq_num(ibv_srq* verbs, uint32_t* number) {
+  const Srq& srq = from(verbs);
+  if (!srq.domain) return EOPNOTSUPP;
+  *number = Engine::number(*srq.engine_srq);
+  return 0;
+}
+
+}  // namespace uroce::verbs
+
+using namespace uroce::verbs;
+
+extern "C" {
+
+ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attr) {
+  return create_srq({pd, attr->srq_context}, attr->attr);
+}
+
+// IBV_SRQ_LIMIT arms one event; IBV_SRQ_MAX_WR resizes.
+int ibv_modify_srq(ibv_srq* verbs, ibv_srq_attr* attr, int attr_mask) {
+  constexpr int kKnown = IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT;
+  if (attr_mask & ~kKnown) return EINVAL;
+  Srq& srq = from(verbs);
+  std::lock_guard guard(srq.receive_lock);
+  const uint32_t depth = (attr_mask & IBV_SRQ_MAX_WR) ? attr->max_wr : srq.receive_queue->depth();
+  if (depth == 0 || depth > uroce::engine::Limits::kMaxWr) return EINVAL;
+  if ((attr_mask & IBV_SRQ_LIMIT) && attr->srq_limit > depth) return EINVAL;
+  if (attr_mask & IBV_SRQ_MAX_WR) {
+    const int error = without_exceptions([&] { return srq.engine->resize_srq(*srq.engine_srq, depth); });
+    if (error != 0) return error;
+  }
+  if (attr_mask & IBV_SRQ_LIMIT) srq.engine->arm_srq_limit(*srq.engine_srq, attr->srq_limit);
+  return 0;
+}
+
+int ibv_query_srq(ibv_srq* verbs, ibv_srq_attr* attr) {
+  Srq& srq = from(verbs);
+  attr->max_wr = srq.receive_queue->depth();
+  attr->max_sge = srq.receive_queue->max_sge();
+  attr->srq_limit = srq.engine->srq_limit(*srq.engine_srq);
+  return 0;
+}
+
+int ibv_destroy_srq(ibv_srq* verbs) {
+  Srq& srq = from(verbs);
+  if (srq.users != 0) return EBUSY;
+  if (from(verbs->context).srqs.remove(&srq)) srq.engine->destroy_srq(srq.engine_srq);  // else the device was closed
+  drain_events(srq);
+  if (srq.cq != nullptr) --from(srq.cq).users;
+  if (srq.domain) --srq.domain->users;
+  --from(verbs->pd).users;
+  delete &srq;
+  return 0;
+}
+
+}  // extern "C"
