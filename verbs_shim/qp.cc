@@ -237,6 +237,18 @@ ibv_qp_attr attributes_to_verbs(const QpAttributes& from) {
   return to;
 }
 
+// Each half of an XRC connection may be told what the other half needs; the kernel ignores that.
+uint32_t mask_of_type(ibv_qp_type type, uint32_t mask) {
+  switch (type) {
+    case IBV_QPT_XRC_SEND:
+      return mask & ~uint32_t{IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER};
+    case IBV_QPT_XRC_RECV:
+      return mask & ~uint32_t{IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY};
+    default:
+      return mask;
+  }
+}
+
 // RESET empties the queues: nobody may be posting meanwhile.
 int modify_engine_qp(Qp& qp, const QpAttributes& attributes, uint32_t mask) {
   const bool to_reset = (mask & IBV_QP_STATE) && attributes.state == QpState::kReset;
@@ -327,7 +339,7 @@ ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
 }
 
 int ibv_modify_qp(ibv_qp* verbs, ibv_qp_attr* attr, int attr_mask) {
-  const auto mask = static_cast<uint32_t>(attr_mask);
+  const uint32_t mask = mask_of_type(verbs->qp_type, static_cast<uint32_t>(attr_mask));
   QpAttributes attributes;
   if (const int error = attributes_from_verbs(*attr, mask, attributes)) return error;
   Qp& qp = from(verbs);

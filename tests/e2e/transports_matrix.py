@@ -12,6 +12,8 @@ from perftest_matrix import FAULTS, JUMBO, SIZES, iterations, pair_case
 
 UC = ("ib_write_bw", "ib_write_lat", "ib_send_bw", "ib_send_lat")
 SEND = ("ib_send_bw", "ib_send_lat")
+# perftest's own group is an IPv6 one.
+GROUPS = {"ipv4": (0, ["-M", "0:0:0:0:0:0:0:0:0:0:255:255:239:77:1:1"]), "ipv6": (1, []), "link-local": (2, [])}
 GID = {"ipv4": 0, "ipv6": 1, "link-local": 2}
 
 
@@ -32,19 +34,18 @@ def datagrams():
         yield pair_case(program, "ud-udp", ["-c", "UD", *iterations(program)], server=Side("udp"), client=Side("udp"))
         yield pair_case(program, "ud-events", ["-c", "UD", "-e", *iterations(program)])
         yield pair_case(program, "ud-jumbo", ["-c", "UD", "-s", "4096", *iterations(program)], mtu=JUMBO, quick=False)
-        for way, gid in GID.items():
-            yield pair_case(program, f"multicast-{way}", ["-c", "UD", "-g", *iterations(program)], gid=gid)
-        yield pair_case(program, "multicast-udp", ["-c", "UD", "-g", *iterations(program)],
-                        server=Side("udp"), client=Side("udp"))
+        for way, (gid, group) in GROUPS.items():
+            yield pair_case(program, f"multicast-{way}", ["-c", "UD", "-g", *group, *iterations(program)], gid=gid)
+            yield pair_case(program, f"multicast-{way}-udp", ["-c", "UD", "-g", *group, *iterations(program)], gid=gid,
+                            server=Side("udp"), client=Side("udp"))
 
 
 def shared_receive_queues():
-    for program in SEND:
-        for transport in ("RC", "UC", "UD"):
-            way = f"srq-{transport.lower()}"
-            yield pair_case(program, way, ["-c", transport, "--use-srq", "-q", "4", *iterations(program)])
-        yield pair_case(program, "srq-rc-faults", ["--use-srq", "-q", "2", *iterations(program)], 1, 120,
-                        server=Side(faults=FAULTS), client=Side(faults=FAULTS), quick=False)
+    for transport in ("RC", "UC", "UD"):
+        yield pair_case("ib_send_bw", f"srq-{transport.lower()}", ["-c", transport, "--use-srq", "-q", "4", "-n", "500"])
+    yield pair_case("ib_send_bw", "srq-rx-depth", ["-r", "32", "--use-srq", "-q", "8", "-n", "200"])
+    yield pair_case("ib_send_bw", "srq-faults", ["--use-srq", "-q", "2", "-n", "500"], 1, 120,
+                    server=Side(faults=FAULTS), client=Side(faults=FAULTS), quick=False)
 
 
 def xrc():
