@@ -268,7 +268,9 @@ void Datapath::deliver(const io::RxPacket& rx, bool looped, Time now) {
     return counters_.add(parse_drop(error));
   }
   packet.envelope = &rx.envelope;
-  if (packet.bth.dest_qp.value() == kMulticastQpn) return deliver_to_group(rx, looped, packet, now);
+  if (packet.bth.dest_qp.value() == kMulticastQpn && is_multicast(rx.envelope.destination)) {
+    return deliver_to_group(rx, looped, packet, now);
+  }
   Qp* const qp = qpns_.find(packet.bth.dest_qp);
   if (qp == nullptr) return counters_.add(Counter::kDropUnknownQp);
   if (const auto reason = refuse(rx, looped, packet, *qp)) return counters_.add(*reason);
@@ -299,10 +301,11 @@ bool Datapath::is_own(const wire::IpAddress& address) const {
 }
 
 // The packet's addresses are those that the QP may hear from. A peer with our own address is not on the wire.
-bool Datapath::belongs_here(const io::RxPacket& rx, bool looped, const Qp& qp) const {
+bool Datapath::belongs_here(const io::RxPacket& rx, bool looped, const wire::Packet& packet, const Qp& qp) const {
   const wire::Envelope& theirs = rx.envelope;
   if (qp.is_ud()) {
-    return is_own(theirs.source) == looped && (is_multicast(theirs.destination) || is_own(theirs.destination));
+    const bool to_group = packet.bth.dest_qp.value() == kMulticastQpn;
+    return is_own(theirs.source) == looped && (to_group || is_own(theirs.destination));
   }
   const wire::Envelope& ours = qp.path.envelope;
   return theirs.source == ours.destination && theirs.destination == ours.source && looped == qp.path.loopback;
@@ -314,7 +317,7 @@ std::optional<Counter> Datapath::refuse(const io::RxPacket& rx, bool looped, con
   constexpr uint16_t kPkeyBase = 0x7fff;  // bit 15 is membership, not identity (IBTA 10.9.3)
   const QpState state = qp.transport->state();
   if (state == QpState::kReset || state == QpState::kInit || state == QpState::kErr) return Counter::kDropQpState;
-  if (!belongs_here(rx, looped, qp)) return Counter::kDropWrongAddress;
+  if (!belongs_here(rx, looped, packet, qp)) return Counter::kDropWrongAddress;
   if ((packet.bth.pkey & kPkeyBase) != (Limits::kPkey & kPkeyBase)) return Counter::kDropWrongPkey;
   if (!wire::icrc_matches(rx.envelope, rx.ib)) return Counter::kDropBadIcrc;
   return std::nullopt;

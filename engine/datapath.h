@@ -105,7 +105,7 @@ class Datapath {
   void deliver_to_group(const io::RxPacket& rx, bool looped, const wire::Packet& packet, Time now);
   std::optional<Counter> refuse(const io::RxPacket& rx, bool looped, const wire::Packet& packet, const Qp& qp) const;
   bool is_own(const wire::IpAddress& address) const;
-  bool belongs_here(const io::RxPacket& rx, bool looped, const Qp& qp) const;
+  bool belongs_here(const io::RxPacket& rx, bool looped, const wire::Packet& packet, const Qp& qp) const;
   void expire_timers(Time now);
   TxBurst& burst(const Path& path) { return path.loopback ? *loop_burst_ : *wire_burst_; }
 

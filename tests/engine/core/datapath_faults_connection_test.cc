@@ -153,21 +153,21 @@ TEST(Fault9, QpThatDoesNotReceive) {
     FaultRig rig;
     const auto other = rig.victim.make_qp();
     transport::QpAttributes a = transport::test::default_attributes();
-    a.dest_qpn = rig.peer.qp->rc.qpn();
+    a.dest_qpn = rig.peer.qp->transport->qpn();
     rig.victim.connect(*other, state == QpState::kErr ? QpState::kRts : state, a, rig.victim.qp->path.envelope);
     if (state == QpState::kErr) {
       a.state = QpState::kErr;
-      ASSERT_EQ(other->rc.modify(a, transport::kQpState, rig.victim.now), 0);
+      ASSERT_EQ(other->transport->modify(a, transport::kQpState, rig.victim.now), 0);
     }
     rig.begin_traffic();
     for (const Opcode opcode : rc_opcodes()) {
       Bytes ib = rig.ib(rig.plausible(opcode));
-      wire::store_be24(&ib[5], other->rc.qpn().value());
+      wire::store_be24(&ib[5], other->transport->qpn().value());
       seal(rig.from_peer(), ib);
       rig.expect_dropped(frame_of(rig.from_peer(), ib), Counter::kDropQpState);
       ib.back() ^= 1;  // the state comes first, it costs less than the ICRC
       rig.expect_dropped(frame_of(rig.from_peer(), ib), Counter::kDropQpState);
-      EXPECT_EQ(other->rc.state(), state);
+      EXPECT_EQ(other->transport->state(), state);
     }
     rig.expect_traffic_works();
   }
@@ -183,7 +183,7 @@ TEST(Fault9, ResponsesToAQpThatHasNotSentAnything) {
   for (const Opcode opcode : rc_opcodes()) {
     if (wire::opcode_info(opcode).request) continue;
     Bytes ib = rig.ib(rig.plausible(opcode));
-    wire::store_be24(&ib[5], other->rc.qpn().value());
+    wire::store_be24(&ib[5], other->transport->qpn().value());
     rig.expect_dropped(sealed_frame(rig.from_peer(), ib), Counter::kDropQpState);
   }
   rig.expect_traffic_works();
@@ -192,10 +192,10 @@ TEST(Fault9, ResponsesToAQpThatHasNotSentAnything) {
 TEST(Fault9, UnknownAndDestroyedQps) {
   FaultRig rig;
   auto destroyed = rig.victim.make_qp();
-  std::vector<uint32_t> qpns = {destroyed->rc.qpn().value()};
+  std::vector<uint32_t> qpns = {destroyed->transport->qpn().value()};
   rig.victim.datapath.remove(*destroyed, rig.victim.now);
   destroyed.reset();
-  for (int bit = 0; bit < 24; ++bit) qpns.push_back(rig.victim.qp->rc.qpn().value() ^ (1u << bit));
+  for (int bit = 0; bit < 24; ++bit) qpns.push_back(rig.victim.qp->transport->qpn().value() ^ (1u << bit));
   rig.begin_traffic();
   for (const uint32_t qpn : qpns) {
     for (const Opcode opcode : rc_opcodes()) {
@@ -255,7 +255,7 @@ TEST(Fault10, OwnAddressFromOutside) {
   inside->path.loopback = true;
   rig.begin_traffic();
   Bytes ib = rig.ib(rig.write(kRqPsn, pattern(8, 77)));
-  wire::store_be24(&ib[5], inside->rc.qpn().value());
+  wire::store_be24(&ib[5], inside->transport->qpn().value());
   rig.expect_dropped(sealed_frame(own, ib), Counter::kDropWrongAddress);
   rig.expect_traffic_works();
 }

@@ -98,7 +98,7 @@ TEST(Fault1, PayloadCutAtEveryByteWithAnIcrcMadeForIt) {
 TEST(Fault2, EveryOpcodeToEveryQpn) {
   FaultRig rig;
   rig.begin_traffic();
-  const uint32_t ours = rig.victim.qp->rc.qpn().value();
+  const uint32_t ours = rig.victim.qp->transport->qpn().value();
   for (int code = 0; code < 256; ++code) {
     SCOPED_TRACE(code);
     const auto opcode = static_cast<Opcode>(code);
@@ -293,10 +293,10 @@ TEST(Fault6, PadOnFirstAndMiddleEndsTheConnection) {
           const Opcode first = send ? Opcode::kRcSendFirst : Opcode::kRcWriteFirst;
           rig.victim.receive(rig.frame(packet(first).payload(pattern(kMtu, 50))));
         }
-        ASSERT_EQ(rig.victim.qp->rc.state(), QpState::kRts);
+        ASSERT_EQ(rig.victim.qp->transport->state(), QpState::kRts);
         const Bytes memory = rig.victim.bytes;
         rig.victim.receive(rig.frame(packet(opcode).payload(pattern(size, 60)).pad(pad)));
-        EXPECT_EQ(rig.victim.qp->rc.state(), QpState::kErr);
+        EXPECT_EQ(rig.victim.qp->transport->state(), QpState::kErr);
         EXPECT_TRUE(rig.victim.bytes == memory);
         ASSERT_EQ(rig.victim.sent.size(), 1u);
         io::RxPacket rx;

@@ -98,9 +98,9 @@ std::vector<wire::Opcode> rc_opcodes() {
 
 FaultRig::FaultRig(bool v6) {
   transport::QpAttributes a = transport::test::default_attributes();
-  a.dest_qpn = peer.qp->rc.qpn();
+  a.dest_qpn = peer.qp->transport->qpn();
   victim.connect(*victim.qp, QpState::kRts, a, envelope(v6, 1, 2));
-  a.dest_qpn = victim.qp->rc.qpn();
+  a.dest_qpn = victim.qp->transport->qpn();
   std::swap(a.rq_psn, a.sq_psn);
   peer.connect(*peer.qp, QpState::kRts, a, envelope(v6, 2, 1));
   for (FaultHost* host : {&victim, &peer}) std::memset(host->at(FaultHost::kShared + kWord), 0, 8);
@@ -195,7 +195,7 @@ std::string FaultRig::attack(std::span<const uint8_t> bad) {
   const size_t sent = victim.sent.size();
   victim.receive(bad);
   EXPECT_EQ(victim.sent.size(), sent) << "there was a reply";
-  EXPECT_EQ(victim.qp->rc.state(), QpState::kRts);
+  EXPECT_EQ(victim.qp->transport->state(), QpState::kRts);
   EXPECT_TRUE(victim.send_cq.empty() && victim.recv_cq.empty()) << "something completed";
   EXPECT_TRUE(victim.bytes == memory) << "memory changed";
   return difference(before, victim.counts());

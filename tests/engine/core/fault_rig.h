@@ -110,7 +110,7 @@ class FaultHost {
     init.recv_cq = &recv_cq;
     wire::Qpn qpn;
     EXPECT_TRUE(datapath.qpns().take(qpn));
-    auto made = std::make_unique<Qp>(init, qpn, datapath.memory_regions(), datapath.counters());
+    auto made = std::make_unique<Qp>(init, qpn, datapath.memory_regions(), datapath.srqs(), datapath.counters());
     datapath.qpns().bind(qpn, made.get());
     datapath.add(*made);
     return made;
@@ -126,7 +126,7 @@ class FaultHost {
     for (const auto& [next, mask] : kSteps) {
       if (next > state) break;
       a.state = next;
-      ASSERT_EQ(which.rc.modify(a, mask, now), 0);
+      ASSERT_EQ(which.transport->modify(a, mask, now), 0);
     }
     datapath.reschedule(which, now);
   }
@@ -191,7 +191,7 @@ class FaultRig {
   const wire::Envelope& from_peer() const { return peer.qp->path.envelope; }
   Bytes ib(const PeerPacket& packet) const {
     Bytes bytes = packet.bytes();
-    wire::store_be24(&bytes[5], victim.qp->rc.qpn().value());
+    wire::store_be24(&bytes[5], victim.qp->transport->qpn().value());
     return bytes;
   }
   Bytes frame(const PeerPacket& packet) const { return sealed_frame(from_peer(), ib(packet)); }

@@ -33,7 +33,7 @@ TEST(Fault16, EveryOpcodeInEveryPosition) {
   using enum Opcode;
   const std::vector<Opcode> begins = {kRcSendFirst,   kRcSendOnly,  kRcSendOnlyImmediate,  kRcSendOnlyInvalidate,
                                       kRcWriteFirst,  kRcWriteOnly, kRcWriteOnlyImmediate, kRcReadRequest,
-                                      kRcCompareSwap, kRcFetchAdd};
+                                      kRcCompareSwap, kRcFetchAdd,  kRcAtomicWrite};
   const std::vector<Opcode> in_send = {kRcSendMiddle, kRcSendLast, kRcSendLastImmediate, kRcSendLastInvalidate};
   const std::vector<Opcode> in_write = {kRcWriteMiddle, kRcWriteLast, kRcWriteLastImmediate};
   struct Earlier {
@@ -235,9 +235,8 @@ TEST(Fault19, WriteAndReadUpToTheEndOfTheAddressSpace) {
 
 // --- 21, 22: atomics and depth ---------------------------------------------------------------------------------------
 
-// ATOMIC_WRITE is not offered: invalid at any size and address.
-TEST(Fault21, AtomicWriteOfAnySize) {
-  for (const uint32_t size : {0u, 1u, 7u, 8u, 9u, 16u, kMtu}) {
+TEST(Fault21, AtomicWriteOfAnotherSizeThanEightBytes) {
+  for (const uint32_t size : {0u, 1u, 7u, 9u, 16u, kMtu}) {
     ScriptedQp host;
     GuardedBuffer buffer(kRegion);
     const uint32_t key = host.mrs.add(buffer.region());

@@ -174,8 +174,10 @@ TEST(ResponderInvalidate, WhatAPeerMustNotEndStaysAndTheRequestIsRefused) {
     EXPECT_THAT(host.drain(), ElementsAre(IsNak(NakCode::kRemoteAccessError, kRqPsn)));
     EXPECT_EQ(host.qp.state(), QpState::kErr);
     ASSERT_THAT(host.receives(), SizeIs(1));
-    EXPECT_EQ(host.mrs.translate_remote(plain.key, kPd, 0, plain.iova, 8, kAllRemote).result, memory::AccessResult::kOk);
-    EXPECT_EQ(host.mrs.translate_remote(foreign.key, kPd + 1, 0, foreign.iova, 8, kAllRemote).result, memory::AccessResult::kOk);
+    EXPECT_EQ(host.mrs.translate_remote(plain.key, kPd, 0, plain.iova, 8, kAllRemote).result,
+              memory::AccessResult::kOk);
+    EXPECT_EQ(host.mrs.translate_remote(foreign.key, kPd + 1, 0, foreign.iova, 8, kAllRemote).result,
+              memory::AccessResult::kOk);
   }
 }
 

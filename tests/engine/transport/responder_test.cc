@@ -198,8 +198,8 @@ TEST(Responder, OpcodeSequenceViolationsAreInvalidRequests) {
       {"SEND Only in WRITE", {kRcWriteFirst}, kRcSendOnly},
       {"READ in WRITE", {kRcWriteFirst}, kRcReadRequest},
       {"atomic in WRITE", {kRcWriteFirst, kRcWriteMiddle}, kRcFetchAdd},
-      {"FLUSH is not offered", {}, kRcFlush},
-      {"ATOMIC WRITE is not offered", {}, kRcAtomicWrite},
+      {"FLUSH in SEND", {kRcSendFirst}, kRcFlush},
+      {"ATOMIC WRITE in WRITE", {kRcWriteFirst}, kRcAtomicWrite},
   };
   for (const Violation& violation : kViolations) {
     SCOPED_TRACE(violation.name);
