@@ -102,9 +102,19 @@ class Engine {
   virtual PortStatus port_status() = 0;
 
   // --- objects. Errors are errno values; messages for people have gone to stderr, naming the remedy. --------------
-  // Keys are lkey and rkey alike. EINVAL: range wraps, or remote write/atomic without local write.
+  // Keys are lkey and rkey alike. EINVAL: range wraps, or remote write/atomic without local write; ENOMEM: no more.
   virtual int register_memory(const memory::MemoryRegion& region, uint32_t& key) = 0;
+  // The region `key` becomes what `region` says, in one step for all traffic. Else as register_memory() and
+  // deregister_memory().
+  virtual int reregister_memory(uint32_t key, const memory::MemoryRegion& region) = 0;
+  // EINVAL: no such region; EBUSY: memory windows are bound to it.
   virtual int deregister_memory(uint32_t key) = 0;
+  // The region of a local key. ENOENT: there is none; EINVAL: it is a memory window's key.
+  virtual int find_memory(uint32_t key, memory::MemoryRegion& region) = 0;
+  // `key` names the window until work requests bind it under other keys with the same upper 24 bits. ENOMEM: no more.
+  virtual int allocate_window(memory::WindowType type, uint32_t pd, uint32_t& key) = 0;
+  // Unbinds it first; `key` is any that it had. EINVAL: no such window.
+  virtual int deallocate_window(uint32_t key) = 0;
 
   // The first QP opens the packet I/O and starts the background thread.
   virtual int create_qp(const QpInit& init, Qp*& qp) = 0;

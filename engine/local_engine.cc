@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "engine/base/clock.h"
-#include "engine/memory/memory_access.h"
 #include "engine/random.h"
 
 namespace uroce::engine {
@@ -81,23 +80,6 @@ PortStatus LocalEngine::port_status() {
 }
 
 // --- objects --------------------------------------------------------------------------------------------------------
-
-int LocalEngine::register_memory(const memory::MemoryRegion& region, uint32_t& key) {
-  const auto base = reinterpret_cast<uintptr_t>(region.base);
-  if (base + region.length < base || region.iova + region.length < region.iova) return EINVAL;
-  const bool remote_change = region.access & (memory::kRemoteWrite | memory::kRemoteAtomic);
-  if (remote_change && !(region.access & memory::kLocalWrite)) return EINVAL;  // IBTA 10.6.3.1
-  if (const int error = memory::install_fault_handler(); error != 0) return error;
-  Progress::Guard guard(progress_);
-  key = datapath_.memory_regions().add(region);
-  return 0;
-}
-
-int LocalEngine::deregister_memory(uint32_t key) {
-  Progress::Guard guard(progress_);
-  datapath_.forget_waiting_packets();
-  return datapath_.memory_regions().remove(key) ? 0 : EINVAL;
-}
 
 int LocalEngine::open_io() {
   std::lock_guard setup(setup_);
@@ -185,6 +167,7 @@ transport::QpAttributes LocalEngine::query_qp(Qp& qp) {
 void LocalEngine::destroy_qp(Qp* qp) {
   leave_groups(*qp);
   Progress::Guard guard(progress_);
+  datapath_.memory_regions().forget_qp(qp->transport->qpn().value());
   datapath_.remove(*qp, monotonic_now());
   delete qp;
 }

@@ -21,7 +21,12 @@ class LocalEngine final : public Engine {
   PortStatus port_status() override;
 
   int register_memory(const memory::MemoryRegion& region, uint32_t& key) override;
+  int reregister_memory(uint32_t key, const memory::MemoryRegion& region) override;
   int deregister_memory(uint32_t key) override;
+  int find_memory(uint32_t key, memory::MemoryRegion& region) override;
+  int allocate_window(memory::WindowType type, uint32_t pd, uint32_t& key) override;
+  int deallocate_window(uint32_t key) override;
+
   int create_qp(const QpInit& init, Qp*& qp) override;
   int modify_qp(Qp& qp, const transport::QpAttributes& attributes, uint32_t mask) override;
   transport::QpAttributes query_qp(Qp& qp) override;

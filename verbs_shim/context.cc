@@ -8,6 +8,7 @@
 
 #include "verbs_shim/async_events.h"
 #include "verbs_shim/dispatch.h"
+#include "verbs_shim/memory_objects.h"
 #include "verbs_shim/objects.h"
 
 namespace uroce::verbs {
@@ -36,6 +37,14 @@ void fill_dispatch_tables(verbs_context& verbs) {
   ops.post_send = post_send;
   ops.post_recv = post_recv;
   ops.post_srq_recv = post_srq_recv;
+  ops.alloc_mw = alloc_mw;
+  ops.bind_mw = bind_mw;
+  ops.dealloc_mw = dealloc_mw;
+  verbs.advise_mr = advise_mr;
+  verbs.alloc_null_mr = alloc_null_mr;
+  verbs.alloc_dm = alloc_dm;
+  verbs.free_dm = free_dm;
+  verbs.reg_dm_mr = reg_dm_mr;
   verbs.query_port = query_port;
   verbs.query_device_ex = query_device_ex;
   verbs.query_rt_values = query_rt_values;
@@ -55,6 +64,7 @@ int open_context(Device& device, std::unique_ptr<Context>& out) {
   auto context = std::make_unique<Context>();
   context->engine = host->engine(device.info);
   if (context->engine == nullptr) return ENODEV;
+  context->memory = std::make_shared<MemoryHandles>();
 
   ibv_context& verbs = context->verbs.context;
   verbs.device = &device.verbs;
@@ -98,7 +108,7 @@ int ibv_close_device(ibv_context* verbs) {
   for (Qp* qp : context.qps.take_all()) release_engine_qp(*qp);
   for (Srq* srq : context.srqs.take_all()) context.engine->destroy_srq(srq->engine_srq);
   for (const Ah* ah : context.ahs.take_all()) context.engine->destroy_address(ah->engine_handle);
-  for (const ibv_mr* mr : context.mrs.take_all()) context.engine->deregister_memory(mr->lkey);
+  close_memory(context);
   ::close(verbs->cmd_fd);
   ::close(verbs->async_fd);
   context.engine.reset();

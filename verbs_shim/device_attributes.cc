@@ -8,6 +8,7 @@
 #include <endian.h>
 
 #include "verbs_shim/dispatch.h"
+#include "verbs_shim/newer_verbs.h"
 #include "verbs_shim/objects.h"
 
 namespace uroce::verbs {
@@ -27,7 +28,13 @@ constexpr uint32_t kVendorId = 0;
 
 constexpr unsigned int kCapabilities = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT |
                                        IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE |
-                                       IBV_DEVICE_XRC;
+                                       IBV_DEVICE_XRC | IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
+constexpr uint64_t kNewerCapabilities = kDeviceFlushGlobal | kDeviceAtomicWrite;
+
+// Nothing is pinned, so every operation pages on demand.
+constexpr uint32_t kOdpMessages = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
+constexpr uint32_t kOdpReliable = kOdpMessages | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ |
+                                  IBV_ODP_SUPPORT_ATOMIC | IBV_ODP_SUPPORT_FLUSH | IBV_ODP_SUPPORT_ATOMIC_WRITE;
 
 void fill_limits(ibv_device_attr& attr) {
   attr.max_qp = Limits::kMaxQp;
@@ -36,7 +43,8 @@ void fill_limits(ibv_device_attr& attr) {
   attr.max_sge_rd = Limits::kMaxSge;
   attr.max_cq = kManyObjects;
   attr.max_cqe = Limits::kMaxCqe;
-  attr.max_mr = kManyObjects;
+  attr.max_mr = memory::MrTable::kMaxRegions;
+  attr.max_mw = memory::MrTable::kMaxWindows;
   attr.max_pd = kManyObjects;
   attr.max_ah = kManyObjects;
   attr.max_qp_rd_atom = Limits::kMaxRdAtomic;
@@ -76,7 +84,11 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
   fill_device_attributes(context, full.orig_attr);
   full.completion_timestamp_mask = UINT64_MAX;
   full.hca_core_clock = 1'000'000;  // kHz: timestamps are nanoseconds
-  full.device_cap_flags_ex = full.orig_attr.device_cap_flags;
+  full.odp_caps.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
+  full.odp_caps.per_transport_caps = {kOdpReliable, kOdpMessages | IBV_ODP_SUPPORT_WRITE, kOdpMessages};
+  full.xrc_odp_caps = kOdpReliable;
+  full.max_dm_size = kMaxDeviceMemory;
+  full.device_cap_flags_ex = full.orig_attr.device_cap_flags | kNewerCapabilities;
   full.phys_port_cnt_ex = full.orig_attr.phys_port_cnt;
   // The application's struct may be older or newer than ours.
   std::memset(attr, 0, size);

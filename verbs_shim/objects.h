@@ -35,7 +35,11 @@ struct DeviceAbi {
 // Lives as long as the process: a pointer from ibv_get_device_list() never dangles.
 struct Device : DeviceAbi {
   engine::DeviceInfo info;
+  std::atomic<uint64_t> device_memory_used{0};  // bytes, by ibv_alloc_dm() of all contexts
 };
+
+// Device memory in bytes, as max_dm_size reports it.
+inline constexpr uint64_t kMaxDeviceMemory = 64u << 20;
 
 inline Device& from(ibv_device* device) {
   return *static_cast<Device*>(reinterpret_cast<DeviceAbi*>(device));
@@ -78,6 +82,7 @@ class LiveObjects {
 struct Ah;
 struct Qp;
 struct Srq;
+struct MemoryHandles;  // memory_objects.h
 
 struct Context : ContextAbi {
   std::shared_ptr<engine::Engine> engine;
@@ -87,7 +92,7 @@ struct Context : ContextAbi {
   LiveObjects<Qp> qps;
   LiveObjects<Srq> srqs;
   LiveObjects<Ah> ahs;
-  LiveObjects<ibv_mr> mrs;
+  std::shared_ptr<MemoryHandles> memory;
 };
 
 inline Context& from(ibv_context* context) {

@@ -5,15 +5,10 @@
 #include <cstring>
 #include <infiniband/verbs.h>
 
+#include "verbs_shim/newer_verbs.h"
 #include "verbs_shim/objects.h"
 
-// Newer than the header this is built with: opaque here.
-struct ibv_dmah;
-struct ibv_dmah_init_attr;
-struct ibv_mr_init_attr;
-
 using uroce::verbs::fail;
-using uroce::verbs::fail_minus_one;
 
 extern "C" {
 
@@ -25,29 +20,15 @@ ibv_context* ibv_import_device(int) {
 ibv_pd* ibv_import_pd(ibv_context*, uint32_t) {
   return fail(EOPNOTSUPP);
 }
-ibv_mr* ibv_import_mr(ibv_pd*, uint32_t) {
-  return fail(EOPNOTSUPP);
-}
-ibv_dm* ibv_import_dm(ibv_context*, uint32_t) {
-  return fail(EOPNOTSUPP);
-}
 void ibv_unimport_pd(ibv_pd*) {}
-void ibv_unimport_mr(ibv_mr*) {}
-void ibv_unimport_dm(ibv_dm*) {}
 
-// --- device memory and DMA handles (rdma-core 58 and 60) -------------------------------------------------------------
+// --- DMA handles (rdma-core 59) -------------------------------------------------------------
 
 ibv_dmah* ibv_alloc_dmah(ibv_context*, ibv_dmah_init_attr*) {
   return fail(EOPNOTSUPP);
 }
 int ibv_dealloc_dmah(ibv_dmah*) {
   return EOPNOTSUPP;
-}
-ibv_mr* ibv_reg_mr_ex(ibv_pd*, ibv_mr_init_attr*) {
-  return fail(EOPNOTSUPP);
-}
-int ibv_dm_export_dmabuf_fd(ibv_dm*) {
-  return fail_minus_one(EOPNOTSUPP);
 }
 
 // --- enhanced connection establishment -------------------------------------------------------------------------------

@@ -59,8 +59,7 @@ void Arena::add(Region region) {
                             .iova = iova(region, 0),
                             .length = size(region),
                             .access = kAccess[region],
-                            .pd = region == kForeign ? pd_ + 1 : pd_,
-                            .invalidatable = region == kShared});
+                            .pd = region == kForeign ? pd_ + 1 : pd_});
 }
 
 void Arena::protect(Region region, uint8_t how) {

@@ -1,6 +1,8 @@
 // Keys, permissions and bounds of memory regions.
 #include "engine/memory/mr_table.h"
 
+#include <algorithm>
+#include <cstring>
 #include <deque>
 #include <gtest/gtest.h>
 #include <map>
@@ -136,35 +138,61 @@ TEST_F(MrTableTest, RemovedKeysAreUnknownAndInQuarantine) {
   }
 }
 
-// --- invalidation (IBTA 9.4.1.1.3) -----------------------------------------------------------------------------------
+// --- replacement -----------------------------------------------------------------------------------------------------
 
-TEST_F(MrTableTest, InvalidationEndsAnInvalidatableRegionOnce) {
-  MemoryRegion window = region();
-  window.invalidatable = true;
-  const uint32_t key = table_.add(window);
-  EXPECT_FALSE(table_.invalidate(key, kPd + 1, 1)) << "another protection domain";
-  EXPECT_EQ(result(key, kIova, 1), AccessResult::kOk);
-  EXPECT_TRUE(table_.invalidate(key, kPd, 1));
-  EXPECT_EQ(result(key, kIova, 1), AccessResult::kInvalidated);
-  EXPECT_FALSE(table_.invalidate(key, kPd, 1));
-  EXPECT_TRUE(table_.remove(key));
-  EXPECT_FALSE(table_.invalidate(key, kPd, 1));
+TEST_F(MrTableTest, ReplacementKeepsTheKeyAndChangesAllElse) {
+  const uint32_t key = table_.add(region());
+  MemoryRegion other = region(kRemoteWrite | kLocalWrite, kPd + 1);
+  other.iova = 0x9000;
+  other.base = bytes_ + 50;
+  other.length = 50;
+  EXPECT_TRUE(table_.replace(key, other));
+  EXPECT_EQ(table_.size(), 1u);
+  EXPECT_EQ(result(key, kIova, 1), AccessResult::kWrongPd);
+  EXPECT_EQ(result(key, kIova, 1, 0, kPd + 1), AccessResult::kOutOfBounds);
+  const Translation t = table_.translate_remote(key, kPd + 1, 0, 0x9000 + 49, 1, kRemoteWrite);
+  EXPECT_EQ(t.result, AccessResult::kOk);
+  EXPECT_EQ(t.address, bytes_ + 99);
+  EXPECT_FALSE(table_.replace(key ^ 1, other));
 }
 
-TEST_F(MrTableTest, PlainRegionsCannotBeInvalidated) {
-  const uint32_t key = table_.add(region());
-  EXPECT_FALSE(table_.invalidate(key, kPd, 1));
-  EXPECT_EQ(result(key, kIova, 1), AccessResult::kOk);
+// --- null regions and the whole address space ------------------------------------------------------------------------
+
+TEST_F(MrTableTest, NullRegionsReadAsZeroesAndForgetWhatIsWritten) {
+  const uint32_t key = table_.add({.length = UINT64_MAX, .access = kLocalWrite, .pd = kPd, .null = true});
+  constexpr uint64_t kAnywhere = 0xdeadbeef'00000001;
+  const Translation out = table_.translate_local(key, kPd, kAnywhere, MrTable::kMaxPiece, kLocalRead);
+  ASSERT_EQ(out.result, AccessResult::kOk);
+  const Translation in = table_.translate_local(key, kPd, kAnywhere, MrTable::kMaxPiece, kLocalWrite);
+  ASSERT_EQ(in.result, AccessResult::kOk);
+  std::memset(in.address, 0xff, MrTable::kMaxPiece);
+  EXPECT_TRUE(std::all_of(out.address, out.address + MrTable::kMaxPiece, [](uint8_t byte) { return byte == 0; }));
+  EXPECT_EQ(result(key, UINT64_MAX, 1), AccessResult::kOk);
+  EXPECT_EQ(result(key, 0, MrTable::kMaxPiece + 1), AccessResult::kOutOfBounds);
+  EXPECT_EQ(result(key, 0, 1, 0, kPd + 1), AccessResult::kWrongPd);
+  for (const uint32_t right : {kRemoteRead, kRemoteWrite, kRemoteAtomic}) {
+    EXPECT_EQ(table_.translate_remote(key, kPd, 0, 0, 1, right).result, AccessResult::kNoPermission);
+  }
+}
+
+TEST_F(MrTableTest, TheWholeAddressSpaceIsARegion) {
+  const uint32_t key = table_.add({.length = UINT64_MAX, .access = kLocalWrite, .pd = kPd});
+  const auto address = reinterpret_cast<uint64_t>(bytes_);
+  EXPECT_EQ(table_.translate_local(key, kPd, address + 3, 7, kLocalWrite).address, bytes_ + 3);
+  EXPECT_EQ(result(key, 0, 1), AccessResult::kOk) << "the access will fault, and be caught";
+  EXPECT_EQ(result(key, UINT64_MAX - 1, 1), AccessResult::kOk);
+  EXPECT_EQ(result(key, UINT64_MAX, 1), AccessResult::kOutOfBounds);
+  EXPECT_EQ(result(key, UINT64_MAX - 1, 2), AccessResult::kOutOfBounds);
 }
 
 // --- the hash table --------------------------------------------------------------------------------------------------
 
-// Neighbours in one probe sequence survive each other's removal, also around the end of the table.
+// Neighbours in one probe sequence survive each other's removal, also around the end of a segment (16 slots here).
 TEST_F(MrTableTest, CollidingKeysSurviveRemovalInEveryOrder) {
-  for (const uint32_t home : {5u, 62u, 63u}) {
+  for (const uint32_t home : {5u, 14u, 15u}) {
     std::vector<uint32_t> keys;
-    for (uint32_t i = 0; i < 6; ++i) keys.push_back(home + 64 * (i + 1));                    // same home
-    for (uint32_t i = 0; i < 3; ++i) keys.push_back(((home + 1 + i) & 63) + 64 * (20 + i));  // displaced neighbours
+    for (uint32_t i = 0; i < 6; ++i) keys.push_back(home + 16 * (i + 1));                    // same home
+    for (uint32_t i = 0; i < 3; ++i) keys.push_back(((home + 1 + i) & 15) + 16 * (20 + i));  // displaced neighbours
     for (size_t victim = 0; victim < keys.size(); ++victim) {
       MrTable table([&, i = size_t{0}]() mutable { return keys[i++]; });
       for (size_t i = 0; i < keys.size(); ++i) ASSERT_EQ(table.add(region()), keys[i]);
@@ -174,6 +202,19 @@ TEST_F(MrTableTest, CollidingKeysSurviveRemovalInEveryOrder) {
       }
     }
   }
+}
+
+// Keys of one segment (their upper bits are equal) through all its sizes, while it grows and shrinks.
+TEST_F(MrTableTest, ASegmentThatGrowsKeepsItsEntries) {
+  std::vector<uint32_t> keys;
+  for (uint32_t i = 0; i < 5000; ++i) {
+    scripted_ = {0x12400000 + (i * 2654435761u >> 10)};  // a bijection of i to 22 bits, scattered
+    keys.push_back(table_.add(region()));
+    ASSERT_EQ(keys.back() >> 22, 0x12400000u >> 22);
+  }
+  for (size_t i = 0; i < keys.size(); i += 2) ASSERT_TRUE(table_.remove(keys[i]));
+  for (size_t i = 0; i < keys.size(); ++i) ASSERT_EQ(table_.find(keys[i]) != nullptr, i % 2 == 1) << i;
+  EXPECT_EQ(table_.size(), 2500u);
 }
 
 TEST_F(MrTableTest, AgreesWithAMapUnderRandomUse) {

@@ -85,7 +85,7 @@ void PrintTo(const Work& w, std::ostream* out) {
 struct Side {
   Side(ScriptedQp& qp, uint32_t seed) : host(qp), buffer(qp.make_buffer(kAll, memory::kLocalWrite | kAllRemote, seed)) {
     window.bytes = pattern(8);
-    host.add(window, {.invalidatable = true});
+    host.add_window(window);
   }
   uint64_t word(uint32_t offset) const {
     uint64_t value;

@@ -62,7 +62,7 @@ TEST(Fault16, EveryOpcodeInEveryPosition) {
       ScriptedQp host;
       const Buffer buffer = host.make_buffer(8 * kMtu);
       Buffer window{pattern(8)};
-      host.add(window, {.invalidatable = true});
+      host.add_window(window);
       host.to_rts();
       host.post_receive(1, {buffer.sge(0, 4 * kMtu)});
       host.post_receive(2, {buffer.sge(0, 4 * kMtu)});

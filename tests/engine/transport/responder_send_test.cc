@@ -147,7 +147,7 @@ TEST(ResponderSend, ReceiveBufferThatDoesNotAllowIt) {
 TEST(ResponderInvalidate, EndsTheRegionAndSaysSo) {
   ScriptedQp host;
   Buffer window{pattern(8)};
-  host.add(window, {.access = kAllRemote, .invalidatable = true});
+  host.add_window(window);
   host.to_rts();
   host.post_receive(1);
   host.receive(request(Opcode::kRcSendOnlyInvalidate, kRqPsn).invalidate(window.key).ack_request());
@@ -166,7 +166,7 @@ TEST(ResponderInvalidate, WhatAPeerMustNotEndStaysAndTheRequestIsRefused) {
     ScriptedQp host;
     Buffer plain = host.make_buffer(8);
     Buffer foreign{pattern(8)};
-    host.add(foreign, {.access = kAllRemote, .pd = kPd + 1, .invalidatable = true});
+    host.add_window(foreign, kPd + 1);
     host.to_rts();
     host.post_receive(1);
     const uint32_t key = i == 0 ? plain.key : i == 1 ? foreign.key : plain.key + 1;
@@ -176,7 +176,7 @@ TEST(ResponderInvalidate, WhatAPeerMustNotEndStaysAndTheRequestIsRefused) {
     ASSERT_THAT(host.receives(), SizeIs(1));
     EXPECT_EQ(host.mrs.translate_remote(plain.key, kPd, 0, plain.iova, 8, kAllRemote).result,
               memory::AccessResult::kOk);
-    EXPECT_EQ(host.mrs.translate_remote(foreign.key, kPd + 1, 0, foreign.iova, 8, kAllRemote).result,
+    EXPECT_EQ(host.mrs.translate_remote(foreign.key, kPd + 1, kQpn, foreign.iova, 8, kAllRemote).result,
               memory::AccessResult::kOk);
   }
 }

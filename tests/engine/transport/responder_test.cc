@@ -50,7 +50,7 @@ class ResponderSequence : public testing::TestWithParam<std::tuple<Message, uint
     buffer_ = host_.make_buffer(4 * kMtu);
     std::memset(buffer_.bytes.data(), 0, 8);  // what atomics work on
     window_.bytes = pattern(8);
-    host_.add(window_, {.invalidatable = true});
+    host_.add_window(window_);
     QpAttributes a = default_attributes();
     a.rq_psn = wire::Psn(first_psn());
     host_.to_rts(a);

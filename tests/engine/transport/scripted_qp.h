@@ -114,13 +114,27 @@ class ScriptedQp final : public QpEvents {
     add(buffer, {.access = access});
     return buffer;
   }
-  // `region` gives what differs from an ordinary region: access, pd if not 0, invalidatable.
+  // `region` gives what differs from an ordinary region: access, pd if not 0.
   void add(Buffer& buffer, memory::MemoryRegion region) {
     region.base = buffer.bytes.data();
     region.iova = buffer.iova;
     region.length = buffer.bytes.size();
     if (region.pd == 0) region.pd = kPd;
     buffer.key = mrs.add(region);
+  }
+  // What the peer may invalidate: a type 2 window for all of `buffer`, bound on this QP; its key becomes the buffer's.
+  void add_window(Buffer& buffer, uint32_t pd = kPd) {
+    add(buffer, {.access = memory::kLocalWrite | memory::kMwBind, .pd = pd});
+    const uint32_t window = mrs.add_window(memory::WindowType::kType2, pd);
+    ASSERT_TRUE(mrs.bind({.window_key = window,
+                          .new_key = window ^ 1,
+                          .region_key = buffer.key,
+                          .address = buffer.iova,
+                          .length = buffer.bytes.size(),
+                          .access = kAllRemote,
+                          .pd = pd,
+                          .qpn = kQpn}));
+    buffer.key = window ^ 1;
   }
 
   // --- work ----------------------------------------------------------------------------------------------------------
