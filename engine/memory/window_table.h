@@ -39,6 +39,10 @@ class WindowTable {
   static constexpr unsigned kConsumerBits = 8;
   static constexpr uint32_t kConsumerMask = (1u << kConsumerBits) - 1;
 
+  WindowTable() = default;
+  WindowTable(const WindowTable&) = delete;
+  WindowTable& operator=(const WindowTable&) = delete;
+
   // The window that has these upper 24 bits; null: none.
   MemoryWindow* find(uint32_t key) {
     Entry* entry = entries_.find(key);
