@@ -33,8 +33,8 @@ constexpr uint64_t kNewerCapabilities = kDeviceFlushGlobal | kDeviceAtomicWrite;
 
 // Nothing is pinned, so every operation pages on demand.
 constexpr uint32_t kOdpMessages = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
-constexpr uint32_t kOdpReliable = kOdpMessages | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ |
-                                  IBV_ODP_SUPPORT_ATOMIC | IBV_ODP_SUPPORT_FLUSH | IBV_ODP_SUPPORT_ATOMIC_WRITE;
+constexpr uint32_t kOdpReliable = kOdpMessages | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC |
+                                  IBV_ODP_SUPPORT_FLUSH | IBV_ODP_SUPPORT_ATOMIC_WRITE;
 
 void fill_limits(ibv_device_attr& attr) {
   attr.max_qp = Limits::kMaxQp;

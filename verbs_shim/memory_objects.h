@@ -74,7 +74,7 @@ struct MrRequest {
 };
 
 struct MrState {
-  MrRequest request;  // as it is now, with re-registrations; `request.pd` counts this region
+  MrRequest request;                 // as it is now, with re-registrations; `request.pd` counts this region
   engine::Engine* engine = nullptr;  // while the state is in MemoryHandles
   uint32_t key = 0;
 };

@@ -47,9 +47,8 @@ ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type) {
     mw = std::make_unique<Mw>();
     mw->engine = context.engine.get();
     context.memory->mws.add(mw.get());
-    const int result = without_exceptions([&] {
-      return mw->engine->allocate_window(static_cast<memory::WindowType>(number), pd->handle, mw->key);
-    });
+    const int result = without_exceptions(
+        [&] { return mw->engine->allocate_window(static_cast<memory::WindowType>(number), pd->handle, mw->key); });
     if (result != 0) context.memory->mws.remove(mw.get());
     return result;
   });

@@ -22,8 +22,8 @@ struct MemoryWindow {
 
   // While bound:
   uint32_t region_key = 0;
-  uint32_t access = 0;     // Access bits
-  uint32_t qpn = 0;        // type 2: the only QP whose peer may use it
+  uint32_t access = 0;      // Access bits
+  uint32_t qpn = 0;         // type 2: the only QP whose peer may use it
   uint8_t* base = nullptr;  // where the application has the first byte
   uint64_t iova = 0;        // what peers call it
   uint64_t length = 0;      // bytes

@@ -228,9 +228,9 @@ TEST_F(ClientTest, MemoryCapabilitiesAreReported) {
   EXPECT_FALSE(attr.device_cap_flags_ex & (1ull << 39)) << "persistence";
   EXPECT_EQ(attr.odp_caps.general_caps, static_cast<uint64_t>(IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT));
   constexpr uint32_t kBasic = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV;
-  for (const uint32_t caps : {attr.odp_caps.per_transport_caps.rc_odp_caps,
-                              attr.odp_caps.per_transport_caps.uc_odp_caps,
-                              attr.odp_caps.per_transport_caps.ud_odp_caps, attr.xrc_odp_caps}) {
+  for (const uint32_t caps :
+       {attr.odp_caps.per_transport_caps.rc_odp_caps, attr.odp_caps.per_transport_caps.uc_odp_caps,
+        attr.odp_caps.per_transport_caps.ud_odp_caps, attr.xrc_odp_caps}) {
     EXPECT_EQ(caps & kBasic, kBasic);
   }
   EXPECT_EQ(attr.max_dm_size, uint64_t{64} << 20);
@@ -248,7 +248,7 @@ TEST(Closing, TakesForgottenMemory) {
   ibv_mw* window = ibv_alloc_mw(client.pd, IBV_MW_TYPE_1);
   EXPECT_EQ(ibv_close_device(client.context), 0);
 
-  struct client second{};
+  struct client second {};
   ASSERT_EQ(client_open(&second), 0);
   ibv_dm* again = ibv_alloc_dm(second.context, &all);
   EXPECT_NE(again, nullptr) << "all of it is free again";

@@ -339,8 +339,8 @@ TEST_F(WindowTest, AgreesWithAModelUnderRandomUse) {
       }
     }
     for (const uint32_t region : regions) {
-      const auto bound = std::count_if(windows.begin(), windows.end(),
-                                       [&](const Model& m) { return m.bound && m.region == region; });
+      const auto bound =
+          std::count_if(windows.begin(), windows.end(), [&](const Model& m) { return m.bound && m.region == region; });
       ASSERT_EQ(table_.find(region)->windows, static_cast<uint32_t>(bound));
     }
   }
