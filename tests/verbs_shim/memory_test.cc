@@ -406,6 +406,7 @@ TEST_F(MemoryTest, NullRegionsSwallowAndGiveZeroes) {
   ibv_mr* null = ibv_alloc_null_mr(client_.pd);
   ASSERT_NE(null, nullptr);
   EXPECT_EQ(null->addr, nullptr);
+  EXPECT_EQ(null->rkey, 0u) << "there is none";
   EXPECT_EQ(null->length, SIZE_MAX);
   EXPECT_EQ(null->pd, client_.pd);
   EXPECT_EQ(send(sge(0, 5000), {0x1234, 5000, null->lkey}), IBV_WC_SUCCESS) << "several packets into nothing";

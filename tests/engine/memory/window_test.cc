@@ -158,6 +158,10 @@ TEST_F(WindowTest, RefusesWhatTheRulesForbidAndStaysAsItWas) {
     EXPECT_TRUE(refused([&](WindowBinding& b) { b.length = kLength + 1; }));
     EXPECT_TRUE(refused([&](WindowBinding& b) { b.length = UINT64_MAX; }));
     EXPECT_TRUE(refused([&](WindowBinding& b) { b.new_key ^= 0x100; })) << "another window's name";
+    EXPECT_TRUE(refused([&](WindowBinding& b) {
+      b.region_key = foreign;
+      b.pd = kPd + 1;
+    })) << "the window's";
     WindowBinding unknown = binding(window ^ 0x100, region);
     EXPECT_FALSE(table_.bind(unknown));
 
@@ -191,6 +195,8 @@ TEST_F(WindowTest, Type1IsBoundAnewAtAnyTimeAndUnboundByLengthZero) {
   EXPECT_EQ(result(unbind.new_key), AccessResult::kInvalidated);
   EXPECT_EQ(table_.find(second)->windows, 0u);
   EXPECT_TRUE(table_.bind(unbind)) << "what is unbound can be unbound";
+  unbind.pd = kPd + 1;
+  EXPECT_FALSE(table_.bind(unbind)) << "but not by a QP of another protection domain";
 }
 
 TEST_F(WindowTest, Type2IsBoundOnlyWhenFreeAndNotForNothing) {
