@@ -39,7 +39,7 @@ int apply(const Change& change, MrRequest& request) {
   const uint32_t before = request.access;
   if (change.flags == 0) return EINVAL;
   if (change.flags & IBV_REREG_MR_CHANGE_PD) {
-    if (change.pd == nullptr || &from(change.pd->context).engine != &from(request.pd->context).engine) return EINVAL;
+    if (change.pd == nullptr || from(change.pd->context).memory != from(request.pd->context).memory) return EINVAL;
     request.pd = change.pd;
   }
   if (change.flags & IBV_REREG_MR_CHANGE_ACCESS) {

@@ -22,7 +22,7 @@ constexpr uint32_t kConsumerMask = 0xff;  // of an R_Key; ibv_inc_rkey()
 int check_region(const ibv_mw& mw, ibv_mr& mr) {
   const Mr& region = from(&mr);
   if (region.imported || region.state->request.kind != MrKind::kPlain) return EOPNOTSUPP;
-  if (mr.pd != mw.pd) return EPERM;
+  if (mr.pd->handle != mw.pd->handle) return EPERM;
   const bool zero_based = region.state->request.access & IBV_ACCESS_ZERO_BASED;
   return mw.type == IBV_MW_TYPE_1 && zero_based ? EINVAL : 0;
 }

@@ -130,7 +130,14 @@ TEST_F(Registration, TheWholeAddressSpaceOnDemand) {
   EXPECT_EQ(std::memcmp(client_.memory + 65536, later.at(0), 5000), 0);
   EXPECT_EQ(write(sge(0, 8), 0, mr->rkey), IBV_WC_REM_OP_ERR) << "a null pointer";
   reconnect();
-  EXPECT_EQ(write({8, 8, mr->lkey}, address_of(later.at(0)), mr->rkey), IBV_WC_LOC_PROT_ERR);
+  for (const uint64_t near_null : {0, 8}) {
+    EXPECT_EQ(write({near_null, 8, mr->lkey}, address_of(later.at(0)), mr->rkey), IBV_WC_LOC_PROT_ERR);
+    reconnect();
+    EXPECT_EQ(read(sge(0, 8), near_null, mr->rkey), IBV_WC_REM_OP_ERR);
+    reconnect();
+    EXPECT_EQ(read({near_null, 8, mr->lkey}, address_of(later.at(0)), mr->rkey), IBV_WC_LOC_PROT_ERR);
+    reconnect();
+  }
   EXPECT_EQ(ibv_dereg_mr(mr), 0);
 }
 
