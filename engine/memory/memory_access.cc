@@ -99,8 +99,6 @@ bool run_guarded(void (*function)(void*), void* argument) {
 }
 
 bool copy(void* to, const void* from, size_t size) {
-  // A region can be the whole address space. Nothing is mapped at its beginning, and memcpy does not take null.
-  if (to == nullptr || from == nullptr) return size == 0;
   Copy c{to, from, size};
   return run_guarded(
       [](void* argument) {

@@ -123,8 +123,11 @@ class MrTable {
     if (va < iova || offset > region_length || length > region_length - offset) {
       return {AccessResult::kOutOfBounds, nullptr};
     }
-    // The whole address space as a region begins at a null pointer, which knows no arithmetic.
-    return {AccessResult::kOk, reinterpret_cast<uint8_t*>(reinterpret_cast<uintptr_t>(base) + offset)};
+    // The whole address space as a region begins at a null pointer: it knows no arithmetic, and is no address of
+    // memory.
+    const uintptr_t address = reinterpret_cast<uintptr_t>(base) + offset;
+    if (address == 0) return {AccessResult::kOutOfBounds, nullptr};
+    return {AccessResult::kOk, reinterpret_cast<uint8_t*>(address)};
   }
   // Protection domain and permission.
   static AccessResult check(const MemoryRegion& mr, uint32_t pd, uint32_t required) {

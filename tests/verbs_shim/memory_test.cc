@@ -128,12 +128,13 @@ TEST_F(Registration, TheWholeAddressSpaceOnDemand) {
   EXPECT_TRUE(writes_to(on_stack.data(), 100, address_of(on_stack.data()), mr->rkey));
   EXPECT_EQ(send({address_of(later.at(0)), 5000, mr->lkey}, sge(65536, 5000)), IBV_WC_SUCCESS);
   EXPECT_EQ(std::memcmp(client_.memory + 65536, later.at(0), 5000), 0);
-  EXPECT_EQ(write(sge(0, 8), 0, mr->rkey), IBV_WC_REM_OP_ERR) << "a null pointer";
-  reconnect();
   for (const uint64_t near_null : {0, 8}) {
+    const ibv_wc_status remote_error = near_null == 0 ? IBV_WC_REM_ACCESS_ERR : IBV_WC_REM_OP_ERR;
+    EXPECT_EQ(write(sge(0, 8), near_null, mr->rkey), remote_error);
+    reconnect();
     EXPECT_EQ(write({near_null, 8, mr->lkey}, address_of(later.at(0)), mr->rkey), IBV_WC_LOC_PROT_ERR);
     reconnect();
-    EXPECT_EQ(read(sge(0, 8), near_null, mr->rkey), IBV_WC_REM_OP_ERR);
+    EXPECT_EQ(read(sge(0, 8), near_null, mr->rkey), remote_error);
     reconnect();
     EXPECT_EQ(read({near_null, 8, mr->lkey}, address_of(later.at(0)), mr->rkey), IBV_WC_LOC_PROT_ERR);
     reconnect();

@@ -179,7 +179,8 @@ TEST_F(MrTableTest, TheWholeAddressSpaceIsARegion) {
   const uint32_t key = table_.add({.length = UINT64_MAX, .access = kLocalWrite, .pd = kPd});
   const auto address = reinterpret_cast<uint64_t>(bytes_);
   EXPECT_EQ(table_.translate_local(key, kPd, address + 3, 7, kLocalWrite).address, bytes_ + 3);
-  EXPECT_EQ(result(key, 0, 1), AccessResult::kOk) << "the access will fault, and be caught";
+  EXPECT_EQ(result(key, 1, 1), AccessResult::kOk) << "the access will fault, and be caught";
+  EXPECT_EQ(result(key, 0, 1), AccessResult::kOutOfBounds) << "a null pointer";
   EXPECT_EQ(result(key, UINT64_MAX - 1, 1), AccessResult::kOk);
   EXPECT_EQ(result(key, UINT64_MAX, 1), AccessResult::kOutOfBounds);
   EXPECT_EQ(result(key, UINT64_MAX - 1, 2), AccessResult::kOutOfBounds);
