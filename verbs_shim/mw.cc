@@ -80,11 +80,8 @@ int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind) {
   wr.bind_mw.mw = mw;
   wr.bind_mw.rkey = ibv_inc_rkey(mw->rkey);
   wr.bind_mw.bind_info = bind->bind_info;
-  if (const int error = check_bind(mw, wr.bind_mw.rkey, bind->bind_info)) return error;
   ibv_send_wr* bad = nullptr;
-  if (const int error = ibv_post_send(qp, &wr, &bad)) return error;
-  mw->rkey = wr.bind_mw.rkey;
-  return 0;
+  return ibv_post_send(qp, &wr, &bad);  // checks it, and gives the window its new key
 }
 
 }  // namespace uroce::verbs

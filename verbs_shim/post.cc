@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "verbs_shim/dispatch.h"
+#include "verbs_shim/memory_objects.h"
 #include "verbs_shim/objects.h"
 #include "verbs_shim/send_check.h"
 #include "verbs_shim/values.h"
@@ -28,7 +29,7 @@ void copy_bind(const ibv_send_wr& wr, SendWqe& wqe) {
   wqe.bind = {info.mr == nullptr ? 0 : info.mr->lkey, info.mw_access_flags};
 }
 
-// 0 or EINVAL.
+// 0 or an errno value.
 int copy_operands(const Qp& qp, const ibv_send_wr& wr, SendWqe& wqe) {
   wqe.immediate_or_rkey = wr.imm_data;
   switch (qp.verbs.qp_base.qp_type) {
@@ -43,7 +44,7 @@ int copy_operands(const Qp& qp, const ibv_send_wr& wr, SendWqe& wqe) {
       break;
   }
   if (wqe.opcode == WrOpcode::kBindMw) {
-    if (wr.bind_mw.mw == nullptr) return EINVAL;
+    if (const int error = check_bind(wr.bind_mw.mw, wr.bind_mw.rkey, wr.bind_mw.bind_info)) return error;
     copy_bind(wr, wqe);
   } else if (is_atomic(wqe.opcode)) {
     wqe.remote_address = wr.wr.atomic.remote_addr;

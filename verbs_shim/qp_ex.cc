@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "verbs_shim/memory_objects.h"
 #include "verbs_shim/objects.h"
 #include "verbs_shim/send_check.h"
 
@@ -106,6 +107,10 @@ void wr_local_inv(ibv_qp_ex* qp, uint32_t invalidate_rkey) {
 void wr_bind_mw(ibv_qp_ex* qp, ibv_mw* mw, uint32_t rkey, const ibv_mw_bind_info* info) {
   SendWqe* wqe = begin(qp, WrOpcode::kBindMw);
   if (wqe == nullptr) return;
+  if (const int error = check_bind(mw, rkey, *info)) {
+    from(qp).builder.error = error;
+    return;
+  }
   wqe->rkey = mw->rkey;
   wqe->immediate_or_rkey = rkey;
   wqe->remote_address = info->addr;
