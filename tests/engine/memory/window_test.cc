@@ -109,6 +109,24 @@ TEST_F(WindowTest, Type2IsForThePeerOfItsQp) {
   EXPECT_EQ(result(type2), AccessResult::kOk);
 }
 
+// FLUSH of a whole region names no range.
+TEST_F(WindowTest, TheWholeOfAKeyIsCheckedWithoutARange) {
+  const uint32_t region = add_region(kLocalWrite | kMwBind | kFlushGlobal);
+  const auto check = [&](uint32_t key, uint32_t required, uint32_t pd = kPd, uint32_t qpn = kQpn) {
+    return table_.check_remote(key, pd, qpn, required);
+  };
+  EXPECT_EQ(check(region, kFlushGlobal), AccessResult::kOk);
+  EXPECT_EQ(check(region, kRemoteRead), AccessResult::kNoPermission);
+  EXPECT_EQ(check(region, kFlushGlobal, kPd + 1), AccessResult::kWrongPd);
+  const uint32_t window = add_bound(WindowType::kType2, region);
+  EXPECT_EQ(check(window, kRemoteRead), AccessResult::kOk);
+  EXPECT_EQ(check(window, kFlushGlobal), AccessResult::kNoPermission);
+  EXPECT_EQ(check(window, kRemoteRead, kPd + 1), AccessResult::kWrongPd);
+  EXPECT_EQ(check(window, kRemoteRead, kPd, kOtherQpn), AccessResult::kWrongQp);
+  EXPECT_EQ(check(window ^ 1, kRemoteRead), AccessResult::kInvalidated);
+  EXPECT_EQ(check(0x12345678, kRemoteRead), AccessResult::kUnknownKey);
+}
+
 TEST_F(WindowTest, ZeroBasedIsForType2) {
   const uint32_t region = add_region();
   WindowBinding zero_based = binding(table_.add_window(WindowType::kType2, kPd), region);
