@@ -29,6 +29,12 @@ bool contains(const MemoryRegion& region, const ibv_sge& sge) {
   return sge.addr >= region.iova && offset <= region.length && sge.length <= region.length - offset;
 }
 
+// The region and that it has the range; EFAULT: not all of it.
+int find_range(ibv_pd* pd, const ibv_sge& sge, bool to_write, MemoryRegion& region) {
+  if (const int error = find_region(pd, sge.lkey, to_write, region)) return error;
+  return contains(region, sge) ? 0 : EFAULT;
+}
+
 // Pages in now, and says so when it cannot. Kernels before 5.14 only take the hint.
 int populate(void* start, size_t length, bool to_write) {
   const int advice = to_write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
@@ -58,13 +64,12 @@ int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sge* 
   const bool to_write = advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
   MemoryRegion region;
   for (uint32_t i = 0; i < num_sge; ++i) {
-    if (const int error = find_region(pd, sg_list[i].lkey, to_write, region)) return error;
-    if (!contains(region, sg_list[i])) return EFAULT;
+    if (const int error = find_range(pd, sg_list[i], to_write, region)) return error;
   }
   // Pages that are there need no advice, and others must not be brought in.
   if (advice == IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT) return 0;
   for (uint32_t i = 0; i < num_sge; ++i) {
-    if (const int error = find_region(pd, sg_list[i].lkey, to_write, region)) return error;
+    if (const int error = find_range(pd, sg_list[i], to_write, region)) return error;  // it may have changed
     if (const int error = prefetch(region, sg_list[i], to_write, flags & IBV_ADVISE_MR_FLAG_FLUSH)) return error;
   }
   return 0;
