@@ -74,7 +74,7 @@ class Datapath {
   // Takes the QP's completions out of its queues (destroy, reset).
   static void purge_completions(Qp& qp);
   // Packets wait for room in the packet I/O.
-  bool backpressured() const { return wire_burst_->waiting(); }
+  bool backpressured() const { return (wire_burst_ && wire_burst_->waiting()) || loop_burst_->waiting(); }
   // Sends the ACK that the QP owes, if any, at once.
   void settle_acks(Qp& qp, Time now);
   // Memory that packets under backpressure point to is about to go away.

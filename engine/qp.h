@@ -4,12 +4,14 @@
 #include <atomic>
 #include <boost/intrusive/list.hpp>
 #include <boost/intrusive/set.hpp>
-#include <memory>
+#include <variant>
 
 #include "engine/engine.h"
 #include "engine/path.h"
 #include "engine/srq.h"
-#include "engine/transport/transport_qp.h"
+#include "engine/transport/rc_qp.h"
+#include "engine/transport/uc_qp.h"
+#include "engine/transport/ud_qp.h"
 
 namespace uroce::engine {
 
@@ -25,20 +27,20 @@ class Qp final : public transport::QpEvents {
       : init(settings),
         sq(init.max_send_wr, init.max_send_sge, init.max_inline),
         rq(init.srq != nullptr ? 1 : init.max_recv_wr, init.max_recv_sge),
-        transport(transport::TransportQp::create({.type = init.type,
-                                                  .qpn = qpn,
-                                                  .pd = init.pd,
-                                                  .signal_all = init.signal_all,
-                                                  .rq_shared = init.srq != nullptr,
-                                                  .mrs = mrs,
-                                                  .sq = sq,
-                                                  .rq = init.srq != nullptr ? *init.srq : rq,
-                                                  .send_cq = init.send_cq != nullptr ? *init.send_cq : no_cq(),
-                                                  .recv_cq = init.recv_cq != nullptr ? *init.recv_cq : no_cq(),
-                                                  .events = *this,
-                                                  .counters = counters,
-                                                  .xrc_srqs = &xrc_srqs,
-                                                  .xrcd = init.xrcd})) {}
+        transport(make_transport({.type = init.type,
+                                  .qpn = qpn,
+                                  .pd = init.pd,
+                                  .signal_all = init.signal_all,
+                                  .rq_shared = init.srq != nullptr,
+                                  .mrs = mrs,
+                                  .sq = sq,
+                                  .rq = init.srq != nullptr ? *init.srq : rq,
+                                  .send_cq = init.send_cq != nullptr ? *init.send_cq : no_cq(),
+                                  .recv_cq = init.recv_cq != nullptr ? *init.recv_cq : no_cq(),
+                                  .events = *this,
+                                  .counters = counters,
+                                  .xrc_srqs = &xrc_srqs,
+                                  .xrcd = init.xrcd})) {}
   virtual ~Qp() = default;
 
   void on_event(transport::AsyncEvent event) override { report({.event = event, .qp_context = init.context}); }
@@ -54,7 +56,13 @@ class Qp final : public transport::QpEvents {
   const QpInit init;
   queue::SendQueue sq;
   queue::ReceiveQueue rq;
-  const std::unique_ptr<transport::TransportQp> transport;
+
+ private:
+  // Before `transport`, which points into it.
+  std::variant<std::monostate, transport::RcQp, transport::UcQp, transport::UdQp> transport_;
+
+ public:
+  transport::TransportQp* const transport;
   Path path;                                                                  // of a connected QP
   wire::Envelope cnp_envelope;                                                // of the last CNP, see Datapath
   std::atomic<transport::QpState> visible_state{transport::QpState::kReset};  // for threads without the progress lock
@@ -70,6 +78,16 @@ class Qp final : public transport::QpEvents {
   Time timer_at = kNever;
 
  private:
+  transport::TransportQp* make_transport(const transport::QpConfig& config) {
+    switch (config.type) {
+      case transport::QpType::kUc:
+        return &transport_.emplace<transport::UcQp>(config);
+      case transport::QpType::kUd:
+        return &transport_.emplace<transport::UdQp>(config);
+      default:
+        return &transport_.emplace<transport::RcQp>(config);
+    }
+  }
   // Stands in where a type has no completion queue; nothing is ever put into it.
   static queue::CompletionQueue& no_cq() {
     static queue::CompletionQueue none(1, nullptr);

@@ -2,10 +2,6 @@
 
 #include <cerrno>
 
-#include "engine/transport/rc_qp.h"
-#include "engine/transport/uc_qp.h"
-#include "engine/transport/ud_qp.h"
-
 namespace uroce::transport {
 
 namespace {
@@ -25,17 +21,6 @@ int check_values(const QpAttributes& a, uint32_t mask) {
 }
 
 }  // namespace
-
-std::unique_ptr<TransportQp> TransportQp::create(const QpConfig& config) {
-  switch (config.type) {
-    case QpType::kUc:
-      return std::make_unique<UcQp>(config);
-    case QpType::kUd:
-      return std::make_unique<UdQp>(config);
-    default:
-      return std::make_unique<RcQp>(config);
-  }
-}
 
 int TransportQp::modify(const QpAttributes& attributes, uint32_t mask, Time now) {
   qp_.now = now;

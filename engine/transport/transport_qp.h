@@ -15,8 +15,6 @@
 // thread at a time.
 #pragma once
 
-#include <memory>
-
 #include "engine/transport/qp_context.h"
 #include "wire/packet.h"
 #include "wire/tx_packet.h"
@@ -25,10 +23,6 @@ namespace uroce::transport {
 
 class TransportQp {
  public:
-  // The transport of config.type. Throws std::bad_alloc.
-  static std::unique_ptr<TransportQp> create(const QpConfig& config);
-
-  virtual ~TransportQp() = default;
   TransportQp(const TransportQp&) = delete;
   TransportQp& operator=(const TransportQp&) = delete;
 
@@ -61,6 +55,7 @@ class TransportQp {
 
  protected:
   explicit TransportQp(const QpConfig& config) : qp_(config) {}
+  ~TransportQp() = default;  // who holds a QP knows its type
 
   // The one place where the state changes: after qp_.attr has its new values. To RESET: back to the beginning.
   virtual void enter(QpState state) = 0;

@@ -16,6 +16,7 @@ class UnreliableQp : public TransportQp {
 
  protected:
   explicit UnreliableQp(const QpConfig& config) : TransportQp(config), sender_(qp_), receive_(qp_) {}
+  ~UnreliableQp() = default;
 
   void enter(QpState state) override;
   void settle() final;
