@@ -12,27 +12,15 @@
 #include <string>
 #include <vector>
 
+#include "engine/limits.h"
 #include "engine/memory/mr_table.h"
 #include "engine/net/net_view.h"
 #include "engine/queue/completion_queue.h"
 #include "engine/queue/work_queue.h"
+#include "engine/quota.h"
 #include "engine/transport/qp_state.h"
 
 namespace uroce::engine {
-
-// What this implementation offers; the shim reports exactly these.
-struct Limits {
-  static constexpr uint32_t kMaxQp = 16384;  // per process and netdev: the size of the QPN range
-  static constexpr uint32_t kMaxWr = 32768;  // per send or receive queue
-  static constexpr uint32_t kMaxSge = queue::kMaxSge;
-  static constexpr uint32_t kMaxInline = 512;  // bytes
-  static constexpr uint32_t kMaxCqe = 4u << 20;
-  static constexpr uint32_t kMaxRdAtomic = 16;         // per QP, in each direction
-  static constexpr uint32_t kMaxMessage = 0x7fffffff;  // bytes; IBTA allows 2^31, verbs tools expect 2^31-1
-  static constexpr uint16_t kPkey = 0xffff;            // the one P_Key, at index 0
-  static constexpr uint32_t kMaxMulticastGroups = 8192;
-  static constexpr uint32_t kMaxMulticastQps = 240;  // in one group
-};
 
 // State of the one port of a device, from its netdev.
 struct PortStatus {
@@ -100,6 +88,8 @@ class Engine {
 
   virtual const std::string& netdev_name() const = 0;
   virtual PortStatus port_status() = 0;
+  // Of all contexts of this process together.
+  Quota& quota() { return quota_; }
 
   // --- objects. Errors are errno values; messages for people have gone to stderr, naming the remedy. --------------
   // Keys are lkey and rkey alike. EINVAL: range wraps, or remote write/atomic without local write; ENOMEM: no more.
@@ -162,6 +152,9 @@ class Engine {
   // Device-wide events (port, GIDs, fatal) go to all handlers registered here.
   virtual void add_event_handler(EventHandler* handler) = 0;
   virtual void remove_event_handler(EventHandler* handler) = 0;
+
+ private:
+  Quota quota_;
 };
 
 }  // namespace uroce::engine

@@ -65,6 +65,7 @@ int open_context(Device& device, std::unique_ptr<Context>& out) {
   context->engine = host->engine(device.info);
   if (context->engine == nullptr) return ENODEV;
   context->memory = std::make_shared<MemoryHandles>();
+  context->quota.emplace(context->engine->quota());
 
   ibv_context& verbs = context->verbs.context;
   verbs.device = &device.verbs;
@@ -111,6 +112,7 @@ int ibv_close_device(ibv_context* verbs) {
   close_memory(context);
   ::close(verbs->cmd_fd);
   ::close(verbs->async_fd);
+  context.quota->close();
   context.engine.reset();
   drop_user(context);
   return 0;

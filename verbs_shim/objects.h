@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -86,7 +87,8 @@ struct MemoryHandles;  // memory_objects.h
 
 struct Context : ContextAbi {
   std::shared_ptr<engine::Engine> engine;
-  engine::EventHandler on_event;  // puts the engine's events into async_events
+  std::optional<engine::QuotaAccount> quota;  // as long as the context lives; closed with the device
+  engine::EventHandler on_event;              // puts the engine's events into async_events
   EventQueue<ibv_async_event> async_events;
   std::atomic<uint32_t> users{1};  // the application until it closes the device, PDs, CQs and channels
   LiveObjects<Qp> qps;
@@ -103,6 +105,15 @@ inline Context& from(ibv_context* context) {
 // The last user takes the context along: objects that an application forgot still point to it after ibv_close_device.
 inline void drop_user(Context& context) {
   if (context.users.fetch_sub(1) == 1) delete &context;
+}
+
+// Takes one of the device's quota for an object that is about to be made. False: it has no more of them (ENOMEM).
+inline bool take_quota(ibv_context* context, engine::ObjectKind kind) {
+  return from(context).quota->take(kind);
+}
+// Gives it back: the object is gone, or could not be made after all.
+inline void give_quota(ibv_context* context, engine::ObjectKind kind) {
+  from(context).quota->give(kind);
 }
 
 inline Device& device_of(ibv_context* context) {
