@@ -64,6 +64,7 @@ Datapath::Moved Datapath::iterate(Caller caller, Time now) {
   moved.received += receive(*wire_, now);
   while (const size_t looped = receive(*loop_, now)) moved.received += looped;
   expire_timers(now);
+  moderated_cqs_.expire(now);
   if (caller == Caller::kBackground) due_.splice(due_.end(), owed_);
   moved.sent += transmit(now);
   return moved;

@@ -3,6 +3,7 @@
 // Owned by LocalEngine; Progress decides who runs iterate() and when.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <functional>
@@ -13,6 +14,7 @@
 #include "engine/base/counters.h"
 #include "engine/io/packet_io.h"
 #include "engine/memory/mr_table.h"
+#include "engine/moderated_cqs.h"
 #include "engine/multicast_groups.h"
 #include "engine/qp.h"
 #include "engine/qpn_space.h"
@@ -52,6 +54,7 @@ class Datapath {
   // --- under the progress lock --------------------------------------------------------------------------------------
   memory::MrTable& memory_regions() { return mrs_; }
   QpnSpace& qpns() { return qpns_; }
+  ModeratedCqs& moderated_cqs() { return moderated_cqs_; }
   Counters& counters() { return counters_; }
   AddressHandles& address_handles() { return handles_; }
   MulticastGroups& groups() { return groups_; }
@@ -66,7 +69,9 @@ class Datapath {
 
   // Work is left over that needs no outside event: packets ready, ACKs owed.
   bool unfinished() const;
-  Time next_deadline() const { return timers_.empty() ? kNever : timers_.begin()->timer_at; }
+  Time next_deadline() const {
+    return std::min(timers_.empty() ? kNever : timers_.begin()->timer_at, moderated_cqs_.next_deadline());
+  }
 
   // The QP's state may have changed from outside (modify).
   void reschedule(Qp& qp, Time now);
@@ -131,6 +136,7 @@ class Datapath {
   AckList owed_;  // ACKs that may wait for the application
   AckList due_;   // ACKs that have waited
   TimerQueue timers_;
+  ModeratedCqs moderated_cqs_;
 };
 
 }  // namespace uroce::engine

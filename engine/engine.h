@@ -129,6 +129,12 @@ class Engine {
   virtual int attach_multicast(Qp& qp, const wire::IpAddress& group) = 0;
   virtual int detach_multicast(Qp& qp, const wire::IpAddress& group) = 0;
 
+  // At least `capacity` CQEs fit from now on. 0, or EINVAL: more are in it; ENOMEM.
+  virtual int resize_cq(queue::CompletionQueue& cq, uint32_t capacity) = 0;
+  // Fewer notifications, see CompletionQueue::moderate(). A queue that has been moderated is to be released with 0, 0
+  // before it goes away.
+  virtual int moderate_cq(queue::CompletionQueue& cq, uint16_t count, Duration period) = 0;
+
   // --- data path ---------------------------------------------------------------------------------------------------
   // After send WQEs were published to send_queue(qp).
   virtual void doorbell(Qp& qp) = 0;

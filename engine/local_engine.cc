@@ -276,6 +276,19 @@ void LocalEngine::steer_addresses() {
   if (set_addresses_) set_addresses_(addresses);
 }
 
+int LocalEngine::resize_cq(queue::CompletionQueue& cq, uint32_t capacity) {
+  queue::CompletionQueue::Ring ring = queue::CompletionQueue::make_ring(capacity);
+  Progress::Guard guard(progress_);
+  return cq.resize(capacity, ring) ? 0 : EINVAL;
+}
+
+int LocalEngine::moderate_cq(queue::CompletionQueue& cq, uint16_t count, Duration period) {
+  Progress::Guard guard(progress_);
+  cq.moderate(count, period);
+  datapath_.moderated_cqs().set(cq);
+  return 0;
+}
+
 // --- data path ------------------------------------------------------------------------------------------------------
 
 void LocalEngine::doorbell(Qp& qp) {

@@ -41,6 +41,9 @@ class LocalEngine final : public Engine {
   int attach_multicast(Qp& qp, const wire::IpAddress& group) override;
   int detach_multicast(Qp& qp, const wire::IpAddress& group) override;
 
+  int resize_cq(queue::CompletionQueue& cq, uint32_t capacity) override;
+  int moderate_cq(queue::CompletionQueue& cq, uint16_t count, Duration period) override;
+
   void doorbell(Qp& qp) override;
   void receive_doorbell(Qp& qp) override;
   void progress() override;

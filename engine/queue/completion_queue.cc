@@ -4,33 +4,71 @@
 
 namespace uroce::queue {
 
-CompletionQueue::CompletionQueue(uint32_t capacity, CompletionNotifier* notifier)
-    : mask_(std::bit_ceil(capacity < 2 ? 2u : capacity) - 1), ring_(new Cqe[mask_ + 1]), notifier_(notifier) {}
+namespace {
+uint32_t ring_mask(uint32_t capacity) {
+  return std::bit_ceil(capacity < 2 ? 2u : capacity) - 1;
+}
+}  // namespace
+
+CompletionQueue::CompletionQueue(uint32_t capacity, CompletionNotifier* notifier, Overrun overrun)
+    : mask_(ring_mask(capacity)), ring_(make_ring(capacity)), notifier_(notifier), on_overrun_(overrun) {}
 
 bool CompletionQueue::push(const Cqe& cqe) {
   const uint32_t head = head_.load(std::memory_order_relaxed);
-  if (head - tail_.load(std::memory_order_acquire) > mask_) {
-    overrun_ = true;
-    return false;
-  }
+  if (head - tail_.load(std::memory_order_acquire) > mask_ && !make_room(head)) return false;
   ring_[head & mask_] = cqe;
   // Sequentially consistent with arm(): either arm() comes first and we see it, or the application's poll after
   // arming sees the CQE.
   head_.store(head + 1, std::memory_order_seq_cst);
-  if (armed_.load(std::memory_order_seq_cst) != 0) {
-    notify_if_armed(cqe.solicited || cqe.status != WcStatus::kSuccess);
-  }
+  if (armed_.load(std::memory_order_seq_cst) != 0) notify_if_armed(cqe);
   return true;
 }
 
-void CompletionQueue::notify_if_armed(bool solicited) {
-  uint8_t armed = armed_.load(std::memory_order_seq_cst);
-  while (armed == static_cast<uint8_t>(Arm::kAny) || (armed == static_cast<uint8_t>(Arm::kSolicited) && solicited)) {
-    if (armed_.compare_exchange_weak(armed, 0, std::memory_order_seq_cst)) {
-      if (notifier_ != nullptr) notifier_->on_completion(*this);
-      return;
-    }
+// The queue is full.
+bool CompletionQueue::make_room(uint32_t head) {
+  if (on_overrun_ == Overrun::kFail) {
+    overrun_ = true;
+    return false;
   }
+  std::lock_guard guard(poll_lock_);
+  const uint32_t tail = tail_.load(std::memory_order_relaxed);
+  if (head - tail > mask_) tail_.store(tail + 1, std::memory_order_release);
+  return true;
+}
+
+bool CompletionQueue::matches(uint8_t armed, const Cqe& cqe) const {
+  return armed == static_cast<uint8_t>(Arm::kAny) ||
+         (armed == static_cast<uint8_t>(Arm::kSolicited) && (cqe.solicited || cqe.status != WcStatus::kSuccess));
+}
+
+void CompletionQueue::notify_if_armed(const Cqe& cqe) {
+  if (!matches(armed_.load(std::memory_order_seq_cst), cqe)) return;
+  if (!moderated() || !hold_back(cqe)) notify();
+}
+
+// Whether moderation lets this completion wait for others.
+bool CompletionQueue::hold_back(const Cqe& cqe) {
+  if (++held_back_ >= moderation_count_) return false;
+  if (held_back_ == 1) deadline_ = Time(Duration(static_cast<int64_t>(cqe.timestamp))) + moderation_period_;
+  return true;
+}
+
+// Only the producer disarms, so the queue is armed still, if perhaps for more than before.
+void CompletionQueue::notify() {
+  held_back_ = 0;
+  deadline_ = kNever;
+  armed_.store(static_cast<uint8_t>(Arm::kNone), std::memory_order_seq_cst);
+  if (notifier_ != nullptr) notifier_->on_completion(*this);
+}
+
+void CompletionQueue::moderate(uint16_t count, Duration period) {
+  moderation_count_ = period == Duration{} ? uint16_t{0} : count;
+  moderation_period_ = period;
+  if (held_back_ != 0) notify();  // by the new rules it may be due; early is harmless
+}
+
+void CompletionQueue::expire(Time now) {
+  if (deadline_ <= now) notify();
 }
 
 void CompletionQueue::arm(Arm arm) {
@@ -51,6 +89,22 @@ void CompletionQueue::purge(uint32_t qpn) {
     if (ring_[read & mask_].qpn != qpn) ring_[--write & mask_] = ring_[read & mask_];
   }
   tail_.store(write, std::memory_order_release);
+}
+
+CompletionQueue::Ring CompletionQueue::make_ring(uint32_t capacity) {
+  return Ring(new Cqe[ring_mask(capacity) + 1]);
+}
+
+bool CompletionQueue::resize(uint32_t capacity, Ring& ring) {
+  const uint32_t mask = ring_mask(capacity);
+  std::lock_guard guard(poll_lock_);
+  const uint32_t head = head_.load(std::memory_order_relaxed);
+  const uint32_t tail = tail_.load(std::memory_order_relaxed);
+  if (head - tail > capacity) return false;
+  for (uint32_t i = tail; i != head; ++i) ring[i & mask] = ring_[i & mask_];
+  ring_.swap(ring);
+  mask_ = mask;
+  return true;
 }
 
 }  // namespace uroce::queue

@@ -2,6 +2,8 @@
 //
 // push() is called under the engine's progress lock only (single producer). poll() may be called from any number of
 // threads. arm() and push() agree through one atomic word, so that no completion that arrives after arm() goes unseen.
+// What changes the ring itself (resize, purge) holds the progress lock against the producer and the poll lock, inside
+// it, against the consumers.
 #pragma once
 
 #include <atomic>
@@ -10,6 +12,7 @@
 #include <mutex>
 
 #include "engine/base/spinlock.h"
+#include "engine/base/time.h"
 
 namespace uroce::queue {
 
@@ -81,12 +84,16 @@ class CompletionQueue {
  public:
   enum class Arm : uint8_t { kNone = 0, kSolicited = 1, kAny = 2 };
 
-  // `capacity` CQEs at least fit (rounded up to a power of two). `notifier` may be null and must outlive the queue.
-  CompletionQueue(uint32_t capacity, CompletionNotifier* notifier);
+  enum class Overrun : uint8_t { kFail, kOverwrite };
 
+  // `capacity` CQEs at least fit (rounded up to a power of two). `notifier` may be null and must outlive the queue.
+  CompletionQueue(uint32_t capacity, CompletionNotifier* notifier, Overrun overrun = Overrun::kFail);
+
+  // The producer's; other threads read it while nobody resizes.
   uint32_t capacity() const { return mask_ + 1; }
 
   // False: overrun, the CQE is lost (IBTA 11.6.3.1: the caller raises CQ_ERR and takes the QP to the error state).
+  // With Overrun::kOverwrite the oldest CQE is lost instead, and the result is true.
   bool push(const Cqe& cqe);
 
   // Calls consume(const Cqe&) for up to `limit` CQEs, oldest first, and returns how many there were.
@@ -114,13 +121,39 @@ class CompletionQueue {
 
   bool overrun() const { return overrun_; }
 
- private:
-  void notify_if_armed(bool solicited);
+  // From now on at least `capacity` CQEs fit; what is in the queue stays. False, and nothing changes: there are more of
+  // them. Caller holds the progress lock; `ring` comes from make_ring(capacity) before and is the old one after, so
+  // that nobody allocates under locks.
+  using Ring = std::unique_ptr<Cqe[]>;
+  static Ring make_ring(uint32_t capacity);  // throws std::bad_alloc
+  bool resize(uint32_t capacity, Ring& ring);
 
-  const uint32_t mask_;
-  std::unique_ptr<Cqe[]> ring_;
+  // --- moderation: fewer notifications. Caller holds the progress lock. ---
+  // An armed queue is reported when `count` completions of the kind it was armed for have come, or `period` after the
+  // first of them. Either being 0 switches it off, as in ConnectX: a queue could hold back the last event for ever.
+  void moderate(uint16_t count, Duration period);
+  bool moderated() const { return moderation_count_ > 1; }
+  // When expire() has a notification to deliver; kNever if none.
+  Time deadline() const { return deadline_; }
+  void expire(Time now);
+
+ private:
+  bool make_room(uint32_t head);
+  void notify_if_armed(const Cqe& cqe);
+  bool matches(uint8_t armed, const Cqe& cqe) const;
+  bool hold_back(const Cqe& cqe);
+  void notify();
+
+  uint32_t mask_;
+  Ring ring_;
   CompletionNotifier* const notifier_;
+  const Overrun on_overrun_;
   bool overrun_ = false;
+  // The producer's: completions since the queue was armed that have not been reported.
+  uint16_t moderation_count_ = 0;
+  uint16_t held_back_ = 0;
+  Duration moderation_period_{};
+  Time deadline_ = kNever;
   alignas(64) std::atomic<uint32_t> head_{0};  // next to fill
   std::atomic<uint8_t> armed_{0};
   alignas(64) std::atomic<uint32_t> tail_{0};  // next to take
