@@ -55,10 +55,15 @@ LocalEngine::LocalEngine(const net::Netdev& netdev, std::shared_ptr<net::NetView
       options_(options),
       opener_(std::move(opener)),
       netdev_(netdev),
+      announced_(netdev),
       datapath_(secure_random),
-      progress_(datapath_, view_->descriptor(), [this](bool news) { look_at_network(news); }) {}
+      progress_(datapath_, view_->descriptor(), [this](bool news) { look_at_network(news); }) {
+  view_->add_listener(this, [this] { progress_.wake(); });
+}
 
-LocalEngine::~LocalEngine() = default;
+LocalEngine::~LocalEngine() {
+  view_->remove_listener(this);
+}
 
 // Reads what the kernel has to say now. If there is news, whoever read it, the background thread has to act on it.
 void LocalEngine::follow_network() {
@@ -91,7 +96,6 @@ int LocalEngine::open_io() {
   if (auto* error = std::get_if<io::IoError>(&result)) return error->code;
   auto& opened = std::get<OpenedIo>(result);
   netdev_ = *netdev;
-  seen_generation_ = view_->generation();
   set_addresses_ = std::move(opened.set_addresses);
   join_ = std::move(opened.join);
   leave_ = std::move(opened.leave);
@@ -331,17 +335,21 @@ void LocalEngine::look_at_network(bool news) {
   std::lock_guard setup(setup_);
   seen_generation_ = view_->generation();
   net::Netdev now_netdev = netdev_;
-  if (const auto netdev = view_->netdev(netdev_index_)) {
+  const bool was_present = present_;
+  const auto netdev = view_->netdev(netdev_index_);
+  present_ = netdev.has_value();
+  if (present_) {
     now_netdev = *netdev;
   } else {
     now_netdev.up = now_netdev.running = false;
     now_netdev.addresses.clear();
   }
-  const net::Netdev before = std::exchange(netdev_, now_netdev);
+  netdev_ = now_netdev;
+  const net::Netdev before = std::exchange(announced_, std::move(now_netdev));
   if (before.addresses != netdev_.addresses) steer_addresses();
   refresh_paths(netdev_);
   refresh_handles(netdev_);
-  announce(before, netdev_);
+  announce(before, netdev_, was_present && !present_);
 }
 
 // Routes and neighbours of all connected QPs anew. Route look-ups ask the kernel, so equal destinations share one.
@@ -388,7 +396,8 @@ void LocalEngine::refresh_handles(const net::Netdev& netdev) {
   });
 }
 
-void LocalEngine::announce(const net::Netdev& before, const net::Netdev& after) {
+// A netdev that is gone takes its device along, as pulling a NIC does: everything stays callable and gets nowhere.
+void LocalEngine::announce(const net::Netdev& before, const net::Netdev& after, bool gone) {
   using transport::AsyncEvent;
   const bool was_active = before.up && before.running;
   const bool is_active = after.up && after.running;
@@ -396,6 +405,7 @@ void LocalEngine::announce(const net::Netdev& before, const net::Netdev& after) 
   for (EventHandler* handler : handlers_) {
     if (was_active != is_active) (*handler)({is_active ? AsyncEvent::kPortActive : AsyncEvent::kPortError});
     if (before.addresses != after.addresses) (*handler)({AsyncEvent::kGidChange});
+    if (gone) (*handler)({AsyncEvent::kDeviceFatal});
   }
 }
 
@@ -419,9 +429,15 @@ std::string LocalEngine::counters_text() const {
   return text;
 }
 
+// From now on somebody wants to know what happens to the netdev, with or without QPs. Where no thread can be had for
+// that, the first QP reports it.
 void LocalEngine::add_event_handler(EventHandler* handler) {
-  std::lock_guard guard(handlers_lock_);
-  handlers_.push_back(handler);
+  {
+    std::lock_guard guard(handlers_lock_);
+    handlers_.push_back(handler);
+  }
+  std::lock_guard setup(setup_);
+  progress_.start();
 }
 
 void LocalEngine::remove_event_handler(EventHandler* handler) {

@@ -65,7 +65,7 @@ class LocalEngine final : public Engine {
   void find_neighbour(Path& path);
   void steer_addresses();
   void leave_groups(Qp& qp);
-  void announce(const net::Netdev& before, const net::Netdev& after);
+  void announce(const net::Netdev& before, const net::Netdev& after, bool gone);
 
   const int netdev_index_;
   const std::string name_;
@@ -75,6 +75,8 @@ class LocalEngine final : public Engine {
 
   std::mutex setup_;  // opening the packet I/O, and `netdev_`
   net::Netdev netdev_;
+  net::Netdev announced_;  // as handlers were told last
+  bool present_ = true;    // the netdev is there and usable
   std::atomic<uint64_t> seen_generation_{0};
   bool open_ = false;
   std::atomic<uint32_t> max_udp_length_{0};  // of the packet I/O; 0 before it is open

@@ -61,7 +61,9 @@ Progress::Progress(Datapath& datapath, int network_descriptor, std::function<voi
 
 Progress::~Progress() {
   stop_.store(true);
-  if (thread_.joinable()) {
+  if (thread_.joinable() && getpid() != process_) {
+    thread_.detach();  // a forked child has no such thread
+  } else if (thread_.joinable()) {
     kick();
     thread_.join();
   }
@@ -69,7 +71,11 @@ Progress::~Progress() {
 }
 
 int Progress::start() {
-  kick_descriptor_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (started_) {
+    kick();
+    return 0;
+  }
+  if (kick_descriptor_ < 0) kick_descriptor_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (kick_descriptor_ < 0) return errno;
   // The application's signals are the application's: the thread takes none but its own faults
   // (memory/memory_access.h).
@@ -85,6 +91,7 @@ int Progress::start() {
     error = e.code().value();
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  process_ = getpid();
   started_ = error == 0;
   return error;
 }
@@ -111,7 +118,7 @@ void Progress::expect_sleep() {
 
 // Called with the lock held. A deferring thread looks by itself soon, and polling goes on meanwhile.
 void Progress::wake_if_needed() {
-  if (background_.load(std::memory_order_seq_cst) != Background::kAsleep) return;
+  if (background_.load(std::memory_order_seq_cst) != Background::kAsleep || datapath_.wire() == nullptr) return;
   const int64_t deadline = datapath_.next_deadline().time_since_epoch().count();
   if (datapath_.unfinished() || deadline < wakes_at_.load(std::memory_order_relaxed)) {
     background_.store(Background::kRunning, std::memory_order_seq_cst);  // one kick is enough
@@ -146,7 +153,7 @@ Progress::Round Progress::iterate_in_background() {
   Datapath::Moved moved;
   do {
     if (!lock_.try_lock()) return moved ? Round::kMoved : Round::kBusy;
-    moved += datapath_.iterate(Datapath::Caller::kBackground, monotonic_now());
+    if (datapath_.wire() != nullptr) moved += datapath_.iterate(Datapath::Caller::kBackground, monotonic_now());
     lock_.unlock();
   } while (datapath_.rung());
   // Only runs of rounds that receive and send nothing count: a stream of WRITEs, say.
@@ -206,16 +213,19 @@ void Progress::doze(Duration time) {
 // Until packets come, a timer expires, or somebody needs us.
 void Progress::sleep() {
   if (!lock_.try_lock()) return doze(kBrief);
-  const bool idle = !datapath_.unfinished() && datapath_.wire()->prepare_to_wait();
+  io::PacketIo* const wire = datapath_.wire();  // null before the first QP
+  const bool idle = wire == nullptr || (!datapath_.unfinished() && wire->prepare_to_wait());
   const Time deadline = datapath_.next_deadline();
   if (idle) {
-    const auto io = datapath_.wire()->wait_descriptors();
     descriptors_.assign({{kick_descriptor_, POLLIN, 0}, {network_descriptor_, POLLIN, 0}});
-    descriptors_.insert(descriptors_.end(), io.begin(), io.end());
+    if (wire != nullptr) {
+      const auto io = wire->wait_descriptors();
+      descriptors_.insert(descriptors_.end(), io.begin(), io.end());
+    }
     wakes_at_.store(deadline.time_since_epoch().count(), std::memory_order_relaxed);
     background_.store(Background::kAsleep, std::memory_order_seq_cst);
   }
-  const bool backpressured = datapath_.backpressured();
+  const bool backpressured = wire != nullptr && datapath_.backpressured();
   lock_.unlock();
   if (backpressured) return doze(kBackpressure);
   if (!idle || datapath_.rung()) {

@@ -27,7 +27,8 @@ class Progress {
   Progress(Datapath& datapath, int network_descriptor, std::function<void(bool readable)> look_at_network);
   ~Progress();
 
-  // Starts the background thread. The datapath has its packet I/O by now. 0 or an errno value.
+  // Starts the background thread, if it is not running yet. Before the datapath has its packet I/O, it watches the
+  // network only; call again when it has it. 0 or an errno value.
   int start();
 
   // --- application threads ----------------------------------------------------------------------------------------
@@ -84,6 +85,7 @@ class Progress {
   uint32_t receive_only_rounds_ = 0;  // the background thread's; in a row
   std::vector<pollfd> descriptors_;   // the background thread's, kept to spare allocations
   std::thread thread_;
+  int process_ = 0;  // in which it runs
 };
 
 }  // namespace uroce::engine

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
-#include <vector>
+#include <memory>
+#include <new>
 
 #include "wire/psn.h"
 
@@ -16,13 +18,13 @@ class QpnSpace {
  public:
   // `count` numbers from `first` on, a power of two. `random` gives 32 uniformly distributed bits.
   QpnSpace(uint32_t first, uint32_t count, std::function<uint32_t()> random)
-      : first_(first), slots_(count), random_(std::move(random)) {}
+      : first_(first), count_(count), slots_(make_slots(count)), random_(std::move(random)) {}
 
   // Takes a free number, not predictable from earlier ones. False: all are in use.
   bool take(wire::Qpn& qpn) {
-    if (used_ == slots_.size()) return false;
-    size_t i = random_() % slots_.size();
-    while (slots_[i].used) i = (i + 1) % slots_.size();
+    if (used_ == count_) return false;
+    size_t i = random_() % count_;
+    while (slots_[i].used) i = (i + 1) % count_;
     slots_[i].used = true;
     ++used_;
     qpn = wire::Qpn(first_ + static_cast<uint32_t>(i));
@@ -38,7 +40,7 @@ class QpnSpace {
 
   Qp* find(wire::Qpn qpn) const {
     const uint32_t i = qpn.value() - first_;
-    return i < slots_.size() ? slots_[i].qp : nullptr;
+    return i < count_ ? slots_[i].qp : nullptr;
   }
 
   size_t used() const { return used_; }
@@ -48,9 +50,20 @@ class QpnSpace {
     Qp* qp = nullptr;
     bool used = false;
   };
+  struct FreeSlots {
+    void operator()(Slot* slots) const { std::free(slots); }
+  };
+  using Slots = std::unique_ptr<Slot[], FreeSlots>;
+  // Zeroes from the kernel: a page costs nothing before one of its numbers is used.
+  static Slots make_slots(uint32_t count) {
+    auto* slots = static_cast<Slot*>(std::calloc(count, sizeof(Slot)));
+    if (slots == nullptr) throw std::bad_alloc();
+    return Slots(slots);
+  }
 
   const uint32_t first_;
-  std::vector<Slot> slots_;
+  const uint32_t count_;
+  const Slots slots_;
   size_t used_ = 0;
   std::function<uint32_t()> random_;
 };

@@ -1,6 +1,7 @@
 // How many objects of each kind a device has out at a time: the limits that it reports hold exactly, and one past them
 // is ENOMEM, as in the kernel's drivers. Quota belongs to the engine; a QuotaAccount is one verbs context's part of it,
-// which closing the device gives back whatever the application has left. The verbs shim takes and gives.
+// which closing the device gives back whatever the application has left. The verbs shim takes and gives. QPs are not
+// among them: the engine has as many as it has numbers for them (qpn_space.h).
 #pragma once
 
 #include <array>
@@ -13,7 +14,7 @@
 
 namespace uroce::engine {
 
-enum class ObjectKind : uint8_t { kPd, kCq, kAh, kMr, kMw, kQp, kSrq, kXrcd, kMulticastAttachment, kCount };
+enum class ObjectKind : uint8_t { kPd, kCq, kAh, kMr, kMw, kSrq, kXrcd, kMulticastAttachment, kCount };
 
 inline constexpr size_t kObjectKinds = static_cast<size_t>(ObjectKind::kCount);
 
@@ -30,8 +31,6 @@ constexpr uint32_t limit_of(ObjectKind kind) {
       return Limits::kMaxMr;
     case ObjectKind::kMw:
       return Limits::kMaxMw;
-    case ObjectKind::kQp:
-      return Limits::kMaxQp;
     case ObjectKind::kSrq:
       return Limits::kMaxSrq;
     case ObjectKind::kXrcd:

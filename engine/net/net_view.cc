@@ -101,6 +101,7 @@ class NetlinkView final : public NetView {
   bool apply_link(Links& links, const nlmsghdr& message);
   void read_addresses(Links& links);
   void read_everything();
+  bool read_changes();
   void apply_notification(const nlmsghdr& message);
   void apply_neighbour(const nlmsghdr& message);
   std::optional<rtnetlink::RouteAnswer> ask_route(const Netdev& netdev, const IpAddress& source,
@@ -315,6 +316,12 @@ void NetlinkView::apply_notification(const nlmsghdr& message) {
 }
 
 bool NetlinkView::process_changes() {
+  const bool news = read_changes();
+  if (news) tell_listeners();
+  return news;
+}
+
+bool NetlinkView::read_changes() {
   std::lock_guard lock(mutex_);
   uint64_t before = generation();
   auto drained = notifications_.drain([this](const nlmsghdr& message) { apply_notification(message); });

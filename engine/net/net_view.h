@@ -7,9 +7,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "wire/envelope.h"
@@ -21,10 +25,11 @@ struct Netdev {
   int index = 0;     // ifindex
   std::string name;  // "eth0"
   wire::MacAddress mac{};
-  uint32_t mtu = 0;         // bytes, L3
-  bool up = false;          // IFF_UP
-  bool running = false;     // IFF_RUNNING / carrier: link is operational
-  uint32_t speed_mbps = 0;  // from ethtool; 0 = unknown (veth says 10000)
+  uint32_t mtu = 0;                 // bytes, L3
+  bool up = false;                  // IFF_UP
+  bool running = false;             // IFF_RUNNING / carrier: link is operational
+  uint32_t speed_mbps = 0;          // from ethtool; 0 = unknown (veth says 10000)
+  std::optional<uint16_t> vlan_id;  // of an 802.1Q netdev
   // Addresses in GID table order without holes: IPv4, then global IPv6, then link-local. Within a group in the
   // kernel's order, so that all processes agree; for IPv6 that is the latest first. Each address once. Tentative
   // and dadfailed addresses are left out; deprecated ones stay, since what uses them goes on (RFC 4862 section 5.5.4).
@@ -84,10 +89,30 @@ class NetView {
   // Reads pending notifications without waiting. True if anything changed. A lost notification (ENOBUFS) leads to a
   // complete re-read inside.
   virtual bool process_changes() = 0;
+  // Called after process_changes() has found something, in the thread that called it and without locks: one user of the
+  // view reads what the kernel has to say, and all have to act on it. It must not use the view.
+  void add_listener(const void* owner, std::function<void()> listener) {
+    std::lock_guard guard(listeners_lock_);
+    listeners_[owner] = std::move(listener);
+  }
+  void remove_listener(const void* owner) {
+    std::lock_guard guard(listeners_lock_);
+    listeners_.erase(owner);
+  }
   // Goes up with every change of usable netdevs, their addresses, routes, rules, and the neighbours that neighbour()
   // has been asked for: a cheap test whether cached data is fresh. Read it before asking. Sysctls and path MTUs that
   // the kernel learns from ICMP are not announced, and seen by the next route().
   virtual uint64_t generation() const = 0;
+
+ protected:
+  void tell_listeners() {
+    std::lock_guard guard(listeners_lock_);
+    for (const auto& [owner, listener] : listeners_) listener();
+  }
+
+ private:
+  std::mutex listeners_lock_;
+  std::map<const void*, std::function<void()>> listeners_;
 };
 
 }  // namespace uroce::net

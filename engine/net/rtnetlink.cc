@@ -77,6 +77,18 @@ std::optional<MacAddress> read_mac(const nlattr* attribute) {
   return mac;
 }
 
+// The VLAN of an 802.1Q netdev, from IFLA_LINKINFO.
+std::optional<uint16_t> read_vlan_id(nlattr* link_info) {
+  Attributes<IFLA_INFO_MAX> info{};
+  Attributes<IFLA_VLAN_MAX> vlan{};
+  if (link_info == nullptr || nla_parse_nested(info.data(), IFLA_INFO_MAX, link_info, nullptr) < 0) return {};
+  if (info[IFLA_INFO_KIND] == nullptr || nla_strcmp(info[IFLA_INFO_KIND], "vlan") != 0) return {};
+  nlattr* data = info[IFLA_INFO_DATA];
+  if (data == nullptr || nla_parse_nested(vlan.data(), IFLA_VLAN_MAX, data, nullptr) < 0) return {};
+  if (vlan[IFLA_VLAN_ID] == nullptr || nla_len(vlan[IFLA_VLAN_ID]) < 2) return {};
+  return nla_get_u16(vlan[IFLA_VLAN_ID]);
+}
+
 NeighbourState neighbour_state(uint16_t nud) {
   if (nud & (NUD_REACHABLE | NUD_PERMANENT | NUD_NOARP)) return NeighbourState::kUsable;
   if (nud & (NUD_STALE | NUD_DELAY | NUD_PROBE)) return NeighbourState::kStale;
@@ -146,6 +158,7 @@ std::optional<Link> parse_link(const nlmsghdr& message) {
   auto mac = read_mac(attributes[IFLA_ADDRESS]);
   if (mac) link.netdev.mac = *mac;
   link.ethernet = mac && header->ifi_type == ARPHRD_ETHER && (header->ifi_flags & IFF_LOOPBACK) == 0;
+  link.netdev.vlan_id = read_vlan_id(attributes[IFLA_LINKINFO]);
   link.enslaved = read_u32(attributes[IFLA_MASTER]).value_or(0) != 0;
   link.arp = (header->ifi_flags & IFF_NOARP) == 0;
   return link;

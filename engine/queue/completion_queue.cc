@@ -1,6 +1,8 @@
 #include "engine/queue/completion_queue.h"
 
 #include <bit>
+#include <new>
+#include <type_traits>
 
 namespace uroce::queue {
 
@@ -92,7 +94,11 @@ void CompletionQueue::purge(uint32_t qpn) {
 }
 
 CompletionQueue::Ring CompletionQueue::make_ring(uint32_t capacity) {
-  return Ring(new Cqe[ring_mask(capacity) + 1]);
+  // Zeroes from the kernel: the pages of a deep queue cost nothing before they are used.
+  static_assert(std::is_trivially_copyable_v<Cqe>);
+  auto* ring = static_cast<Cqe*>(std::calloc(size_t{ring_mask(capacity)} + 1, sizeof(Cqe)));
+  if (ring == nullptr) throw std::bad_alloc();
+  return Ring(ring);
 }
 
 bool CompletionQueue::resize(uint32_t capacity, Ring& ring) {

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 
@@ -124,7 +125,10 @@ class CompletionQueue {
   // From now on at least `capacity` CQEs fit; what is in the queue stays. False, and nothing changes: there are more of
   // them. Caller holds the progress lock; `ring` comes from make_ring(capacity) before and is the old one after, so
   // that nobody allocates under locks.
-  using Ring = std::unique_ptr<Cqe[]>;
+  struct FreeRing {
+    void operator()(Cqe* ring) const { std::free(ring); }
+  };
+  using Ring = std::unique_ptr<Cqe[], FreeRing>;
   static Ring make_ring(uint32_t capacity);  // throws std::bad_alloc
   bool resize(uint32_t capacity, Ring& ring);
 

@@ -41,13 +41,13 @@ TEST(QuotaAccount, ThreadsTakeNoMoreThanThereIs) {
   QuotaAccount account(quota);
   std::atomic<uint32_t> taken{0};
   const auto take_all = [&] {
-    while (account.take(ObjectKind::kQp)) ++taken;
+    while (account.take(ObjectKind::kSrq)) ++taken;
   };
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) threads.emplace_back(take_all);
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(taken, Limits::kMaxQp);
-  EXPECT_EQ(quota.used(ObjectKind::kQp), Limits::kMaxQp);
+  EXPECT_EQ(taken, Limits::kMaxSrq);
+  EXPECT_EQ(quota.used(ObjectKind::kSrq), Limits::kMaxSrq);
 }
 
 }  // namespace
