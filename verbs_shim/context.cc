@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "verbs_shim/async_events.h"
+#include "verbs_shim/command_file.h"
 #include "verbs_shim/dispatch.h"
 #include "verbs_shim/memory_objects.h"
 #include "verbs_shim/objects.h"
@@ -49,6 +50,10 @@ void fill_dispatch_tables(verbs_context& verbs) {
   verbs.query_device_ex = query_device_ex;
   verbs.query_rt_values = query_rt_values;
   verbs.create_cq_ex = create_cq_ex;
+  verbs.modify_cq = modify_cq;
+  verbs.alloc_td = alloc_td;
+  verbs.dealloc_td = dealloc_td;
+  verbs.alloc_parent_domain = alloc_parent_domain;
   verbs.create_qp_ex = create_qp_ex;
   verbs.open_qp = open_qp;
   verbs.create_srq_ex = create_srq_ex;
@@ -58,14 +63,13 @@ void fill_dispatch_tables(verbs_context& verbs) {
   verbs.sz = kNewestVerbsContextSize;
 }
 
-int open_context(Device& device, std::unique_ptr<Context>& out) {
+// `cmd_fd`: -1 for a new command file, else that of `command_file`, which the context owns from now on.
+int open_context(Device& device, int cmd_fd, std::shared_ptr<CommandFile> command_file, std::unique_ptr<Context>& out) {
   engine::Host* host = engine::Host::instance();
   if (host == nullptr) return ENODEV;
   auto context = std::make_unique<Context>();
   context->engine = host->engine(device.info);
   if (context->engine == nullptr) return ENODEV;
-  context->memory = std::make_shared<MemoryHandles>();
-  context->quota.emplace(context->engine->quota());
 
   ibv_context& verbs = context->verbs.context;
   verbs.device = &device.verbs;
@@ -75,13 +79,20 @@ int open_context(Device& device, std::unique_ptr<Context>& out) {
   fill_dispatch_tables(context->verbs);
 
   if (const int error = context->async_events.open(verbs.async_fd)) return error;
-  // There is no kernel device; some applications dup() the descriptor, so it has to be one.
-  verbs.cmd_fd = ::fcntl(verbs.async_fd, F_DUPFD_CLOEXEC, 0);
-  if (verbs.cmd_fd < 0) {
-    const int error = errno;
-    ::close(verbs.async_fd);
-    return error;
+  if (cmd_fd < 0) {
+    if (const int error = CommandFile::open(device, *context->engine, cmd_fd, command_file)) {
+      ::close(verbs.async_fd);
+      return error;
+    }
   }
+  verbs.cmd_fd = cmd_fd;
+  if (!command_file->open_context()) {
+    ::close(verbs.async_fd);
+    return EINVAL;
+  }
+  context->quota = command_file->quota();
+  context->memory = command_file->memory();
+  context->command_file = std::move(command_file);
   context->on_event = [target = context.get()](const engine::EventSubject& event) { queue_event(*target, event); };
   context->engine->add_event_handler(&context->on_event);
   out = std::move(context);
@@ -97,7 +108,17 @@ extern "C" {
 
 ibv_context* ibv_open_device(ibv_device* device) {
   std::unique_ptr<Context> context;
-  const int error = without_exceptions([&] { return open_context(from(device), context); });
+  const int error = without_exceptions([&] { return open_context(from(device), -1, nullptr, context); });
+  return error == 0 ? &context.release()->verbs.context : fail(error);
+}
+
+// A second context on what `cmd_fd` refers to, a duplicate of another context's; closing the new one closes it. Only
+// within the process: objects of another one are out of reach.
+ibv_context* ibv_import_device(int cmd_fd) {
+  const std::shared_ptr<CommandFile> file = CommandFile::find(cmd_fd);
+  if (file == nullptr) return fail(EINVAL);
+  std::unique_ptr<Context> context;
+  const int error = without_exceptions([&] { return open_context(file->device(), cmd_fd, file, context); });
   return error == 0 ? &context.release()->verbs.context : fail(error);
 }
 
@@ -109,10 +130,11 @@ int ibv_close_device(ibv_context* verbs) {
   for (Qp* qp : context.qps.take_all()) release_engine_qp(*qp);
   for (Srq* srq : context.srqs.take_all()) context.engine->destroy_srq(srq->engine_srq);
   for (const Ah* ah : context.ahs.take_all()) context.engine->destroy_address(ah->engine_handle);
+  for (Cq* cq : context.moderated_cqs.take_all()) context.engine->moderate_cq(*cq, 0, {});
   close_memory(context);
   ::close(verbs->cmd_fd);
   ::close(verbs->async_fd);
-  context.quota->close();
+  context.command_file->close_context();
   context.engine.reset();
   drop_user(context);
   return 0;

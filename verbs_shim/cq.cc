@@ -1,4 +1,4 @@
-// Completion queues: creation, polling, arming.
+// Completion queues: creation, polling, arming, resizing, moderation.
 
 #include "verbs_shim/cq.h"
 
@@ -37,12 +37,16 @@ uint32_t take(Cq& cq, uint32_t limit, ibv_wc* wc) {
 Cq* create_cq(ibv_context* context, const CqRequest& request) {
   if (request.entries == 0 || request.entries > engine::Limits::kMaxCqe) return fail(EINVAL);
   if (request.vector >= static_cast<uint32_t>(context->num_comp_vectors)) return fail(EINVAL);
+  if (!take_quota(context, engine::ObjectKind::kCq)) return fail(ENOMEM);
   std::unique_ptr<Cq> cq;
   const int error = without_exceptions([&] {
-    cq = std::make_unique<Cq>(request.entries, request.channel);
+    cq = std::make_unique<Cq>(request.entries, request.channel, request.overrun);
     return 0;
   });
-  if (error != 0) return fail(error);
+  if (error != 0) {
+    give_quota(context, engine::ObjectKind::kCq);
+    return fail(error);
+  }
 
   cq->context = context;
   cq->channel = request.channel;
@@ -52,6 +56,8 @@ Cq* create_cq(ibv_context* context, const CqRequest& request) {
   cq->mutex = PTHREAD_MUTEX_INITIALIZER;
   cq->cond = PTHREAD_COND_INITIALIZER;
   cq->engine = from(context).engine.get();
+  cq->parent_domain = request.parent_domain;
+  if (cq->parent_domain != nullptr) ++cq->parent_domain->users;
   ++from(context).users;
   if (request.channel != nullptr) ++from(request.channel).users;
   return cq.release();
@@ -75,6 +81,18 @@ int req_notify_cq(ibv_cq* verbs, int solicited_only) {
   return 0;
 }
 
+// An event comes when cq_count completions are there, or cq_period microseconds after the first; 0 of either: at once.
+int modify_cq(ibv_cq* verbs, ibv_modify_cq_attr* attr) {
+  if (attr->attr_mask & ~uint32_t{IBV_CQ_ATTR_MODERATE}) return EINVAL;
+  if (!(attr->attr_mask & IBV_CQ_ATTR_MODERATE)) return 0;
+  Cq& cq = from(verbs);
+  const auto [count, period] = attr->moderate;
+  return without_exceptions([&, count = count, period = period] {
+    from(cq.context).moderated_cqs.add(&cq);
+    return cq.engine->moderate_cq(cq, count, std::chrono::microseconds(period));
+  });
+}
+
 }  // namespace uroce::verbs
 
 using namespace uroce::verbs;
@@ -90,19 +108,26 @@ ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* cq_context, ibv_comp_
 int ibv_destroy_cq(ibv_cq* verbs) {
   Cq& cq = from(verbs);
   if (cq.users != 0) return EBUSY;
+  if (from(cq.context).moderated_cqs.remove(&cq)) cq.engine->moderate_cq(cq, 0, {});  // else closed, or never was
   if (cq.channel != nullptr) {
     from(cq.channel).events.purge([&](const Cq* event) { return event == &cq; });
     wait_for_acknowledgements(cq.mutex, cq.cond, verbs->comp_events_completed, cq.completion_events_taken);
     --from(cq.channel).users;
   }
   drain_events(cq);
+  if (cq.parent_domain != nullptr) --cq.parent_domain->users;
+  give_quota(cq.context, uroce::engine::ObjectKind::kCq);
   drop_user(from(cq.context));
   delete &cq;
   return 0;
 }
 
-int ibv_resize_cq(ibv_cq*, int) {
-  return EOPNOTSUPP;
+int ibv_resize_cq(ibv_cq* verbs, int cqe) {
+  if (cqe <= 0 || static_cast<uint32_t>(cqe) > uroce::engine::Limits::kMaxCqe) return EINVAL;
+  Cq& cq = from(verbs);
+  const int error = without_exceptions([&] { return cq.engine->resize_cq(cq, static_cast<uint32_t>(cqe)); });
+  if (error == 0) verbs->cqe = static_cast<int>(cq.capacity());
+  return error;
 }
 
 }  // extern "C"

@@ -10,6 +10,8 @@ struct CqRequest {
   void* context = nullptr;
   ibv_comp_channel* channel = nullptr;
   uint32_t vector = 0;
+  queue::CompletionQueue::Overrun overrun = queue::CompletionQueue::Overrun::kFail;
+  Pd* parent_domain = nullptr;
 };
 
 // Null with errno set on failure.

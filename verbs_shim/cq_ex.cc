@@ -10,9 +10,10 @@
 namespace uroce::verbs {
 namespace {
 
-// CVLAN, flow tags and tag matching do not exist here.
+// All but tag matching. There are neither raw packets nor flow rules, so the VLAN and the flow tag are always 0.
 constexpr uint64_t kSupportedFields = uint64_t{IBV_WC_STANDARD_FLAGS} | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
-                                      IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+                                      IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK | IBV_WC_EX_WITH_CVLAN |
+                                      IBV_WC_EX_WITH_FLOW_TAG;
 
 bool take_next(Cq& cq) {
   if (cq.poll(1, [&cq](const queue::Cqe& cqe) { cq.current = cqe; }) == 0) return false;
@@ -76,6 +77,12 @@ uint8_t read_sl(ibv_cq_ex*) {
 uint8_t read_dlid_path_bits(ibv_cq_ex*) {
   return 0;
 }
+uint16_t read_cvlan(ibv_cq_ex*) {
+  return 0;
+}
+uint32_t read_flow_tag(ibv_cq_ex*) {
+  return 0;
+}
 
 uint64_t now_ns(clockid_t clock) {
   timespec now{};
@@ -102,6 +109,8 @@ void fill_readers(ibv_cq_ex& cq, uint64_t fields) {
   if (fields & IBV_WC_EX_WITH_SLID) cq.read_slid = read_slid;
   if (fields & IBV_WC_EX_WITH_SL) cq.read_sl = read_sl;
   if (fields & IBV_WC_EX_WITH_DLID_PATH_BITS) cq.read_dlid_path_bits = read_dlid_path_bits;
+  if (fields & IBV_WC_EX_WITH_CVLAN) cq.read_cvlan = read_cvlan;
+  if (fields & IBV_WC_EX_WITH_FLOW_TAG) cq.read_flow_tag = read_flow_tag;
   if (fields & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP) cq.read_completion_ts = read_completion_ts;
   if (fields & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) {
     cq.read_completion_wallclock_ns = read_completion_wallclock_ns;
@@ -111,12 +120,19 @@ void fill_readers(ibv_cq_ex& cq, uint64_t fields) {
 }  // namespace
 
 ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr) {
-  if (attr->comp_mask & ~uint32_t{IBV_CQ_INIT_ATTR_MASK_FLAGS}) return fail(EOPNOTSUPP);
+  constexpr uint32_t kKnown = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
+  if (attr->comp_mask & ~kKnown) return fail(EOPNOTSUPP);
   if (attr->wc_flags & ~kSupportedFields) return fail(EOPNOTSUPP);
   const uint32_t flags = (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) ? attr->flags : 0;
-  // IGNORE_OVERRUN asks to overwrite completions, which the ring cannot.
-  if (flags & ~uint32_t{IBV_CREATE_CQ_ATTR_SINGLE_THREADED}) return fail(EOPNOTSUPP);
-  Cq* cq = create_cq(context, {attr->cqe, attr->cq_context, attr->channel, attr->comp_vector});
+  if (flags & ~uint32_t{IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN})
+    return fail(EOPNOTSUPP);
+  CqRequest request{attr->cqe, attr->cq_context, attr->channel, attr->comp_vector};
+  if (flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) request.overrun = queue::CompletionQueue::Overrun::kOverwrite;
+  if (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) {
+    if (attr->parent_domain == nullptr || from(attr->parent_domain).parent == nullptr) return fail(EINVAL);
+    request.parent_domain = &from(attr->parent_domain);
+  }
+  Cq* cq = create_cq(context, request);
   if (cq == nullptr) return nullptr;
   cq->single_threaded = (flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) != 0;
   fill_readers(*cq, attr->wc_flags);

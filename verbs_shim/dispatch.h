@@ -19,7 +19,13 @@ int query_port(ibv_context* context, uint8_t port_num, ibv_port_attr* attr, size
 int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input, ibv_device_attr_ex* attr,
                     size_t size);
 
+// pd.cc
+ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* attr);
+int dealloc_td(ibv_td* td);
+ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* attr);
+
 // cq.cc
+int modify_cq(ibv_cq* cq, ibv_modify_cq_attr* attr);
 int poll_cq(ibv_cq* cq, int num_entries, ibv_wc* wc);
 int req_notify_cq(ibv_cq* cq, int solicited_only);
 

@@ -11,7 +11,6 @@
 #include <memory>
 #include <mutex>
 #include <new>
-#include <optional>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -82,19 +81,23 @@ class LiveObjects {
 
 struct Ah;
 struct Qp;
+struct Cq;
 struct Srq;
+class CommandFile;
 struct MemoryHandles;  // memory_objects.h
 
 struct Context : ContextAbi {
   std::shared_ptr<engine::Engine> engine;
-  std::optional<engine::QuotaAccount> quota;  // as long as the context lives; closed with the device
-  engine::EventHandler on_event;              // puts the engine's events into async_events
+  std::shared_ptr<engine::QuotaAccount> quota;  // shared with the contexts imported from this one
+  engine::EventHandler on_event;                // puts the engine's events into async_events
   EventQueue<ibv_async_event> async_events;
   std::atomic<uint32_t> users{1};  // the application until it closes the device, PDs, CQs and channels
   LiveObjects<Qp> qps;
   LiveObjects<Srq> srqs;
   LiveObjects<Ah> ahs;
   std::shared_ptr<MemoryHandles> memory;
+  LiveObjects<Cq> moderated_cqs;
+  std::shared_ptr<CommandFile> command_file;  // shared with the contexts imported from this one
 };
 
 inline Context& from(ibv_context* context) {
@@ -122,8 +125,45 @@ inline Device& device_of(ibv_context* context) {
 
 // --- protection domain -----------------------------------------------------------------------------------------------
 
+// What was made on a protection domain and lives. The same domain may have several pointers, in contexts that import
+// it: each counts its own users, and all count for the domain.
+class PdUsers {
+ public:
+  PdUsers() : all_(std::make_shared<std::atomic<uint32_t>>(0)) {}
+  explicit PdUsers(const std::shared_ptr<std::atomic<uint32_t>>& all) : all_(all) {}
+  void operator++() {
+    ++own_;
+    ++*all_;
+  }
+  void operator--() {
+    --own_;
+    --*all_;
+  }
+  uint32_t own() const { return own_; }
+  uint32_t all() const { return *all_; }
+  const std::shared_ptr<std::atomic<uint32_t>>& shared() const { return all_; }
+
+ private:
+  std::atomic<uint32_t> own_{0};
+  std::shared_ptr<std::atomic<uint32_t>> all_;
+};
+
+struct Td : ibv_td {
+  std::atomic<uint32_t> users{0};  // parent domains
+};
+
+inline Td& from(ibv_td* td) {
+  return *static_cast<Td*>(td);
+}
+
+// `handle` is the protection domain's identity in the engine: that of a parent domain is its PD's.
 struct Pd : ibv_pd {
-  std::atomic<uint32_t> users{0};  // MRs, QPs and AHs
+  Pd() = default;
+  explicit Pd(const std::shared_ptr<std::atomic<uint32_t>>& users_of_all) : users(users_of_all) {}
+
+  PdUsers users;         // MRs, QPs, AHs, SRQs, windows, parent domains
+  Pd* parent = nullptr;  // of a parent domain: the PD that it extends
+  Td* thread_domain = nullptr;
 };
 
 inline Pd& from(ibv_pd* pd) {
@@ -131,8 +171,6 @@ inline Pd& from(ibv_pd* pd) {
 }
 
 // --- completion channel and queue ------------------------------------------------------------------------------------
-
-struct Cq;
 
 struct Channel final : ibv_comp_channel, queue::CompletionNotifier {
   EventQueue<Cq*> events;
@@ -146,10 +184,11 @@ inline Channel& from(ibv_comp_channel* channel) {
 }
 
 struct Cq : ibv_cq_ex, queue::CompletionQueue {
-  Cq(uint32_t capacity, ibv_comp_channel* events_to)
-      : ibv_cq_ex{}, CompletionQueue(capacity, events_to == nullptr ? nullptr : &from(events_to)) {}
+  Cq(uint32_t capacity, ibv_comp_channel* events_to, Overrun overrun)
+      : ibv_cq_ex{}, CompletionQueue(capacity, events_to == nullptr ? nullptr : &from(events_to), overrun) {}
 
   engine::Engine* engine = nullptr;
+  Pd* parent_domain = nullptr;
   std::atomic<uint32_t> users{0};  // QPs; one that has it for both directions counts twice
   // Events handed to the application; ibv_cq counts the acknowledged ones. Under the lock of the respective queue.
   uint32_t completion_events_taken = 0;

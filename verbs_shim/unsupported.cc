@@ -2,7 +2,6 @@
 // Also the fork functions, which have nothing to do here.
 
 #include <cerrno>
-#include <cstring>
 #include <infiniband/verbs.h>
 
 #include "verbs_shim/newer_verbs.h"
@@ -11,16 +10,6 @@
 using uroce::verbs::fail;
 
 extern "C" {
-
-// --- objects of another process --------------------------------------------------------------------------------------
-
-ibv_context* ibv_import_device(int) {
-  return fail(EOPNOTSUPP);
-}
-ibv_pd* ibv_import_pd(ibv_context*, uint32_t) {
-  return fail(EOPNOTSUPP);
-}
-void ibv_unimport_pd(ibv_pd*) {}
 
 // --- DMA handles (rdma-core 59) -------------------------------------------------------------
 
@@ -33,14 +22,15 @@ int ibv_dealloc_dmah(ibv_dmah*) {
 
 // --- enhanced connection establishment -------------------------------------------------------------------------------
 
-// Vendor 0 with no options is what a peer without ECE announces; librdmacm hands it on.
+// Two endpoints of one vendor agree by ECE on extensions of theirs. There are none here: what a peer offers, of
+// whatever vendor, is taken note of and nothing of it is switched on, and nothing is offered.
 int ibv_set_ece(ibv_qp*, ibv_ece* ece) {
-  return ece->vendor_id == 0 ? 0 : EOPNOTSUPP;
+  return ece->comp_mask == 0 ? 0 : EINVAL;
 }
 
 int ibv_query_ece(ibv_qp*, ibv_ece* ece) {
-  std::memset(ece, 0, sizeof(*ece));
-  return EOPNOTSUPP;
+  *ece = {};
+  return 0;
 }
 
 // --- fork ------------------------------------------------------------------------------------------------------------
