@@ -75,7 +75,10 @@ PortStatus LocalEngine::port_status() {
   follow_network();
   const auto netdev = view_->netdev(netdev_index_);
   PortStatus status;
+  status.pkey_violations = static_cast<uint32_t>(counters().get(Counter::kDropWrongPkey));
+  status.qkey_violations = static_cast<uint32_t>(counters().get(Counter::kDropWrongQkey));
   if (!netdev) return status;
+  status.up = netdev->up;
   status.active = netdev->up && netdev->running;
   status.netdev_mtu = netdev->mtu;
   status.active_mtu = largest_path_mtu(netdev->mtu, max_udp_length_.load());

@@ -140,6 +140,7 @@ using namespace uroce::verbs;
 extern "C" {
 
 ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
+  if (!take_quota(pd->context, uroce::engine::ObjectKind::kAh)) return fail(ENOMEM);
   std::unique_ptr<Ah> ah;
   const int error = without_exceptions([&] {
     uroce::transport::AddressVector address;
@@ -147,7 +148,10 @@ ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
     ah = std::make_unique<Ah>();
     return from(pd->context).engine->create_address(address, ah->engine_handle);
   });
-  if (error != 0) return fail(error);
+  if (error != 0) {
+    give_quota(pd->context, uroce::engine::ObjectKind::kAh);
+    return fail(error);
+  }
   ah->context = pd->context;
   ah->pd = pd;
   ah->handle = next_handle();
@@ -161,6 +165,7 @@ int ibv_destroy_ah(ibv_ah* verbs) {
   Context& context = from(verbs->context);
   if (context.ahs.remove(&ah)) context.engine->destroy_address(ah.engine_handle);  // else the device has been closed
   --from(verbs->pd).users;
+  give_quota(verbs->context, uroce::engine::ObjectKind::kAh);
   delete &ah;
   return 0;
 }
@@ -182,7 +187,7 @@ int ibv_resolve_eth_l2_from_gid(ibv_context* context, ibv_ah_attr* attr, uint8_t
   uroce::wire::MacAddress mac{};
   if (const int error = without_exceptions([&] { return resolve_mac(context, *attr, mac); })) return error;
   std::copy(mac.begin(), mac.end(), eth_mac);
-  if (vid != nullptr) *vid = kNoVlan;
+  if (vid != nullptr) *vid = device_of(context).info.netdev.vlan_id.value_or(kNoVlan);
   return 0;
 }
 

@@ -56,7 +56,7 @@ void queue_event(Context& context, const engine::EventSubject& subject) {
   } else if (is_srq_event(event.event_type)) {
     event.element.srq = static_cast<Srq*>(subject.srq_context);
     if (event.element.srq->context != verbs) return;
-  } else {
+  } else if (event.event_type != IBV_EVENT_DEVICE_FATAL) {
     event.element.port_num = 1;
   }
   context.async_events.push(event);

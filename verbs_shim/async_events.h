@@ -5,7 +5,8 @@
 
 namespace uroce::verbs {
 
-// Called by the engine, under its progress lock. Ignores QPs and CQs of other contexts.
+// Called by the engine, under its progress lock. Ignores QPs, CQs and SRQs of other contexts.
+// EventSubject::srq_context is the Srq.
 void queue_event(Context& context, const engine::EventSubject& event);
 
 // Before a CQ, QP or SRQ is destroyed: drops its pending events and waits until those handed out are acknowledged.

@@ -16,9 +16,6 @@ namespace {
 
 using engine::Limits;
 
-// Objects that only memory limits.
-constexpr int kManyObjects = 1 << 20;
-
 // IBTA 11.2.1.2: time to answer is 4.096 us * 2^value at most. 15 is 134 ms: a process may be descheduled for long.
 constexpr uint8_t kAckDelay = 15;
 
@@ -26,9 +23,10 @@ constexpr uint8_t kAckDelay = 15;
 // vendor's code path.
 constexpr uint32_t kVendorId = 0;
 
-constexpr unsigned int kCapabilities = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT |
-                                       IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE |
-                                       IBV_DEVICE_XRC | IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
+constexpr unsigned int kCapabilities =
+    IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID |
+    IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_UD_AV_PORT_ENFORCE | IBV_DEVICE_BAD_PKEY_CNTR | IBV_DEVICE_BAD_QKEY_CNTR |
+    IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_XRC | IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
 constexpr uint64_t kNewerCapabilities = kDeviceFlushGlobal | kDeviceAtomicWrite;
 
 // Nothing is pinned, so every operation pages on demand.
@@ -41,21 +39,21 @@ void fill_limits(ibv_device_attr& attr) {
   attr.max_qp_wr = Limits::kMaxWr;
   attr.max_sge = Limits::kMaxSge;
   attr.max_sge_rd = Limits::kMaxSge;
-  attr.max_cq = kManyObjects;
+  attr.max_cq = Limits::kMaxCq;
   attr.max_cqe = Limits::kMaxCqe;
   attr.max_mr = memory::MrTable::kMaxRegions;
   attr.max_mw = memory::MrTable::kMaxWindows;
-  attr.max_pd = kManyObjects;
-  attr.max_ah = kManyObjects;
+  attr.max_pd = Limits::kMaxPd;
+  attr.max_ah = Limits::kMaxAh;
+  attr.max_mcast_grp = Limits::kMaxMulticastGroups;
+  attr.max_mcast_qp_attach = Limits::kMaxMulticastQps;
+  attr.max_total_mcast_qp_attach = Limits::kMaxMulticastAttachments;
+  attr.max_srq = Limits::kMaxSrq;
+  attr.max_srq_wr = Limits::kMaxSrqWr;
+  attr.max_srq_sge = Limits::kMaxSrqSge;
   attr.max_qp_rd_atom = Limits::kMaxRdAtomic;
   attr.max_qp_init_rd_atom = Limits::kMaxRdAtomic;
   attr.max_res_rd_atom = Limits::kMaxRdAtomic * Limits::kMaxQp;
-  attr.max_srq = kManyObjects;
-  attr.max_srq_wr = Limits::kMaxWr;
-  attr.max_srq_sge = Limits::kMaxSge;
-  attr.max_mcast_grp = Limits::kMaxMulticastGroups;
-  attr.max_mcast_qp_attach = Limits::kMaxMulticastQps;
-  attr.max_total_mcast_qp_attach = Limits::kMaxMulticastGroups * Limits::kMaxMulticastQps;
   attr.max_pkeys = 1;
 }
 
@@ -90,6 +88,8 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
   full.max_dm_size = kMaxDeviceMemory;
   full.device_cap_flags_ex = full.orig_attr.device_cap_flags | kNewerCapabilities;
   full.phys_port_cnt_ex = full.orig_attr.phys_port_cnt;
+  full.cq_mod_caps = {Limits::kMaxCqModeration, Limits::kMaxCqModeration};
+  // What stays 0 does not exist here: TSO, RSS, packet pacing, raw packets, tag matching, PCI atomics.
   // The application's struct may be older or newer than ours.
   std::memset(attr, 0, size);
   std::memcpy(attr, &full, std::min(size, sizeof(full)));

@@ -19,6 +19,7 @@ namespace {
 constexpr size_t kMinGidTableLength = 16;
 
 // Physical port states, IBTA 14.2.5.6.
+constexpr uint8_t kPhysicalPolling = 2;  // switched on, no carrier
 constexpr uint8_t kPhysicalDisabled = 3;
 constexpr uint8_t kPhysicalLinkUp = 5;
 
@@ -28,7 +29,7 @@ struct WidthAndSpeed {
   uint8_t speed;  // per lane: 1: 2.5, 4: 10, 32: 25, 64: 50, 128: 100 Gb/s
 };
 
-// The smallest InfiniBand link that carries an Ethernet rate.
+// The smallest InfiniBand link that carries an Ethernet rate; for an unknown one (0) the slowest, as in the kernel.
 constexpr WidthAndSpeed kEthernetRates[] = {
     {2'500, 1, 1},   {10'000, 1, 4},   {25'000, 1, 32},  {40'000, 2, 4},
     {50'000, 1, 64}, {100'000, 2, 32}, {200'000, 2, 64}, {UINT32_MAX, 2, 128},
@@ -45,7 +46,7 @@ size_t gid_table_length(const engine::PortStatus& status) {
 
 void fill_port(const engine::PortStatus& status, ibv_port_attr& attr) {
   attr.state = status.active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
-  attr.phys_state = status.active ? kPhysicalLinkUp : kPhysicalDisabled;
+  attr.phys_state = status.active ? kPhysicalLinkUp : status.up ? kPhysicalPolling : kPhysicalDisabled;
   attr.max_mtu = IBV_MTU_4096;
   attr.active_mtu = mtu_to_verbs(status.active_mtu);
   attr.gid_tbl_len = static_cast<int>(gid_table_length(status));
@@ -56,7 +57,11 @@ void fill_port(const engine::PortStatus& status, ibv_port_attr& attr) {
   const WidthAndSpeed rate = width_and_speed(status.speed_mbps);
   attr.active_width = rate.width;
   attr.active_speed = rate.speed;
+  attr.bad_pkey_cntr = status.pkey_violations;
+  attr.qkey_viol_cntr = status.qkey_violations;
   attr.link_layer = IBV_LINK_LAYER_ETHERNET;
+  attr.flags = IBV_QPF_GRH_REQUIRED;
+  // There is no subnet manager: no LIDs, no service level mapping, no subnet timeout.
 }
 
 // 0 and the address; ENODATA: an empty entry; EINVAL: outside the table.

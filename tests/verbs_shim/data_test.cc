@@ -310,7 +310,7 @@ TEST_F(ExtendedTest, AFailedBatchPostsNothing) {
 TEST_F(ExtendedTest, RefusesFieldsThatDoNotExist) {
   ibv_cq_init_attr_ex attr{};
   attr.cqe = 8;
-  attr.wc_flags = IBV_WC_EX_WITH_CVLAN;
+  attr.wc_flags = IBV_WC_EX_WITH_TM_INFO;
   EXPECT_EQ(ibv_create_cq_ex(client_.context, &attr), nullptr);
   EXPECT_EQ(errno, EOPNOTSUPP);
 }
