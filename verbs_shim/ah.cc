@@ -113,6 +113,8 @@ int resolve_unicast(ibv_context* context, const wire::IpAddress& source, const w
       mac = neighbour.mac;
       return 0;
     }
+    // What failed before we asked means nothing: asking starts anew.
+    if (attempt > 0 && neighbour.state == net::NeighbourState::kFailed) break;
     if (attempt == 0) view.resolve_neighbour(netdev.index, route->next_hop);
     clock_nanosleep(CLOCK_MONOTONIC, 0, &kInterval, nullptr);
     view.process_changes();

@@ -10,25 +10,14 @@
 #include <unistd.h>
 #include <vector>
 
+#include "alone.h"
 #include "fixture.h"
 
 namespace {
 
-void run(const std::string& command) {
-  ASSERT_EQ(system(("LD_PRELOAD= " + command).c_str()), 0) << command;
-}
-
-void run_alone(const std::string& test, const std::string& environment = "") {
-  char path[PATH_MAX + 1] = {};
-  ASSERT_GT(readlink("/proc/self/exe", path, PATH_MAX), 0);
-  const std::string command =
-      environment + " " + path + " --gtest_brief=1 --gtest_also_run_disabled_tests --gtest_filter=" + test;
-  EXPECT_EQ(system(command.c_str()), 0) << command;
-}
-
 // Ends what still moves of its own accord: IPv6 addresses that the kernel is about to find free.
 void settle(const std::string& netdev) {
-  run("ip link set dev " + netdev + " addrgenmode none && LD_PRELOAD= ip -6 addr flush dev " + netdev);
+  run("ip link set dev " + netdev + " addrgenmode none && ip -6 addr flush dev " + netdev);
 }
 
 // Waits for the next event. False: none came. A netdev that is just set up may send some of its own.
@@ -100,7 +89,7 @@ TEST(DISABLED_DeviceEvents, Port) {
 // --- several netdevs in one process ----------------------------------------------------------------------------------
 
 TEST(DeviceEvents, OfSeveralNetdevs) {
-  run_alone("DISABLED_DeviceEvents.SeveralNetdevs", "env -u UROCE_NETDEV UROCE_TEST_ALL_NETDEVS=1");
+  run_alone("DISABLED_DeviceEvents.SeveralNetdevs", kAllNetdevs);
 }
 
 // All engines of a process watch the network through one socket: whoever reads it, every one learns of its own.
