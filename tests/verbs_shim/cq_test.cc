@@ -179,19 +179,27 @@ TEST_F(CqTest, ModerationGoesWithTheQueue) {
   EXPECT_FALSE(readable(0));
 }
 
-TEST(Closing, ForgetsModeratedQueues) {
-  client client{};
-  ASSERT_EQ(client_open(&client), 0);
-  ibv_cq* cq = ibv_create_cq(client.context, 10, nullptr, nullptr, 0);
+// The engine lives on with another context, and has nothing of the queue any more.
+TEST_F(ClientTest, ClosingForgetsModeratedQueues) {
+  client other{};
+  ASSERT_EQ(client_open(&other), 0);
+  ibv_cq* cq = ibv_create_cq(other.context, 10, nullptr, nullptr, 0);
   ibv_modify_cq_attr attr{};
   attr.attr_mask = IBV_CQ_ATTR_MODERATE;
   attr.moderate = {10, 10};
   ASSERT_EQ(ibv_modify_cq(cq, &attr), 0);
-  EXPECT_EQ(ibv_close_device(client.context), 0);
+  EXPECT_EQ(ibv_close_device(other.context), 0);
   EXPECT_EQ(ibv_destroy_cq(cq), 0);
-  EXPECT_EQ(ibv_dereg_mr(client.mr), 0);
-  EXPECT_EQ(ibv_dealloc_pd(client.pd), 0);
-  free(client.memory);
+  EXPECT_EQ(ibv_dereg_mr(other.mr), 0);
+  EXPECT_EQ(ibv_dealloc_pd(other.pd), 0);
+  free(other.memory);
+  ibv_cq* used = ibv_create_cq(client_.context, 10, nullptr, nullptr, 0);
+  ibv_qp* qp = client_create_qp(&client_, used);
+  ASSERT_NE(qp, nullptr);
+  ibv_wc wc;
+  EXPECT_EQ(ibv_poll_cq(used, 1, &wc), 0);
+  EXPECT_EQ(ibv_destroy_qp(qp), 0);
+  EXPECT_EQ(ibv_destroy_cq(used), 0);
 }
 
 // --- extended completions --------------------------------------------------------------------------------------------

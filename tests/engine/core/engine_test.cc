@@ -68,6 +68,50 @@ TEST(Engine, BackgroundThreadServesSleepers) {
   }
 }
 
+// Nobody polls, no transport timer runs, and too few completions come: the moderation period alone brings the event.
+TEST(Engine, ModerationPeriodWakesSleepers) {
+  auto engine = make_engine();
+  Waiter waiter;
+  Connection c(*engine, {.waiter = &waiter, .timeout = 0});
+  Buffer buffer(*engine);
+  ASSERT_EQ(engine->moderate_cq(c.cq_b, 1000, std::chrono::milliseconds(5)), 0);
+  for (uint64_t i = 0; i < 20; ++i) {
+    const queue::Sge sge = buffer.sge(0);
+    ASSERT_TRUE(Engine::receive_queue(*c.b).post(i, {&sge, 1}));
+    c.cq_b.arm(CompletionQueue::Arm::kAny);
+    engine->expect_sleep();
+    ASSERT_TRUE(c.send(*c.a, i));
+    ASSERT_TRUE(waiter.wait(std::chrono::seconds(30))) << "message " << i;
+    EXPECT_EQ(c.cq_b.poll(4, [](const Cqe&) {}), 1u);
+    while (c.cq_a.poll(4, [](const Cqe&) {}) == 0) engine->progress();
+  }
+  EXPECT_EQ(engine->moderate_cq(c.cq_b, 0, {}), 0);
+}
+
+// The queue grows and shrinks under traffic, and refuses what would lose completions.
+TEST(Engine, QueuesAreResizedUnderTraffic) {
+  auto engine = make_engine();
+  Connection c(*engine);
+  std::atomic<bool> stop{false};
+  std::thread resizer([&] {
+    for (uint32_t size = 64; !stop; size = size == 64 ? 2048 : 64) EXPECT_EQ(engine->resize_cq(c.cq_b, size), 0);
+  });
+  Buffer buffer(*engine);
+  for (uint64_t i = 0; i < 2000; ++i) {
+    const queue::Sge sge = buffer.sge(0);
+    ASSERT_TRUE(Engine::receive_queue(*c.b).post(i, {&sge, 1}));
+    ASSERT_TRUE(c.send(*c.a, i));
+    bool received = false, sent = false;
+    while (!received || !sent) {
+      c.cq_b.poll(1, [&](const Cqe& cqe) { received = cqe.wr_id == i; });
+      c.cq_a.poll(1, [&](const Cqe& cqe) { sent = cqe.wr_id == i; });
+      engine->progress();
+    }
+  }
+  stop = true;
+  resizer.join();
+}
+
 // One thread's traffic is not disturbed by others that create, connect, modify and destroy QPs of their own.
 TEST(Engine, QpsComeAndGoUnderTraffic) {
   auto engine = make_engine();
