@@ -61,9 +61,7 @@ Progress::Progress(Datapath& datapath, int network_descriptor, std::function<voi
 
 Progress::~Progress() {
   stop_.store(true);
-  if (thread_.joinable() && getpid() != process_) {
-    thread_.detach();  // a forked child has no such thread
-  } else if (thread_.joinable()) {
+  if (thread_.joinable()) {
     kick();
     thread_.join();
   }
@@ -91,7 +89,6 @@ int Progress::start() {
     error = e.code().value();
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  process_ = getpid();
   started_ = error == 0;
   return error;
 }

@@ -85,7 +85,6 @@ class Progress {
   uint32_t receive_only_rounds_ = 0;  // the background thread's; in a row
   std::vector<pollfd> descriptors_;   // the background thread's, kept to spare allocations
   std::thread thread_;
-  int process_ = 0;  // in which it runs
 };
 
 }  // namespace uroce::engine

@@ -1,6 +1,6 @@
 // How many objects of each kind a device has out at a time: the limits that it reports hold exactly, and one past them
-// is ENOMEM, as in the kernel's drivers. Quota belongs to the engine; a QuotaAccount is one verbs context's part of it,
-// which closing the device gives back whatever the application has left. The verbs shim takes and gives. QPs are not
+// is ENOMEM, as in the kernel's drivers. Quota belongs to the engine; a QuotaAccount is the part of it that one open
+// device has, which closing gives back whatever the application has left. The verbs shim takes and gives. QPs are not
 // among them: the engine has as many as it has numbers for them (qpn_space.h).
 #pragma once
 
@@ -68,7 +68,7 @@ class Quota {
   std::array<uint32_t, kObjectKinds> used_{};
 };
 
-// What one context has of a device's quota. Any thread. The quota outlives it, or outlives close().
+// What one open device has of the quota. Any thread. The quota outlives it, or outlives close().
 class QuotaAccount {
  public:
   explicit QuotaAccount(Quota& quota) : quota_(&quota) {}

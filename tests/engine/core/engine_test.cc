@@ -88,6 +88,28 @@ TEST(Engine, ModerationPeriodWakesSleepers) {
   EXPECT_EQ(engine->moderate_cq(c.cq_b, 0, {}), 0);
 }
 
+// The thread that watches the network for handlers becomes the one that moves packets.
+TEST(Engine, HandlersComeBeforeTheFirstQp) {
+  for (int round = 0; round < 20; ++round) {
+    auto engine = make_engine();
+    EventHandler handler = [](const EventSubject&) {};
+    engine->add_event_handler(&handler);
+    EXPECT_EQ(engine->deregister_memory(1), EINVAL);  // takes the lock, with nothing to send on yet
+    Waiter waiter;
+    {
+      Connection c(*engine, {.waiter = &waiter});
+      Buffer buffer(*engine);
+      const queue::Sge sge = buffer.sge(0);
+      ASSERT_TRUE(Engine::receive_queue(*c.b).post(1, {&sge, 1}));
+      c.cq_b.arm(CompletionQueue::Arm::kAny);
+      engine->expect_sleep();
+      ASSERT_TRUE(c.send(*c.a, 1));
+      ASSERT_TRUE(waiter.wait(std::chrono::seconds(30)));
+    }
+    engine->remove_event_handler(&handler);
+  }
+}
+
 // The queue grows and shrinks under traffic, and refuses what would lose completions.
 TEST(Engine, QueuesAreResizedUnderTraffic) {
   auto engine = make_engine();
