@@ -184,7 +184,7 @@ inline Channel& from(ibv_comp_channel* channel) {
 }
 
 struct Cq : ibv_cq_ex, queue::CompletionQueue {
-  Cq(uint32_t capacity, ibv_comp_channel* events_to, Overrun overrun)
+  Cq(uint32_t capacity, ibv_comp_channel* events_to, Overrun overrun = Overrun::kFail)
       : ibv_cq_ex{}, CompletionQueue(capacity, events_to == nullptr ? nullptr : &from(events_to), overrun) {}
 
   engine::Engine* engine = nullptr;

@@ -30,6 +30,7 @@ int check_attributes(const ibv_srq_attr& attr) {
 // Null with errno set on failure. Writes the real capabilities back to `attr`.
 ibv_srq* create_srq(const SrqRequest& request, ibv_srq_attr& attr) {
   if (const int error = check_attributes(attr)) return fail(error);
+  if (!take_quota(request.pd->context, engine::ObjectKind::kSrq)) return fail(ENOMEM);
   Context& context = from(request.pd->context);
   std::unique_ptr<Srq> srq;
   const int error = without_exceptions([&] {
@@ -56,6 +57,7 @@ ibv_srq* create_srq(const SrqRequest& request, ibv_srq_attr& attr) {
   });
   if (error != 0) {
     context.srqs.remove(srq.get());
+    give_quota(request.pd->context, engine::ObjectKind::kSrq);
     return fail(error);
   }
   srq->receive_queue = &Engine::receive_queue(*srq->engine_srq);
@@ -108,7 +110,7 @@ int ibv_modify_srq(ibv_srq* verbs, ibv_srq_attr* attr, int attr_mask) {
   Srq& srq = from(verbs);
   std::lock_guard guard(srq.receive_lock);
   const uint32_t depth = (attr_mask & IBV_SRQ_MAX_WR) ? attr->max_wr : srq.receive_queue->depth();
-  if (depth == 0 || depth > uroce::engine::Limits::kMaxWr) return EINVAL;
+  if (depth == 0 || depth > uroce::engine::Limits::kMaxSrqWr) return EINVAL;
   if ((attr_mask & IBV_SRQ_LIMIT) && attr->srq_limit > depth) return EINVAL;
   if (attr_mask & IBV_SRQ_MAX_WR) {
     const int error = without_exceptions([&] { return srq.engine->resize_srq(*srq.engine_srq, depth); });
@@ -134,6 +136,7 @@ int ibv_destroy_srq(ibv_srq* verbs) {
   if (srq.cq != nullptr) --from(srq.cq).users;
   if (srq.domain) --srq.domain->users;
   --from(verbs->pd).users;
+  give_quota(verbs->context, uroce::engine::ObjectKind::kSrq);
   delete &srq;
   return 0;
 }

@@ -68,12 +68,16 @@ ibv_xrcd* open_xrcd(ibv_context* context, ibv_xrcd_init_attr* attr) {
   constexpr uint32_t kNeeded = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
   if (attr->comp_mask & ~kNeeded) return fail(EOPNOTSUPP);
   if (attr->comp_mask != kNeeded) return fail(EINVAL);
+  if (!take_quota(context, engine::ObjectKind::kXrcd)) return fail(ENOMEM);
   std::unique_ptr<Xrcd> xrcd;
   const int error = without_exceptions([&] {
     xrcd = std::make_unique<Xrcd>();
     return open_domain(attr->fd, attr->oflags, xrcd->domain);
   });
-  if (error != 0) return fail(error);
+  if (error != 0) {
+    give_quota(context, engine::ObjectKind::kXrcd);
+    return fail(error);
+  }
   xrcd->context = context;
   ++xrcd->domain->opened;
   ++from(context).users;
@@ -85,6 +89,7 @@ int close_xrcd(ibv_xrcd* verbs) {
   Xrcd& xrcd = from(verbs);
   if (xrcd.domain->users != 0 && xrcd.domain->opened == 1) return EBUSY;
   --xrcd.domain->opened;
+  give_quota(verbs->context, engine::ObjectKind::kXrcd);
   drop_user(from(verbs->context));
   delete &xrcd;
   return 0;

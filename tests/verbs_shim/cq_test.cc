@@ -277,7 +277,6 @@ TEST_F(ExtendedCqTest, EveryFieldCanBeRead) {
     EXPECT_EQ(ibv_wc_read_slid(cq), 0u);
     EXPECT_EQ(ibv_wc_read_sl(cq), 0);
     EXPECT_EQ(ibv_wc_read_dlid_path_bits(cq), 0);
-    EXPECT_EQ(ibv_wc_read_src_qp(cq), 0u) << "RC";
     EXPECT_EQ(ibv_wc_read_cvlan(cq), 0);
     EXPECT_EQ(ibv_wc_read_flow_tag(cq), 0u);
     const uint64_t now = static_cast<uint64_t>(values.raw_clock.tv_sec) * 1'000'000'000 +
@@ -294,6 +293,7 @@ TEST_F(ExtendedCqTest, EveryFieldCanBeRead) {
       receive_seen = true;
       EXPECT_EQ(cq->wr_id, 1000u);
       EXPECT_EQ(ibv_wc_read_qp_num(cq), b_->qp_num);
+      EXPECT_EQ(ibv_wc_read_src_qp(cq), a_->qp_num);
       EXPECT_EQ(ibv_wc_read_byte_len(cq), 8u);
       EXPECT_EQ(ibv_wc_read_imm_data(cq), 0x01020304u);
       EXPECT_EQ(ibv_wc_read_wc_flags(cq), static_cast<unsigned int>(IBV_WC_WITH_IMM));

@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <string>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
 
@@ -85,23 +84,6 @@ TEST(DISABLED_DeviceEvents, Port) {
   EXPECT_EQ(port.state, IBV_PORT_ACTIVE);
   EXPECT_EQ(port.phys_state, 5) << "link up";
   client_close(&client);
-}
-
-// A child has the parent's contexts but not the thread that watches the network for them: closing does not wait for it.
-TEST_F(ClientTest, ForkedChildMayCloseTheDevice) {
-  for (int round = 0; round < 10; ++round) {
-    const pid_t child = fork();
-    ASSERT_GE(child, 0);
-    if (child == 0) {
-      alarm(20);
-      _exit(ibv_close_device(client_.context));
-    }
-    int status = -1;
-    ASSERT_EQ(waitpid(child, &status, 0), child);
-    EXPECT_EQ(status, 0);
-  }
-  ibv_port_attr port;
-  EXPECT_EQ(ibv_query_port(client_.context, 1, &port), 0);
 }
 
 // --- several netdevs in one process ----------------------------------------------------------------------------------

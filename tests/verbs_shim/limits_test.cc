@@ -1,7 +1,9 @@
 // Limits: as many objects as the device says, one more is ENOMEM, and all can be given back.
 #include <cerrno>
 #include <cstdio>
+#include <fcntl.h>
 #include <fstream>
+#include <malloc.h>
 #include <unistd.h>
 #include <vector>
 
@@ -40,6 +42,7 @@ class LimitsTest : public ClientTest {
 };
 
 size_t resident_bytes() {
+  malloc_trim(0);  // what earlier tests freed
   std::ifstream file("/proc/self/statm");
   size_t size = 0, resident = 0;
   file >> size >> resident;
@@ -66,6 +69,26 @@ TEST_F(LimitsTest, AddressHandles) {
   ASSERT_EQ(ibv_query_gid(client_.context, 1, 0, &attr.grh.dgid), 0);
   fill(
       device_.max_ah, 0, [&] { return ibv_create_ah(client_.pd, &attr); }, ibv_destroy_ah);
+}
+
+TEST_F(LimitsTest, SharedReceiveQueues) {
+  EXPECT_EQ(device_.max_srq, 65536);
+  ibv_srq_init_attr attr{};
+  attr.attr.max_wr = attr.attr.max_sge = 1;
+  const auto create = [&] {
+    ibv_srq_init_attr copy = attr;
+    return ibv_create_srq(client_.pd, &copy);
+  };
+  fill(device_.max_srq, 0, create, ibv_destroy_srq);
+}
+
+TEST_F(LimitsTest, XrcDomains) {
+  ibv_xrcd_init_attr attr{};
+  attr.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+  attr.fd = -1;
+  attr.oflags = O_CREAT;
+  fill(
+      65536, 0, [&] { return ibv_open_xrcd(client_.context, &attr); }, ibv_close_xrcd);
 }
 
 TEST_F(LimitsTest, QueuePairs) {
