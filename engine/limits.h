@@ -15,8 +15,6 @@ struct Limits {
   static constexpr uint32_t kMaxSrq = 65536;
   static constexpr uint32_t kMaxXrcd = 65536;
   static constexpr uint32_t kMaxAh = 1u << 20;
-  static constexpr uint32_t kMaxMr = 1u << 20;
-  static constexpr uint32_t kMaxMw = 1u << 20;
   static constexpr uint32_t kMaxMulticastGroups = 8192;
   static constexpr uint32_t kMaxMulticastQps = 240;  // QPs per group
   static constexpr uint32_t kMaxMulticastAttachments = kMaxMulticastGroups * kMaxMulticastQps;

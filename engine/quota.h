@@ -1,7 +1,7 @@
 // How many objects of each kind a device has out at a time: the limits that it reports hold exactly, and one past them
 // is ENOMEM, as in the kernel's drivers. Quota belongs to the engine; a QuotaAccount is the part of it that one open
-// device has, which closing gives back whatever the application has left. The verbs shim takes and gives. QPs are not
-// among them: the engine has as many as it has numbers for them (qpn_space.h).
+// device has, which closing gives back whatever the application has left. The verbs shim takes and gives. QPs,
+// regions, windows and multicast groups are not among them: the engine's tables for them have their limits themselves.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace uroce::engine {
 
-enum class ObjectKind : uint8_t { kPd, kCq, kAh, kMr, kMw, kSrq, kXrcd, kMulticastAttachment, kCount };
+enum class ObjectKind : uint8_t { kPd, kCq, kAh, kSrq, kXrcd, kCount };
 
 inline constexpr size_t kObjectKinds = static_cast<size_t>(ObjectKind::kCount);
 
@@ -27,16 +27,10 @@ constexpr uint32_t limit_of(ObjectKind kind) {
       return Limits::kMaxCq;
     case ObjectKind::kAh:
       return Limits::kMaxAh;
-    case ObjectKind::kMr:
-      return Limits::kMaxMr;
-    case ObjectKind::kMw:
-      return Limits::kMaxMw;
     case ObjectKind::kSrq:
       return Limits::kMaxSrq;
     case ObjectKind::kXrcd:
       return Limits::kMaxXrcd;
-    case ObjectKind::kMulticastAttachment:
-      return Limits::kMaxMulticastAttachments;
     case ObjectKind::kCount:
       break;
   }

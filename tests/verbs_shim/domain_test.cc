@@ -139,6 +139,35 @@ TEST_F(DomainTest, ImportedPdIsTheSameDomain) {
   EXPECT_EQ(ibv_close_device(imported.context), 0);
 }
 
+TEST_F(DomainTest, ImportedContextsShareTheirRegions) {
+  ibv_context* context = ibv_import_device(dup(client_.context->cmd_fd));
+  ASSERT_NE(context, nullptr);
+  ibv_pd* pd = ibv_import_pd(context, client_.pd->handle);
+  ASSERT_NE(pd, nullptr);
+  ibv_mr* mr = ibv_import_mr(pd, client_.mr->handle);
+  ASSERT_NE(mr, nullptr);
+  EXPECT_EQ(mr->lkey, client_.mr->lkey);
+  ibv_unimport_mr(mr);
+  ibv_unimport_pd(pd);
+  EXPECT_EQ(ibv_close_device(context), 0);
+  // What is left belongs to both: it goes with the last.
+  context = ibv_import_device(dup(client_.context->cmd_fd));
+  ASSERT_NE(context, nullptr);
+  EXPECT_EQ(ibv_close_device(client_.context), 0);
+  pd = ibv_import_pd(context, client_.pd->handle);
+  ASSERT_NE(pd, nullptr);
+  mr = ibv_import_mr(pd, client_.mr->handle);
+  EXPECT_NE(mr, nullptr);
+  ibv_unimport_mr(mr);
+  ibv_unimport_pd(pd);
+  EXPECT_EQ(ibv_close_device(context), 0);
+  EXPECT_EQ(ibv_dereg_mr(client_.mr), 0);
+  EXPECT_EQ(ibv_dealloc_pd(client_.pd), 0);
+  client_.mr = nullptr;
+  client_.pd = nullptr;
+  client_.context = nullptr;
+}
+
 // One of the pointers ends the domain, whichever; the others are only let go.
 TEST_F(DomainTest, ImportedPdMayBeTheOneThatIsDeallocated) {
   ibv_pd* pd = ibv_alloc_pd(client_.context);
