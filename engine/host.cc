@@ -8,22 +8,11 @@
 #include <system_error>
 #include <unistd.h>
 
+#include "engine/device_identity.h"
 #include "engine/io_selection.h"
 #include "engine/local_engine.h"
 
 namespace uroce::engine {
-
-namespace {
-
-// Modified EUI-64 of the MAC address (RFC 4291 appendix A), as kernel RoCE drivers form their GUID.
-uint64_t guid_of(const wire::MacAddress& mac) {
-  const uint8_t bytes[8] = {static_cast<uint8_t>(mac[0] ^ 2), mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]};
-  uint64_t guid = 0;
-  for (const uint8_t byte : bytes) guid = guid << 8 | byte;
-  return guid;
-}
-
-}  // namespace
 
 std::shared_ptr<Engine> Engine::create(const net::Netdev& netdev, std::shared_ptr<net::NetView> view,
                                        const Options& options) {
@@ -65,8 +54,8 @@ std::vector<DeviceInfo> Host::devices() {
   for (net::Netdev& netdev : view_->netdevs()) {
     if (!options_.netdev.empty() && options_.netdev != netdev.name) continue;
     DeviceInfo device;
-    device.name = "uroce_" + netdev.name;
-    device.guid = guid_of(netdev.mac);
+    device.name = device_name(netdev);
+    device.guid = device_guid(netdev.mac);
     device.netdev = std::move(netdev);
     devices.push_back(std::move(device));
   }
