@@ -4,6 +4,7 @@
 #include <new>
 #include <optional>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "files/path_map.h"
 
@@ -53,10 +54,13 @@ void Redirect::consider(int directory, DeviceNodes nodes) {
   errno = error;
 }
 
-bool Redirect::refuses_change(bool wants_to) const {
-  if (!wants_to || kind_ != Kind::kFile) return false;
-  errno = EACCES;
-  return true;
+// As sysfs does, whatever the rights of the process.
+bool Redirect::refuses(bool to_write, bool to_make) const {
+  if (kind_ != Kind::kFile) return false;
+  const int error = errno;
+  const bool refused = to_make || (to_write && access(path_, F_OK) == 0);
+  errno = refused ? EACCES : error;
+  return refused;
 }
 
 }  // namespace uroce::files

@@ -27,8 +27,8 @@ class Redirect {
   // What programs call it: "/sys/class/infiniband/...". Of a path in the view.
   const std::string& name() const { return name_; }
 
-  // Attributes cannot be written, nor files made. True, with errno set: `wants_to` is what the program wants.
-  bool refuses_change(bool wants_to) const;
+  // Attributes cannot be written, nor files made. True, with errno set, when the program wants that.
+  bool refuses(bool to_write, bool to_make) const;
 
  private:
   enum class Kind { kElsewhere, kFile, kDevice };
