@@ -92,7 +92,7 @@ bool refresh() {
   } catch (const std::system_error& error) {
     complain("cannot read the network configuration", error.what());
   } catch (const std::bad_alloc&) {
-    complain("out of memory", "the program sees none");
+    complain("cannot read the network configuration", "out of memory");
   }
   return false;
 }

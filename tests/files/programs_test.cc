@@ -76,10 +76,11 @@ TEST(Programs, Gdb) {
   EXPECT_THAT(outcome.output, HasSubstr("4: ACTIVE"));
 }
 
-// The constructor of a library that comes behind ours in the list runs before ours.
+// Before ours, and before those of the libraries that ours needs.
 TEST(Programs, BeforeAnyConstructor) {
   const std::string preload = std::getenv("LD_PRELOAD");
   EXPECT_EQ(run("LD_PRELOAD=" + preload + ":" EARLY_BIRD " /bin/true").output, "early: uroce_rdma0\n");
+  EXPECT_EQ(run(EARLY_PROGRAM).output, "early: uroce_rdma0\n");
   EXPECT_EQ(run("LD_PRELOAD=" EARLY_BIRD ":" UROCE_FILES_LIBRARY " /bin/true").output, "early: uroce_rdma0\n");
 }
 
