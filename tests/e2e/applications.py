@@ -55,7 +55,7 @@ def ucx_info(lab):
     for transport in ("rc_verbs", "ud_verbs"):
         found = re.search(rf"Transport: {transport}\n.*Device: {lab.a.device}:1\n", program.stdout)
         check(found, f"no {transport} on {lab.a.device}\n{program.output}")
-        section = re.split(r"Transport: |Memory domain: ", program.stdout[found.end() :])[0]
+        section = re.split(r"Transport: |Memory domain: |connection manager", program.stdout[found.end() :])[0]
         check("failed to open" not in section and "capabilities" in section, f"{transport}: {section}")
     return "rc_verbs, ud_verbs"
 
