@@ -41,7 +41,8 @@ def run_pair(lab, server_command, client_command, port, env, io=("af_xdp", "af_x
 
 def ucx_environment(lab, transport):
     return {
-        "UCX_TLS": f"{transport},self",
+        # UCX connects RC over UD ("auxiliary"), which its own name for the pair says.
+        "UCX_TLS": "rc_v,self" if transport == "rc_verbs" else f"{transport},self",
         "UCX_NET_DEVICES": f"{lab.a.device}:1",
         "UCX_LOG_LEVEL": "warn",
         "UCX_WARN_UNUSED_ENV_VARS": "n",
