@@ -57,7 +57,7 @@ def ucx_info(lab):
         found = re.search(rf"Transport: {transport}\n.*Device: {lab.a.device}:1\n", program.stdout)
         check(found, f"no {transport} on {lab.a.device}\n{program.output}")
         section = re.split(r"Transport: |Memory domain: |connection manager", program.stdout[found.end() :])[0]
-        check("failed to open" not in section and "capabilities" in section, f"{transport}: {section}")
+        check("failed to open interface" not in section and "capabilities" in section, f"{transport}: {section}")
     return "rc_verbs, ud_verbs"
 
 
@@ -69,12 +69,12 @@ def ucx(test, size, iterations, transport, io=("af_xdp", "af_xdp"), name="", **c
         plan = ["ucx_perftest", "-p", port, "-t", test, "-s", size, "-n", iterations, "-w", 10]
         env = ucx_environment(lab, transport)
         outputs = run_pair(lab, plan[:3], [*plan, lab.a.ipv4], port, env, io)
-        result = re.search(r"^Final:\s+(\d+)(.*)", outputs[1], re.MULTILINE)
+        result = re.search(r"^Final:\s+(\d+)((?:\s+[\d.]+){7})$", outputs[1], re.MULTILINE)
         check(result and int(result[1]) == iterations, f"no result of {iterations} iterations\n{outputs[1]}")
         # A message is a packet at least. A get moves its data from the server to the client, everything else the other way.
         mover = outputs[0] if test == "ucp_get" else outputs[1]
         check_carried(mover, iterations * max(1, size // 4096), f"{test} over {transport}")
-        return f"{result[2].split()[-2]} MB/s" if len(result[2].split()) > 3 else ""
+        return f"{result[2].split()[-3]} MB/s"
 
     label = "-".join(["ucx", transport, test, str(size), *([name] if name else [])])
     return Case(label, run, **case)
@@ -120,26 +120,33 @@ def fabric_info(lab):
 
 
 def fabric_pingpong(size, **case):
-    """With -c both sides verify the content of every message."""
+    """Reliable messages (ofi_rxd) over the datagram endpoints of verbs; with -c both sides verify every message. The bare
+    datagram endpoint cannot be used so: fi_pingpong opens an event queue, which the verbs provider has through rdma_cm."""
 
     def run(lab):
         port = next(_ports)
         iterations = 200
-        plan = ["fi_pingpong", "-p", "verbs", "-e", "dgram", "-d", f"{lab.a.device}-dgram", "-I", iterations, "-S", size, "-c"]
+        plan = ["fi_pingpong", "-p", "verbs;ofi_rxd", "-e", "rdm", "-I", iterations, "-S", size, "-c"]
         outputs = run_pair(lab, [*plan, "-B", port], [*plan, "-P", port, lab.a.ipv4], port, {})
         for output, side in zip(outputs, ("server", "client")):
-            check("data check" not in output.lower() and "error" not in output.lower(), output)
-            check_carried(output, iterations, f"fi_pingpong, {side}")
-        return outputs[1].splitlines()[1] if len(outputs[1].splitlines()) > 1 else ""
+            result = re.search(rf"^{size_text(size)}\s+{iterations}\s+={iterations}\s.*", output, re.MULTILINE)
+            check(result, f"no result of {iterations} iterations\n{output}")
+            check_carried(output, iterations * max(1, size // 4096), f"fi_pingpong, {side}")
+        return f"{result[0].split()[-2]} us"
 
-    return Case(f"fi_pingpong-dgram-{size}", run, **case)
+    return Case(f"fi_pingpong-rdm-{size}", run, **case)
+
+
+def size_text(size):
+    """As fi_pingpong prints it."""
+    return f"{size >> 10}k" if size >= 1024 else str(size)
 
 
 # --- Open MPI ----------------------------------------------------------------------------------------------------------
 
 
-def mpi(transport, max_size, io="af_xdp", ranks=1, name="", timeout=120, **case):
-    """mpi_exchange (mpi/main.cc) with `ranks` processes on each host. mpirun is on host a; the other one it reaches through
+def mpi(transport, max_size, io="af_xdp", name="", timeout=120, **case):
+    """mpi_exchange (mpi/main.cc) with one process on each host: a netdev has room for one. mpirun is on host a; the other one it reaches through
     mpi/rsh_agent."""
 
     def run(lab):
@@ -154,8 +161,8 @@ def mpi(transport, max_size, io="af_xdp", ranks=1, name="", timeout=120, **case)
             "hwloc_base_binding_policy": "none",
         }
         forwarded = {**COUNTED, **ucx_environment(lab, transport), "UROCE_IO": io}
-        command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", 2 * ranks]
-        command += ["--host", f"{lab.a.name}:{ranks},{lab.b.name}:{ranks}"]
+        command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", 2]
+        command += ["--host", f"{lab.a.name}:1,{lab.b.name}:1"]
         for key, value in settings.items():
             command += ["--mca", key, value]
         for key in forwarded:
@@ -171,7 +178,7 @@ def mpi(transport, max_size, io="af_xdp", ranks=1, name="", timeout=120, **case)
         check(result, f"no result\n{program.output}")
         # Both directions of what crossed between the hosts, if only for the most part, in packets of 4096 bytes at most.
         engines = packets_sent(program.output)
-        check(len(engines) >= 2 * ranks, f"not every rank has used uroce: {engines}\n{program.output}")
+        check(len(engines) >= 2, f"not every rank has used uroce: {engines}\n{program.output}")
         check(sum(engines) >= int(result[1]) // 4096 // 2, f"uroce has not sent it all: {engines}\n{program.output}")
         return result[0].removeprefix("mpi_exchange: ")
 
@@ -182,11 +189,11 @@ def cases():
     yield from ucx_cases()
     yield Case("fi_info", fabric_info)
     yield fabric_pingpong(64)
-    yield fabric_pingpong(1000, quick=False)
+    yield fabric_pingpong(16384)
+    yield fabric_pingpong(1, quick=False)
     yield mpi("rc_verbs", 1 << 20)
     yield mpi("ud_verbs", 1 << 18)
     yield mpi("rc_verbs", 1 << 20, io="udp", name="udp", quick=False)
-    yield mpi("rc_verbs", 4 << 20, ranks=2, name="ranks-4", timeout=300, quick=False)
     yield mpi("rc_verbs", 4 << 20, mtu=9000, name="jumbo", timeout=300, quick=False)
     yield mpi("rc_verbs,ud_verbs", 4 << 20, name="and-ud", timeout=300, quick=False)
 
