@@ -1,5 +1,6 @@
 #include "engine/host.h"
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <fmt/format.h>
@@ -28,6 +29,15 @@ struct Host::Engines {
 Host::Host(Options options, std::shared_ptr<net::NetView> view)
     : options_(std::move(options)), view_(std::move(view)), engines_(std::make_shared<Engines>()), process_(getpid()) {}
 
+namespace {
+std::atomic<Host*> created_host{nullptr};
+}  // namespace
+
+Host* Host::existing() {
+  Host* const host = created_host.load(std::memory_order_acquire);
+  return host != nullptr && host->process_ == getpid() ? host : nullptr;
+}
+
 Host* Host::instance() {
   // Never destroyed: applications call into verbs until the very end of the process.
   static Host* const host = []() -> Host* {
@@ -39,6 +49,7 @@ Host* Host::instance() {
     try {
       auto* const created = new Host(std::move(options), net::NetView::open());
       std::atexit([] { Host::instance()->at_exit(); });
+      created_host.store(created, std::memory_order_release);
       return created;
     } catch (const std::system_error& e) {
       std::fputs(fmt::format("uroce: cannot read the network configuration: {}\n", e.what()).c_str(), stderr);
@@ -84,6 +95,15 @@ std::shared_ptr<Engine> Host::engine(const DeviceInfo& device) {
     if (options_.print_counters) engines_->kept.push_back(engine);  // until they have been printed
   }
   return engine;
+}
+
+std::map<int, std::shared_ptr<Engine>> Host::existing_engines() {
+  std::lock_guard guard(engines_->lock);
+  std::map<int, std::shared_ptr<Engine>> engines;
+  for (const auto& [index, weak] : engines_->by_ifindex) {
+    if (auto engine = weak.lock()) engines.emplace(index, std::move(engine));
+  }
+  return engines;
 }
 
 }  // namespace uroce::engine

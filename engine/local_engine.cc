@@ -406,6 +406,12 @@ std::string LocalEngine::counters_text() const {
   return text;
 }
 
+PortCounters LocalEngine::port_counters() {
+  Progress::Guard guard(progress_);
+  return engine::port_counters(datapath_.counters(),
+                               datapath_.wire() == nullptr ? io::IoCounters{} : datapath_.wire()->counters());
+}
+
 void LocalEngine::add_event_handler(EventHandler* handler) {
   std::lock_guard guard(handlers_lock_);
   handlers_.push_back(handler);

@@ -99,7 +99,15 @@ void add_gids(Directory& port, const net::Netdev& netdev) {
   }
 }
 
-void add_port(Directory port, const net::Netdev& netdev) {
+void add_counters(Directory& port, const std::map<std::string, uint64_t>& counters) {
+  for (const auto& [file, value] : counters) {
+    const size_t slash = file.find('/');
+    port.directory(file.substr(0, slash)).file(file.substr(slash + 1), std::to_string(value));
+  }
+}
+
+void add_port(Directory port, const Device& about) {
+  const net::Netdev& netdev = about.netdev;
   const bool active = engine::port_is_active(netdev);
   port.file("state", active ? "4: ACTIVE" : "1: DOWN");
   static_assert(engine::kPhysicalLinkUp == 5 && engine::kPhysicalDisabled == 3);
@@ -111,6 +119,7 @@ void add_port(Directory port, const net::Netdev& netdev) {
   for (const char* name : {"lid_mask_count", "sm_sl"}) port.file(name, "0");
   port.directory("pkeys").file("0", "0xffff");
   add_gids(port, netdev);
+  add_counters(port, about.counters);
 }
 
 // What PCI devices have and programs look for: which CPUs are near, and who made it. Nobody did.
@@ -137,7 +146,7 @@ void add_device(Contents& contents, const Device& about, const Cpus& cpus) {
   for (const char* identity : {"hca_type", "board_id"}) device.file(identity, "uroce");
   device.file("uevent", "NAME=" + name);
   add_hardware(device, about, cpus);
-  add_port(device.directory("ports").directory("1"), netdev);
+  add_port(device.directory("ports").directory("1"), about);
 }
 
 void add_uverbs(Contents& contents, const Device& about) {

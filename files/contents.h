@@ -3,6 +3,7 @@
 // (sysfs.c, uverbs_main.c) as its users read them.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
@@ -25,6 +26,7 @@ using Contents = std::map<std::string, Node>;
 
 struct Device {
   net::Netdev netdev;
+  std::map<std::string, uint64_t> counters;  // by file, "hw_counters/out_of_sequence"
   std::string hardware;  // directory in sysfs of the bus device below the netdev (PCI, virtio); empty: there is none
 };
 

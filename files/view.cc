@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <dlfcn.h>
+#include <map>
 #include <memory>
 #include <new>
 #include <pthread.h>
@@ -35,19 +37,17 @@ void after_fork() {
   pthread_mutex_unlock(&mutex);
 }
 
-// Holds the lock, and lets nobody cancel the thread that has it: reading files is a cancellation point.
-class Guard {
+// While it lives this thread makes the view. Nobody cancels it meanwhile: reading files is a cancellation point.
+class Inside {
  public:
-  Guard() {
+  Inside() {
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state_);
-    pthread_mutex_lock(&mutex);
     inside = true;
   }
-  Guard(const Guard&) = delete;
-  Guard& operator=(const Guard&) = delete;
-  ~Guard() {
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+  ~Inside() {
     inside = false;
-    pthread_mutex_unlock(&mutex);
     pthread_setcancelstate(cancel_state_, nullptr);
   }
 
@@ -55,14 +55,40 @@ class Guard {
   int cancel_state_ = 0;
 };
 
+class Guard {
+ public:
+  Guard() { pthread_mutex_lock(&mutex); }
+  Guard(const Guard&) = delete;
+  Guard& operator=(const Guard&) = delete;
+  ~Guard() { pthread_mutex_unlock(&mutex); }
+};
+
+// What the engines of this process have counted, by netdev; that of netdev 0 is what there is to count. Empty without
+// liburoce.so. Asked for without the lock: it takes those of the engines.
+using Counters = std::map<int, std::map<std::string, uint64_t>>;
+Counters read_counters() {
+  using Each = void(void* to, int netdev_index, const char* name, uint64_t value);
+  using Read = void(Each * each, void* to);
+  static Read* const read = reinterpret_cast<Read*>(dlsym(RTLD_DEFAULT, "uroce_port_counters"));
+  Counters counters;
+  if (read == nullptr) return counters;
+  const auto take = [](void* to, int netdev_index, const char* name, uint64_t value) {
+    (*static_cast<Counters*>(to))[netdev_index].insert_or_assign(name, value);
+  };
+  read(take, &counters);
+  return counters;
+}
+
 // The devices of this network namespace, as ibv_get_device_list() gives them.
-std::vector<Device> read_devices() {
+std::vector<Device> read_devices(const Counters& counters) {
   const char* only = std::getenv("UROCE_NETDEV");
   std::vector<Device> devices;
   for (net::Netdev& netdev : net::NetView::open()->netdevs()) {
     if (only != nullptr && *only != '\0' && netdev.name != only) continue;
     Device device;
     device.hardware = hardware_of(netdev);
+    const auto counted = counters.find(counters.count(netdev.index) != 0 ? netdev.index : 0);
+    if (counted != counters.end()) device.counters = counted->second;
     device.netdev = std::move(netdev);
     devices.push_back(std::move(device));
   }
@@ -86,9 +112,10 @@ bool show(const Contents& wanted) {
   return false;
 }
 
-bool refresh() {
+// The network is read under the lock: an older state never replaces a newer one.
+bool refresh(const Counters& counters) {
   try {
-    return show(describe(read_devices(), online_cpus()));
+    return show(describe(read_devices(counters), online_cpus()));
   } catch (const std::system_error& error) {
     complain("cannot read the network configuration", error.what());
   } catch (const std::bad_alloc&) {
@@ -109,6 +136,7 @@ std::string path_in_tree(const std::string& path, DeviceNodes nodes) {
 // The last moment at which the process is certain to pass by.
 [[gnu::destructor]] void end() {
   if (inside) return;  // a signal handler that calls exit()
+  const Inside making;
   const Guard guard;
   ended = true;
   if (tree != nullptr && tree->usable()) tree->remove();
@@ -118,10 +146,12 @@ std::string path_in_tree(const std::string& path, DeviceNodes nodes) {
 
 std::optional<std::string> real_path(const std::string& path, DeviceNodes nodes) {
   if (inside) return std::nullopt;
+  const Inside making;
+  const Counters counters = read_counters();
   const Guard guard;
   if (ended) return std::nullopt;
   if (!fork_is_known) fork_is_known = pthread_atfork(before_fork, after_fork, after_fork) == 0;
-  if (!refresh()) return std::nullopt;
+  if (!refresh(counters)) return std::nullopt;
   return path_in_tree(path, nodes);
 }
 
