@@ -1,7 +1,6 @@
 // Completions of datagrams tell the IP version in the place of the service level, as ConnectX does; UCX finds the
 // destination address by it.
 #include <cstdlib>
-#include <cstring>
 
 #include "fixture.h"
 
@@ -12,6 +11,19 @@ constexpr uint8_t kIpv4 = 10, kIpv6 = 9;
 
 class NetworkType : public ClientTest {
  protected:
+  // Before the device is open, so that the engine knows the address from its beginning. The kernel lets it be used a
+  // moment after it is there.
+  static void SetUpTestSuite() {
+    ASSERT_EQ(
+        std::system("export LD_PRELOAD=; ip address add fd00:5::1/64 dev rdma0 nodad && "
+                    "for i in $(seq 1000); do ip address show dev rdma0 to fd00:5::1 tentative | grep -q . || exit 0;"
+                    " sleep 0.01; done; exit 1"),
+        0);
+  }
+  static void TearDownTestSuite() {
+    EXPECT_EQ(std::system("export LD_PRELOAD=; ip address delete fd00:5::1/64 dev rdma0"), 0);
+  }
+
   void SetUp() override {
     ClientTest::SetUp();
     ibv_cq_init_attr_ex cq{};
@@ -105,12 +117,10 @@ TEST_F(NetworkType, Ipv4) {
 }
 
 TEST_F(NetworkType, Ipv6) {
-  ASSERT_EQ(std::system("export LD_PRELOAD=; ip address add fd00:5::1/64 dev rdma0 nodad"), 0);
   const int index = index_of(0xfd);
   ASSERT_GT(index, 0);
   send_through(index);
   EXPECT_EQ(polled_sl(), kIpv6);
-  EXPECT_EQ(std::system("export LD_PRELOAD=; ip address delete fd00:5::1/64 dev rdma0"), 0);
 }
 
 TEST_F(NetworkType, ThroughTheExtendedInterface) {
