@@ -149,7 +149,7 @@ TEST(Life, ThreadsForksAndChanges) {
   for (int i = 0; i < 3; ++i) {
     readers.emplace_back([&] {
       while (!done) {
-        const std::string gid = read_file(kPort + "/gids/1");
+        const std::string gid = read_file(kPort + "/gids/2");
         if (gid.size() != 40 || gid.back() != '\n') ++wrong;
         if (!sees_device()) ++wrong;
       }
@@ -158,11 +158,12 @@ TEST(Life, ThreadsForksAndChanges) {
   std::thread canceller([&] {
     while (!done) {
       pthread_t victim{};
-      const auto look = [](void*) -> void* {
-        for (;;) sees_device();
+      std::atomic<bool> started{false};
+      const auto look = [](void* to) -> void* {
+        for (;; *static_cast<std::atomic<bool>*>(to) = true) sees_device();
       };
-      if (pthread_create(&victim, nullptr, look, nullptr) != 0) continue;
-      std::this_thread::yield();
+      if (pthread_create(&victim, nullptr, look, &started) != 0) continue;
+      while (!started) std::this_thread::yield();
       pthread_cancel(victim);
       pthread_join(victim, nullptr);
     }

@@ -1,6 +1,7 @@
 // The view as files: made, brought up to date, removed, and what dead processes left swept away.
 #include "files/tree.h"
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -12,6 +13,7 @@
 #include <sstream>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 namespace uroce::files {
@@ -93,6 +95,27 @@ TEST_F(TreeTest, OpenDirectoriesStayGood) {
   EXPECT_EQ(read(after, text, 3), 3);
   EXPECT_STREQ(text, "two");
   for (const int descriptor : {directory, before, after}) close(descriptor);
+}
+
+TEST_F(TreeTest, ReadersSeeTheOldTextOrTheNew) {
+  const Contents one = {{"file", file("one")}, {"link", link("file")}},
+                 two = {{"file", file("two")}, {"link", link("./file")}};
+  ASSERT_TRUE(tree_->update(one));
+  std::atomic<bool> done{false};
+  std::atomic<int> wrong{0}, reads{0};
+  std::thread reader([&] {
+    while (!done || reads < 100) {
+      const std::string text = text_of(at("link"));
+      if (text != "one" && text != "two") ++wrong;
+      ++reads;
+    }
+  });
+  for (int i = 0; i < 3000; ++i) {
+    if (!tree_->update(i % 2 == 0 ? two : one)) ++wrong;
+  }
+  done = true;
+  reader.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 TEST_F(TreeTest, IsUsableOnlyByItsProcess) {
