@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::string_view kDeviceDirectory = "dev/infiniband/";
 constexpr const char* kDeviceNode = "/dev/null";  // readable and writable by all, and does nothing
-constexpr const char* kMadAbi = "5\n";            // IB_USER_MAD_ABI_VERSION
-constexpr const char* kVerbsAbi = "6\n";          // IB_USER_VERBS_ABI_VERSION
+constexpr const char* kMadAbi = "5";              // IB_USER_MAD_ABI_VERSION
+constexpr const char* kVerbsAbi = "6";            // IB_USER_VERBS_ABI_VERSION
 
 [[gnu::format(printf, 1, 2)]] std::string print(const char* format, ...) {
   char text[128];
@@ -165,12 +165,9 @@ void add_uverbs(Contents& contents, const Device& about) {
 
 Contents describe(const std::vector<Device>& devices, const Cpus& cpus) {
   Contents contents;
-  Directory(contents, "sys/class/infiniband");
-  Directory(contents, "dev/infiniband");
-  Directory(contents, "sys/class/infiniband_verbs");
-  Directory(contents, "sys/class/infiniband_mad");
-  contents["sys/class/infiniband_verbs/abi_version"] = {Node::Kind::kFile, kVerbsAbi};
-  contents["sys/class/infiniband_mad/abi_version"] = {Node::Kind::kFile, kMadAbi};
+  for (const char* path : {"sys", "sys/class", "sys/class/infiniband", "dev", "dev/infiniband"}) contents[path] = {};
+  Directory(contents, "sys/class/infiniband_verbs").file("abi_version", kVerbsAbi);
+  Directory(contents, "sys/class/infiniband_mad").file("abi_version", kMadAbi);
   for (const Device& device : devices) {
     add_device(contents, device, cpus);
     add_uverbs(contents, device);

@@ -23,7 +23,7 @@ char* shown(char* path) {
 // realpath() of a device node is the node. `resolved` as for realpath(), with room for PATH_MAX when not null.
 char* own_name(const Redirect& redirect, char* resolved) {
   if (resolved == nullptr) return strdup(redirect.name().c_str());
-  return std::strcpy(resolved, redirect.name().c_str());
+  return static_cast<char*>(std::memcpy(resolved, redirect.name().c_str(), redirect.name().size() + 1));
 }
 
 }  // namespace
