@@ -85,9 +85,18 @@ Finding check_library(const HostFacts& host) {
           "build it (tools/build) or install it (cmake --install)"};
 }
 
+Finding check_files(const HostFacts& host) {
+  if (!host.files_library.empty()) return {Status::kOk, "files", host.files_library, ""};
+  return {
+      Status::kWarn, "files",
+      "liburoce_files.so is missing: no /sys/class/infiniband and /dev/infiniband for programs that look there (UCX)",
+      "build it (tools/build) or install it (cmake --install)"};
+}
+
 Section host_section(const HostFacts& host) {
   return {"host",
           {check_library(host),
+           check_files(host),
            check_kernel(host),
            check_af_xdp(host),
            check_privileges(host),
@@ -173,7 +182,8 @@ HostFacts collect_host_facts() {
           .port_holders = roce_port_holders(),
           .btf = access("/sys/kernel/btf/vmlinux", R_OK) == 0,
           .bpffs = statfs("/sys/fs/bpf", &bpffs) == 0 && bpffs.f_type == BPF_FS_MAGIC,
-          .library = find_library().value_or("")};
+          .library = find_library().value_or(""),
+          .files_library = find_files_library().value_or("")};
 }
 
 Report diagnose(const HostFacts& host, const std::vector<Device>& devices) {

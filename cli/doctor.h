@@ -21,7 +21,8 @@ struct HostFacts {
   std::vector<PortHolder> port_holders;
   bool btf = false;
   bool bpffs = false;
-  std::string library;  // path of liburoce.so; empty: not found
+  std::string library;        // path of liburoce.so; empty: not found
+  std::string files_library;  // path of liburoce_files.so
 };
 
 HostFacts collect_host_facts();

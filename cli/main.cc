@@ -34,6 +34,7 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
   run->add_option("--xdp-mode", options.xdp_mode, "XDP in the driver (native), in the stack (generic), or auto")
       ->check(CLI::IsMember({"auto", "native", "generic"}))
       ->envname("UROCE_XDP_MODE");
+  run->add_flag("!--no-files", options.files, "Do not show the program /sys/class/infiniband and /dev/infiniband");
   run->add_flag("--quiet", options.quiet, "No line about the packet I/O on stderr (UROCE_QUIET=1)");
   run->footer(
       "Examples:\n"

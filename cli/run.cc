@@ -84,7 +84,30 @@ int complain_about(const Target& target, const std::string& command) {
   return kExitOk;
 }
 
-void set_environment(const RunOptions& options, const std::string& library) {
+// What is preloaded: liburoce.so, and what shows the files beside it. nullopt, after a line on stderr: it cannot be
+// done.
+std::optional<std::string> libraries_to_preload(const RunOptions& options) {
+  std::optional<std::string> libraries = find_library();
+  if (!libraries) {
+    complain(kExitFailed, "liburoce.so is not where this uroce belongs to; build it (tools/build) or install it");
+    return std::nullopt;
+  }
+  if (libraries->find_first_of(" :") != std::string::npos) {
+    complain(kExitFailed,
+             fmt::format("{}: LD_PRELOAD cannot name a path with a blank or a colon; move it", *libraries));
+    return std::nullopt;
+  }
+  if (!options.files) return libraries;
+  const std::optional<std::string> files = find_files_library();
+  if (files) return preload_value(*files, *libraries);
+  if (!options.quiet) {
+    complain(kExitOk,
+             "warning: liburoce_files.so is missing, so there is no /sys/class/infiniband and no /dev/infiniband");
+  }
+  return libraries;
+}
+
+void set_environment(const RunOptions& options, const std::string& libraries) {
   const std::pair<const char*, const std::string&> settings[] = {{"UROCE_IO", options.io},
                                                                  {"UROCE_NETDEV", options.netdev},
                                                                  {"UROCE_FAULTS", options.faults},
@@ -93,7 +116,7 @@ void set_environment(const RunOptions& options, const std::string& library) {
     if (!value.empty()) setenv(name, value.c_str(), 1);
   }
   if (options.quiet) setenv("UROCE_QUIET", "1", 1);
-  setenv("LD_PRELOAD", preload_value(library, environment("LD_PRELOAD")).c_str(), 1);
+  setenv("LD_PRELOAD", preload_value(libraries, environment("LD_PRELOAD")).c_str(), 1);
 }
 
 }  // namespace
@@ -102,21 +125,14 @@ int run(RunOptions options) {
   if (const auto problem = check_settings(options)) return complain(kExitFailed, *problem);
   const Target target = find_target(options.command.front(), environment("PATH", "/usr/local/bin:/usr/bin:/bin"));
   if (target.kind != TargetKind::kUsable) return complain_about(target, options.command.front());
-  const std::optional<std::string> library = find_library();
-  if (!library) {
-    return complain(kExitFailed,
-                    "liburoce.so is not where this uroce belongs to; build it (tools/build) or install it");
-  }
-  if (library->find_first_of(" :") != std::string::npos) {
-    return complain(kExitFailed,
-                    fmt::format("{}: LD_PRELOAD cannot name a path with a blank or a colon; move it", *library));
-  }
+  const std::optional<std::string> libraries = libraries_to_preload(options);
+  if (!libraries) return kExitFailed;
   if (target.privileged) {
     complain(kExitOk, fmt::format("warning: {} gains privileges when started, so the loader ignores uroce; "
                                   "run a copy without its set-user-ID bit or capabilities",
                                   target.path));
   }
-  set_environment(options, *library);
+  set_environment(options, *libraries);
 
   std::vector<char*> arguments;
   for (std::string& argument : options.command) arguments.push_back(argument.data());

@@ -1,4 +1,4 @@
-// `uroce run`: starts a program with the uroce library preloaded.
+// `uroce run`: starts a program with the uroce libraries preloaded.
 #pragma once
 
 #include <optional>
@@ -11,6 +11,7 @@ struct RunOptions {
   // Values of UROCE_IO, UROCE_NETDEV, UROCE_FAULTS and UROCE_XDP_MODE; empty: left as they are.
   std::string io, netdev, faults, xdp_mode;
   bool quiet = false;                // UROCE_QUIET=1
+  bool files = true;                 // with liburoce_files.so
   std::vector<std::string> command;  // the program and its arguments; not empty
 };
 

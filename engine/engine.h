@@ -15,6 +15,7 @@
 #include "engine/limits.h"
 #include "engine/memory/mr_table.h"
 #include "engine/net/net_view.h"
+#include "engine/port_counters.h"
 #include "engine/queue/completion_queue.h"
 #include "engine/queue/work_queue.h"
 #include "engine/quota.h"
@@ -157,6 +158,7 @@ class Engine {
 
   // All counters that are not zero, one per line, in words.
   virtual std::string counters_text() const = 0;
+  virtual PortCounters port_counters() = 0;
 
   // Device-wide events (port, GIDs, fatal) go to all handlers registered here.
   virtual void add_event_handler(EventHandler* handler) = 0;

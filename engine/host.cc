@@ -1,5 +1,6 @@
 #include "engine/host.h"
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <fmt/format.h>
@@ -8,22 +9,11 @@
 #include <system_error>
 #include <unistd.h>
 
+#include "engine/device_identity.h"
 #include "engine/io_selection.h"
 #include "engine/local_engine.h"
 
 namespace uroce::engine {
-
-namespace {
-
-// Modified EUI-64 of the MAC address (RFC 4291 appendix A), as kernel RoCE drivers form their GUID.
-uint64_t guid_of(const wire::MacAddress& mac) {
-  const uint8_t bytes[8] = {static_cast<uint8_t>(mac[0] ^ 2), mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]};
-  uint64_t guid = 0;
-  for (const uint8_t byte : bytes) guid = guid << 8 | byte;
-  return guid;
-}
-
-}  // namespace
 
 std::shared_ptr<Engine> Engine::create(const net::Netdev& netdev, std::shared_ptr<net::NetView> view,
                                        const Options& options) {
@@ -39,6 +29,15 @@ struct Host::Engines {
 Host::Host(Options options, std::shared_ptr<net::NetView> view)
     : options_(std::move(options)), view_(std::move(view)), engines_(std::make_shared<Engines>()), process_(getpid()) {}
 
+namespace {
+std::atomic<Host*> created_host{nullptr};
+}  // namespace
+
+Host* Host::existing() {
+  Host* const host = created_host.load(std::memory_order_acquire);
+  return host != nullptr && host->process_ == getpid() ? host : nullptr;
+}
+
 Host* Host::instance() {
   // Never destroyed: applications call into verbs until the very end of the process.
   static Host* const host = []() -> Host* {
@@ -50,6 +49,7 @@ Host* Host::instance() {
     try {
       auto* const created = new Host(std::move(options), net::NetView::open());
       std::atexit([] { Host::instance()->at_exit(); });
+      created_host.store(created, std::memory_order_release);
       return created;
     } catch (const std::system_error& e) {
       std::fputs(fmt::format("uroce: cannot read the network configuration: {}\n", e.what()).c_str(), stderr);
@@ -65,8 +65,8 @@ std::vector<DeviceInfo> Host::devices() {
   for (net::Netdev& netdev : view_->netdevs()) {
     if (!options_.netdev.empty() && options_.netdev != netdev.name) continue;
     DeviceInfo device;
-    device.name = "uroce_" + netdev.name;
-    device.guid = guid_of(netdev.mac);
+    device.name = device_name(netdev);
+    device.guid = device_guid(netdev.mac);
     device.netdev = std::move(netdev);
     devices.push_back(std::move(device));
   }
@@ -95,6 +95,15 @@ std::shared_ptr<Engine> Host::engine(const DeviceInfo& device) {
     if (options_.print_counters) engines_->kept.push_back(engine);  // until they have been printed
   }
   return engine;
+}
+
+std::map<int, std::shared_ptr<Engine>> Host::existing_engines() {
+  std::lock_guard guard(engines_->lock);
+  std::map<int, std::shared_ptr<Engine>> engines;
+  for (const auto& [index, weak] : engines_->by_ifindex) {
+    if (auto engine = weak.lock()) engines.emplace(index, std::move(engine));
+  }
+  return engines;
 }
 
 }  // namespace uroce::engine

@@ -2,6 +2,7 @@
 // shim and the command line start here.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,11 +21,14 @@ class Host {
  public:
   // Created on first use. Null when netlink cannot be read or UROCE_* is malformed: one line has gone to stderr.
   static Host* instance();
+  // The same, if this process (not its parent) has asked for it before; else null.
+  static Host* existing();
 
   // Current usable netdevs, sorted by ifindex.
   std::vector<DeviceInfo> devices();
   // The engine of a device; the same object as long as anybody holds it.
   std::shared_ptr<Engine> engine(const DeviceInfo& device);
+  std::map<int, std::shared_ptr<Engine>> existing_engines();  // by ifindex
   const Options& options() const { return options_; }
   net::NetView& view() { return *view_; }
 

@@ -432,6 +432,12 @@ std::string LocalEngine::counters_text() const {
   return text;
 }
 
+PortCounters LocalEngine::port_counters() {
+  Progress::Guard guard(progress_);
+  return engine::port_counters(datapath_.counters(),
+                               datapath_.wire() == nullptr ? io::IoCounters{} : datapath_.wire()->counters());
+}
+
 // From now on somebody wants to know what happens to the netdev, with or without QPs. Where no thread can be had for
 // that, the first QP reports it.
 void LocalEngine::add_event_handler(EventHandler* handler) {

@@ -53,6 +53,7 @@ class LocalEngine final : public Engine {
   void remove_event_handler(EventHandler* handler) override;
 
   std::string counters_text() const override;
+  PortCounters port_counters() override;
   const Counters& counters() const { return datapath_.counters(); }
 
  private:

@@ -24,7 +24,7 @@ void store(const queue::Cqe& cqe, ibv_wc& wc) {
   wc.wc_flags = cqe.flags;
   wc.pkey_index = 0;
   wc.slid = 0;
-  wc.sl = 0;
+  wc.sl = static_cast<uint8_t>(cqe.network_type);
   wc.dlid_path_bits = 0;
 }
 

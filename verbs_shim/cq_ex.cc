@@ -67,12 +67,12 @@ unsigned int read_wc_flags(ibv_cq_ex* cq) {
 uint64_t read_completion_ts(ibv_cq_ex* cq) {
   return from(cq).current.timestamp;
 }
-// RoCE has no LIDs, and service levels are not carried.
+// RoCE has no LIDs, and service levels are not carried: ConnectX tells the IP version there.
 uint32_t read_slid(ibv_cq_ex*) {
   return 0;
 }
-uint8_t read_sl(ibv_cq_ex*) {
-  return 0;
+uint8_t read_sl(ibv_cq_ex* cq) {
+  return static_cast<uint8_t>(from(cq).current.network_type);
 }
 uint8_t read_dlid_path_bits(ibv_cq_ex*) {
   return 0;

@@ -10,19 +10,20 @@
 #include <mutex>
 #include <vector>
 
+#include "engine/device_identity.h"
 #include "verbs_shim/objects.h"
 
 namespace uroce::verbs {
 namespace {
 
-// What the kernel would have in sysfs and /dev. The numbers come from the ifindex, which is unique on the host.
+// The paths are those that files/ shows.
 std::unique_ptr<Device> make_device(const engine::DeviceInfo& info) {
   auto device = std::make_unique<Device>();
   ibv_device& verbs = device->verbs;
   verbs.node_type = IBV_NODE_CA;
   verbs.transport_type = IBV_TRANSPORT_IB;
   std::snprintf(verbs.name, sizeof(verbs.name), "%s", info.name.c_str());
-  std::snprintf(verbs.dev_name, sizeof(verbs.dev_name), "uverbs%d", info.netdev.index);
+  std::snprintf(verbs.dev_name, sizeof(verbs.dev_name), "%s", engine::uverbs_name(info.netdev).c_str());
   std::snprintf(verbs.dev_path, sizeof(verbs.dev_path), "/sys/class/infiniband_verbs/%s", verbs.dev_name);
   std::snprintf(verbs.ibdev_path, sizeof(verbs.ibdev_path), "/sys/class/infiniband/%s", verbs.name);
   device->info = info;

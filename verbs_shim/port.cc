@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "engine/device_identity.h"
 #include "verbs_shim/dispatch.h"
 #include "verbs_shim/objects.h"
 #include "verbs_shim/values.h"
@@ -14,47 +15,18 @@
 namespace uroce::verbs {
 namespace {
 
-// The GID table never looks smaller than this, so that addresses added later have a place in what an application
-// allocated. Entries without an address are empty, as in the kernel.
-constexpr size_t kMinGidTableLength = 16;
-
-// Physical port states, IBTA 14.2.5.6.
-constexpr uint8_t kPhysicalPolling = 2;  // switched on, no carrier
-constexpr uint8_t kPhysicalDisabled = 3;
-constexpr uint8_t kPhysicalLinkUp = 5;
-
-struct WidthAndSpeed {
-  uint32_t up_to_mbps;
-  uint8_t width;  // 1: 1x, 2: 4x, 16: 2x
-  uint8_t speed;  // per lane: 1: 2.5, 4: 10, 32: 25, 64: 50, 128: 100 Gb/s
-};
-
-// The smallest InfiniBand link that carries an Ethernet rate; for an unknown one (0) the slowest, as in the kernel.
-constexpr WidthAndSpeed kEthernetRates[] = {
-    {2'500, 1, 1},   {10'000, 1, 4},   {25'000, 1, 32},  {40'000, 2, 4},
-    {50'000, 1, 64}, {100'000, 2, 32}, {200'000, 2, 64}, {UINT32_MAX, 2, 128},
-};
-
-WidthAndSpeed width_and_speed(uint32_t mbps) {
-  return *std::find_if(std::begin(kEthernetRates), std::end(kEthernetRates),
-                       [=](const WidthAndSpeed& rate) { return mbps <= rate.up_to_mbps; });
-}
-
-size_t gid_table_length(const engine::PortStatus& status) {
-  return std::max(status.gids.size(), kMinGidTableLength);
-}
-
 void fill_port(const engine::PortStatus& status, ibv_port_attr& attr) {
   attr.state = status.active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
-  attr.phys_state = status.active ? kPhysicalLinkUp : status.up ? kPhysicalPolling : kPhysicalDisabled;
+  attr.phys_state = engine::physical_state(status.up, status.active);
   attr.max_mtu = IBV_MTU_4096;
   attr.active_mtu = mtu_to_verbs(status.active_mtu);
-  attr.gid_tbl_len = static_cast<int>(gid_table_length(status));
+  attr.gid_tbl_len = static_cast<int>(engine::gid_table_length(status.gids.size()));
   attr.pkey_tbl_len = 1;
-  attr.port_cap_flags = IBV_PORT_IP_BASED_GIDS;
+  static_assert(engine::kPortCapabilities == IBV_PORT_IP_BASED_GIDS);
+  attr.port_cap_flags = engine::kPortCapabilities;
   attr.max_msg_sz = engine::Limits::kMaxMessage;
   attr.max_vl_num = 1;
-  const WidthAndSpeed rate = width_and_speed(status.speed_mbps);
+  const engine::LinkRate& rate = engine::link_rate(status.speed_mbps);
   attr.active_width = rate.width;
   attr.active_speed = rate.speed;
   attr.bad_pkey_cntr = status.pkey_violations;
@@ -69,7 +41,7 @@ int gid_at(ibv_context* context, uint32_t port_num, uint32_t index, wire::IpAddr
   if (port_num != 1) return EINVAL;
   return without_exceptions([&] {
     const engine::PortStatus status = from(context).engine->port_status();
-    if (index >= gid_table_length(status)) return EINVAL;
+    if (index >= engine::gid_table_length(status.gids.size())) return EINVAL;
     if (index >= status.gids.size()) return ENODATA;
     out = status.gids[index];
     return 0;

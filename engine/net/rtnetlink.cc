@@ -29,10 +29,15 @@ uint8_t family_of(const IpAddress& address) {
 
 template <typename Header>
 NlMessage make_request(int type, int flags, const Header& header) {
-  NlMessage message(nlmsg_alloc_simple(type, NLM_F_REQUEST | flags));
+  // No request below comes near it: only memory can run out. libnl's own default is there only after its constructor, and
+  // files/ asks when other libraries' constructors look for devices.
+  constexpr size_t kRoom = 4096;
+  NlMessage message(nlmsg_alloc_size(kRoom));
   Header copy = header;
-  // A fresh message has a page of room, and no request below comes near it: only memory can run out.
-  if (!message || nlmsg_append(message.get(), &copy, sizeof(copy), NLMSG_ALIGNTO) < 0) throw std::bad_alloc();
+  if (!message || nlmsg_put(message.get(), NL_AUTO_PORT, NL_AUTO_SEQ, type, 0, NLM_F_REQUEST | flags) == nullptr ||
+      nlmsg_append(message.get(), &copy, sizeof(copy), NLMSG_ALIGNTO) < 0) {
+    throw std::bad_alloc();
+  }
   return message;
 }
 

@@ -56,6 +56,10 @@ enum class WcOpcode : uint8_t {
 // The values of enum ibv_wc_flags.
 enum WcFlags : uint8_t { kWcGrh = 1u << 0, kWcWithImmediate = 1u << 1, kWcWithInvalidate = 1u << 3 };
 
+// What is in front of a datagram, as ConnectX reports it in place of the SL (IBTA A17.4.5.1 asks for such a flag): bit
+// 3 is UDP, the rest the IP version. UCX reads it to find the destination address.
+enum class NetworkType : uint8_t { kNone = 0, kIpv6 = 9, kIpv4 = 10 };
+
 struct Cqe {
   uint64_t wr_id = 0;
   uint64_t timestamp = 0;          // ns of the engine's clock, when it was pushed
@@ -66,7 +70,8 @@ struct Cqe {
   uint32_t vendor_error = 0;
   WcStatus status = WcStatus::kSuccess;
   WcOpcode opcode = WcOpcode::kSend;
-  uint8_t flags = 0;       // WcFlags
+  uint8_t flags = 0;  // WcFlags
+  NetworkType network_type = NetworkType::kNone;
   bool solicited = false;  // the peer asked for an event, or an error: wakes kSolicited waiters
 };
 

@@ -39,6 +39,19 @@ struct Sge {
 
 inline constexpr uint32_t kMaxSge = 16;
 
+// To whom a UD message goes.
+struct Datagram {
+  uint32_t address_handle;
+  uint32_t remote_qpn;
+  uint32_t remote_qkey;
+};
+
+// What a memory window is to open.
+struct Binding {
+  uint32_t region_key;
+  uint32_t access;
+};
+
 struct SendWqe {
   uint64_t wr_id;
   uint64_t remote_address;     // RDMA and atomics; binding: where the window begins
@@ -49,15 +62,8 @@ struct SendWqe {
   uint32_t length;             // bytes in all SGEs or inline
   // UD: who gets it; binding: `bind`; XRC: the shared receive queue it is for.
   union {
-    struct {
-      uint32_t address_handle;
-      uint32_t remote_qpn;
-      uint32_t remote_qkey;
-    } ud;
-    struct {
-      uint32_t region_key;
-      uint32_t access;
-    } bind;
+    Datagram ud;
+    Binding bind;
     uint32_t xrc_srqn;
   };
   uint8_t sge_count;

@@ -52,7 +52,10 @@ void ReceiveRequest::complete(const wire::Packet& packet, uint32_t length) {
   cqe.byte_length = length;
   cqe.solicited = packet.bth.solicited;
   cqe.source_qpn = packet.info->has_deth ? packet.deth.source_qp.value() : qp_.attr.dest_qpn.value();
-  if (packet.info->has_deth) cqe.flags = queue::kWcGrh;
+  if (packet.info->has_deth) {
+    cqe.flags = queue::kWcGrh;
+    cqe.network_type = packet.envelope->destination.is_v4() ? queue::NetworkType::kIpv4 : queue::NetworkType::kIpv6;
+  }
   if (packet.info->has_immdt) {
     cqe.flags |= queue::kWcWithImmediate;
     cqe.immediate_or_rkey = packet.immdt.network_value;

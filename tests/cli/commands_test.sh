@@ -38,11 +38,13 @@ expect 2 '^uroce: /dev/null: the file is empty' check /dev/null
 
 # shellcheck disable=SC2016  # expanded by the shell that uroce starts
 {
-  expect 7 '^udp eth=none .*/liburoce\.so$' run --io udp -- sh -c 'echo "$UROCE_IO eth=${UROCE_NETDEV-none} $LD_PRELOAD"; exit 7'
+  expect 7 '^udp eth=none .*/liburoce\.so:.*/liburoce_files\.so$' run --io udp -- sh -c 'echo "$UROCE_IO eth=${UROCE_NETDEV-none} $LD_PRELOAD"; exit 7'
   expect 0 '^--io x$' run printf '%s %s\n' --io x
   expect 0 '^drop=1%,seed=7 generic 1$' run --faults drop=1%,seed=7 --xdp-mode generic --quiet \
     sh -c 'echo "$UROCE_FAULTS $UROCE_XDP_MODE $UROCE_QUIET"'
-  LD_PRELOAD=libm.so.6 expect 0 '^libm\.so\.6:/.*/liburoce\.so$' run sh -c 'echo "$LD_PRELOAD"'
+  LD_PRELOAD=libm.so.6 expect 0 '^libm\.so\.6:/.*/liburoce\.so:.*/liburoce_files\.so$' run sh -c 'echo "$LD_PRELOAD"'
+  expect 0 '/liburoce\.so$' run --no-files sh -c 'echo "$LD_PRELOAD"'
+  expect 0 '^(uroce_|empty)' run sh -c 'cd /sys/class/infiniband && ls && echo empty'
   UROCE_IO=udp expect 0 '^udp$' run sh -c 'echo "$UROCE_IO"'
 }
 UROCE_IO=nonsense expect 2 'not in' run true

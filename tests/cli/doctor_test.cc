@@ -22,7 +22,8 @@ HostFacts good_host() {
           .port_holders = {},
           .btf = true,
           .bpffs = true,
-          .library = "/usr/lib/liburoce.so"};
+          .library = "/usr/lib/liburoce.so",
+          .files_library = "/usr/lib/liburoce_files.so"};
 }
 
 HostFacts ordinary_user() {
@@ -141,6 +142,14 @@ TEST(Doctor, MissingLibraryFails) {
   HostFacts host = good_host();
   host.library.clear();
   EXPECT_FALSE(diagnose(host, {good_device()}).usable);
+}
+
+TEST(Doctor, MissingFilesLibraryIsAWarning) {
+  HostFacts host = good_host();
+  host.files_library.clear();
+  const Report report = diagnose(host, {good_device()});
+  EXPECT_TRUE(report.usable);
+  expect(report, "files", Status::kWarn, "liburoce_files.so is missing");
 }
 
 TEST(Forecast, BestModeThatTheDriverHas) {

@@ -157,6 +157,12 @@ TEST_F(PortTest, MakesAddressesFromReceivedIpv4Headers) {
   EXPECT_EQ(attr.grh.traffic_class, 0x68);
   const unsigned char sender[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 203, 0, 113, 9};
   EXPECT_EQ(std::memcmp(attr.grh.dgid.raw, sender, sizeof(sender)), 0);
+  // There is no way to the sender: an address handle needs one.
+  EXPECT_EQ(ibv_create_ah_from_wc(client_.pd, &wc, &grh, 1), nullptr);
+  EXPECT_EQ(errno, ENETUNREACH);
+  const unsigned char neighbour[4] = {192, 0, 2, 77};
+  std::memcpy(bytes + 20 + 12, neighbour, sizeof(neighbour));
+  std::memcpy(&grh, bytes, sizeof(grh));
   ibv_ah* ah = ibv_create_ah_from_wc(client_.pd, &wc, &grh, 1);
   ASSERT_NE(ah, nullptr);
   EXPECT_EQ(ibv_destroy_ah(ah), 0);

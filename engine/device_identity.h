@@ -1,0 +1,69 @@
+// What a netdev looks like as an RDMA device: names, GUID, port and link, without any engine. One home for it, because
+// the verbs shim and the files under /sys/class/infiniband (files/) must say the same. Pure functions.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <string>
+
+#include "engine/net/net_view.h"
+
+namespace uroce::engine {
+
+inline std::string device_name(const net::Netdev& netdev) {
+  return "uroce_" + netdev.name;
+}
+
+// The kernel numbers uverbs devices as they come; ours take the ifindex, which is unique on the host.
+inline std::string uverbs_name(const net::Netdev& netdev) {
+  return "uverbs" + std::to_string(netdev.index);
+}
+
+// Modified EUI-64 of the MAC address (RFC 4291 appendix A), as kernel RoCE drivers form their GUID. Host order.
+inline uint64_t device_guid(const wire::MacAddress& mac) {
+  const uint8_t bytes[8] = {static_cast<uint8_t>(mac[0] ^ 2), mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]};
+  uint64_t guid = 0;
+  for (const uint8_t byte : bytes) guid = guid << 8 | byte;
+  return guid;
+}
+
+inline bool port_is_active(const net::Netdev& netdev) {
+  return netdev.up && netdev.running;
+}
+
+// Physical port states, IBTA 14.2.5.6.
+inline constexpr uint8_t kPhysicalPolling = 2;  // switched on, no carrier
+inline constexpr uint8_t kPhysicalDisabled = 3;
+inline constexpr uint8_t kPhysicalLinkUp = 5;
+constexpr uint8_t physical_state(bool up, bool active) {
+  return active ? kPhysicalLinkUp : up ? kPhysicalPolling : kPhysicalDisabled;
+}
+
+// PortInfo:CapabilityMask of a port: IsIPBasedGidsSupported (IBTA annex A16), nothing else.
+inline constexpr uint32_t kPortCapabilities = 1u << 26;
+
+// The GID table never looks smaller than this, so that addresses added later have a place in what an application
+// allocated. Entries without an address are empty, as in the kernel.
+inline size_t gid_table_length(size_t gids) {
+  return std::max<size_t>(gids, 16);
+}
+
+struct LinkRate {
+  uint32_t up_to_mbps;
+  uint8_t width;  // as PortInfo codes it: 1: 1x, 2: 4x, 16: 2x
+  uint8_t speed;  // per lane: 1: 2.5 (SDR), 4: 10 (QDR), 32: 25 (EDR), 64: 50 (HDR), 128: 100 Gb/s (NDR)
+};
+
+// The smallest InfiniBand link that carries an Ethernet rate.
+inline const LinkRate& link_rate(uint32_t mbps) {
+  static constexpr LinkRate kEthernetRates[] = {
+      {2'500, 1, 1},   {10'000, 1, 4},   {25'000, 1, 32},  {40'000, 2, 4},
+      {50'000, 1, 64}, {100'000, 2, 32}, {200'000, 2, 64}, {UINT32_MAX, 2, 128},
+  };
+  return *std::find_if(std::begin(kEthernetRates), std::end(kEthernetRates),
+                       [=](const LinkRate& rate) { return mbps <= rate.up_to_mbps; });
+}
+
+}  // namespace uroce::engine

@@ -1,0 +1,202 @@
+#!/usr/bin/env -S python3 -B
+"""Large applications between two hosts: UCX, libfabric, Open MPI. Each must have been carried by uroce: the engine counts
+the packets on both sides. See suite.py."""
+
+import itertools
+import os
+import re
+import sys
+from pathlib import Path
+
+from suite import Case, check, main
+
+COUNTED = {"UROCE_COUNTERS": "1"}
+RSH_AGENT = Path(__file__).resolve().parent / "mpi/rsh_agent"
+_ports = itertools.count(21000)
+
+
+def packets_sent(output):
+    """Of every engine that told its counters, one per process and device."""
+    return [int(number) for number in re.findall(r"^roce0: packets sent: (\d+)", output, re.MULTILINE)]
+
+
+def check_carried(output, packets, what):
+    """An engine has sent at least so many packets."""
+    check(max(packets_sent(output), default=0) >= packets, f"{what}: uroce has not sent {packets} packets\n{output}")
+
+
+def run_pair(lab, server_command, client_command, port, env, io=("af_xdp", "af_xdp"), timeout=60):
+    """Both to their end with exit code 0. Outputs of server and client, with the counters."""
+    env = {**COUNTED, **env}
+    server = lab.a.start(server_command, io=io[0], env=env)
+    server.wait_listening(port)
+    client = lab.b.start(client_command, io=io[1], env=env)
+    codes = (client.wait(timeout), server.wait(10))
+    check(codes == (0, 0), f"exit codes of client and server {codes} (None: hangs)\n{client.output}\n--- server\n{server.output}")
+    return server.output, client.output
+
+
+# --- UCX ---------------------------------------------------------------------------------------------------------------
+
+
+def ucx_environment(lab, transport):
+    return {
+        # UCX connects RC over UD ("auxiliary"), which its own name for the pair says.
+        "UCX_TLS": "rc_v,self" if transport == "rc_verbs" else f"{transport},self",
+        "UCX_NET_DEVICES": f"{lab.a.device}:1",
+        "UCX_LOG_LEVEL": "warn",
+        "UCX_WARN_UNUSED_ENV_VARS": "n",
+    }
+
+
+def ucx_info(lab):
+    """Both transports can be opened on the device."""
+    program = lab.a.run(["ucx_info", "-d"])
+    check(program.process.returncode == 0, program.output)
+    for transport in ("rc_verbs", "ud_verbs"):
+        found = re.search(rf"Transport: {transport}\n.*Device: {lab.a.device}:1\n", program.stdout)
+        check(found, f"no {transport} on {lab.a.device}\n{program.output}")
+        section = re.split(r"Transport: |Memory domain: |connection manager", program.stdout[found.end() :])[0]
+        check("failed to open interface" not in section and "capabilities" in section, f"{transport}: {section}")
+    return "rc_verbs, ud_verbs"
+
+
+def ucx(test, size, iterations, transport, io=("af_xdp", "af_xdp"), name="", **case):
+    """One test of ucx_perftest: every message is a round trip or part of a stream, and both sides check the count."""
+
+    def run(lab):
+        port = next(_ports)
+        plan = ["ucx_perftest", "-p", port, "-t", test, "-s", size, "-n", iterations, "-w", 10]
+        env = ucx_environment(lab, transport)
+        outputs = run_pair(lab, plan[:3], [*plan, lab.a.ipv4], port, env, io)
+        result = re.search(r"^Final:\s+(\d+)((?:\s+[\d.]+){7})$", outputs[1], re.MULTILINE)
+        check(result and int(result[1]) == iterations, f"no result of {iterations} iterations\n{outputs[1]}")
+        # A message is a packet at least. A get moves its data from the server to the client, everything else the other way.
+        mover = outputs[0] if test == "ucp_get" else outputs[1]
+        check_carried(mover, iterations * max(1, size // 4096), f"{test} over {transport}")
+        return f"{result[2].split()[-3]} MB/s"
+
+    label = "-".join(["ucx", transport, test, str(size), *([name] if name else [])])
+    return Case(label, run, **case)
+
+
+def ucx_cases():
+    yield Case("ucx_info", ucx_info)
+    rc = [
+        ("tag_lat", 8, 2000, True),
+        ("tag_bw", 4096, 2000, False),
+        ("tag_bw", 1 << 20, 100, True),  # rendezvous
+        ("tag_sync_lat", 8, 1000, False),
+        ("stream_bw", 65536, 500, True),
+        ("stream_lat", 8, 1000, False),
+        ("ucp_am_lat", 8, 1000, False),
+        ("ucp_am_bw", 16384, 1000, True),
+        ("ucp_put_lat", 8, 1000, False),
+        ("ucp_put_bw", 65536, 500, True),
+        ("ucp_get", 65536, 500, True),
+        ("ucp_add", 8, 1000, True),
+        ("ucp_fadd", 8, 1000, True),
+        ("ucp_swap", 8, 1000, True),
+        ("ucp_cswap", 8, 1000, True),
+    ]
+    for transport in ("rc_verbs", "ud_verbs"):
+        for test, size, iterations, quick in rc:
+            # UD has messages only; UCX makes the rest out of them.
+            wanted = quick and (transport == "rc_verbs" or test in ("tag_lat", "tag_bw", "ucp_put_bw", "ucp_cswap"))
+            yield ucx(test, size, iterations, transport, quick=wanted)
+    for transport in ("rc_verbs", "ud_verbs"):
+        yield ucx("tag_bw", 65536, 500, transport, io=("udp", "udp"), name="udp", quick=transport == "rc_verbs")
+        yield ucx("tag_bw", 65536, 500, transport, mtu=9000, name="jumbo", quick=False)
+
+
+# --- libfabric ---------------------------------------------------------------------------------------------------------
+
+
+def fabric_info(lab):
+    program = lab.a.run(["fi_info", "-p", "verbs"])
+    check(program.process.returncode == 0, program.output)
+    check(f"domain: {lab.a.device}" in program.stdout and "FI_EP_DGRAM" in program.stdout, program.output)
+    return ", ".join(sorted(set(re.findall(r"type: (FI_EP_\w+)", program.stdout))))
+
+
+def fabric_pingpong(size, **case):
+    """Reliable messages (ofi_rxd) over the datagram endpoints of verbs; with -c both sides verify every message. The bare
+    datagram endpoint cannot be used so: fi_pingpong opens an event queue, which the verbs provider has through rdma_cm."""
+
+    def run(lab):
+        port = next(_ports)
+        iterations = 200
+        plan = ["fi_pingpong", "-p", "verbs;ofi_rxd", "-e", "rdm", "-I", iterations, "-S", size, "-c"]
+        outputs = run_pair(lab, [*plan, "-B", port], [*plan, "-P", port, lab.a.ipv4], port, {})
+        for output, side in zip(outputs, ("server", "client")):
+            result = re.search(rf"^{size_text(size)}\s+{iterations}\s+={iterations}\s.*", output, re.MULTILINE)
+            check(result, f"no result of {iterations} iterations\n{output}")
+            check_carried(output, iterations * max(1, size // 4096), f"fi_pingpong, {side}")
+        return f"{result[0].split()[-2]} us"
+
+    return Case(f"fi_pingpong-rdm-{size}", run, **case)
+
+
+def size_text(size):
+    """As fi_pingpong prints it."""
+    return f"{size >> 10}k" if size >= 1024 else str(size)
+
+
+# --- Open MPI ----------------------------------------------------------------------------------------------------------
+
+
+def mpi(transport, max_size, io="af_xdp", name="", timeout=120, **case):
+    """mpi_exchange (mpi/main.cc) with one process on each host: a netdev has room for one. mpirun is on host a; the other one it reaches through
+    mpi/rsh_agent."""
+
+    def run(lab):
+        settings = {
+            "pml": "ucx",
+            "osc": "ucx",
+            "btl": "self",
+            "plm": "rsh",
+            "plm_rsh_agent": RSH_AGENT,
+            "plm_rsh_no_tree_spawn": 1,
+            "oob_tcp_if_include": "192.0.2.0/24",
+            "hwloc_base_binding_policy": "none",
+        }
+        forwarded = {**COUNTED, **ucx_environment(lab, transport), "UROCE_IO": io}
+        command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", 2]
+        command += ["--host", f"{lab.a.name}:1,{lab.b.name}:1"]
+        for key, value in settings.items():
+            command += ["--mca", key, value]
+        for key in forwarded:
+            command += ["-x", key]
+        command += [lab.build / "bin/uroce", "run", "--", lab.build / "bin/mpi_exchange", 2026, max_size]
+        # A host name of its own, as rsh_agent has it for the other one; session directories that go with the lab.
+        uts = ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', lab.a.name]
+        env = {**forwarded, "TMPDIR": str(lab.directory), "OMPI_MCA_orte_tmpdir_base": str(lab.directory)}
+        program = lab.a.start([*uts, *command], uroce=False, env=env)
+        code = program.wait(timeout)
+        check(code == 0, f"exit code {code} (None: hangs)\n{program.output}")
+        result = re.search(r"mpi_exchange: \d+ ranks, \d+ messages, (\d+) bytes, hash \w+", program.stdout)
+        check(result, f"no result\n{program.output}")
+        # Both directions of what crossed between the hosts, if only for the most part, in packets of 4096 bytes at most.
+        engines = packets_sent(program.output)
+        check(len(engines) >= 2, f"not every rank has used uroce: {engines}\n{program.output}")
+        check(sum(engines) >= int(result[1]) // 4096 // 2, f"uroce has not sent it all: {engines}\n{program.output}")
+        return result[0].removeprefix("mpi_exchange: ")
+
+    return Case("-".join(["mpi", transport, *([name] if name else [])]), run, **case)
+
+
+def cases():
+    yield from ucx_cases()
+    yield Case("fi_info", fabric_info)
+    yield fabric_pingpong(64)
+    yield fabric_pingpong(16384)
+    yield fabric_pingpong(1, quick=False)
+    yield mpi("rc_verbs", 1 << 20)
+    yield mpi("ud_verbs", 1 << 18)
+    yield mpi("rc_verbs", 1 << 20, io="udp", name="udp", quick=False)
+    yield mpi("rc_verbs", 4 << 20, mtu=9000, name="jumbo", timeout=300, quick=False)
+    yield mpi("rc_verbs,ud_verbs", 4 << 20, name="and-ud", timeout=300, quick=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main(__doc__, list(cases())))

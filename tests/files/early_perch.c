@@ -1,0 +1,4 @@
+/* Brings early_bird.c into a program. */
+int perch(void) {
+  return 0;
+}

@@ -1,0 +1,4 @@
+/* Nothing but the libraries it is linked with. */
+int main(void) {
+  return 0;
+}
