@@ -31,8 +31,8 @@ constexpr uint64_t kNewerCapabilities = kDeviceFlushGlobal | kDeviceAtomicWrite;
 
 // Nothing is pinned, so every operation pages on demand.
 constexpr uint32_t kOdpMessages = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
-constexpr uint32_t kOdpReliable = kOdpMessages | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC |
-                                  IBV_ODP_SUPPORT_FLUSH | IBV_ODP_SUPPORT_ATOMIC_WRITE;
+constexpr uint32_t kOdpXrc = kOdpMessages | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
+constexpr uint32_t kOdpRc = kOdpXrc | IBV_ODP_SUPPORT_FLUSH | IBV_ODP_SUPPORT_ATOMIC_WRITE;
 
 void fill_limits(ibv_device_attr& attr) {
   attr.max_qp = Limits::kMaxQp;
@@ -83,8 +83,8 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
   full.completion_timestamp_mask = UINT64_MAX;
   full.hca_core_clock = 1'000'000;  // kHz: timestamps are nanoseconds
   full.odp_caps.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
-  full.odp_caps.per_transport_caps = {kOdpReliable, kOdpMessages | IBV_ODP_SUPPORT_WRITE, kOdpMessages};
-  full.xrc_odp_caps = kOdpReliable;
+  full.odp_caps.per_transport_caps = {kOdpRc, kOdpMessages | IBV_ODP_SUPPORT_WRITE, kOdpMessages};
+  full.xrc_odp_caps = kOdpXrc;
   full.max_dm_size = kMaxDeviceMemory;
   full.device_cap_flags_ex = full.orig_attr.device_cap_flags | kNewerCapabilities;
   full.phys_port_cnt_ex = full.orig_attr.phys_port_cnt;

@@ -1,0 +1,56 @@
+#!/usr/bin/env -S python3 -B
+"""What people look at a device with: ibv_devices, ibv_devinfo -v, ibv_asyncwatch. Options: see suite.py."""
+
+import re
+import sys
+
+from suite import Case, check, main
+from lab import wait_until
+
+
+def devices(lab):
+    program = lab.a.run(["ibv_devices"])
+    check(program.process.returncode == 0, program.output)
+    mac = lab.a.system("cat", f"/sys/class/net/{lab.a.netdev}/address").strip().split(":")
+    guid = f"{int(mac[0], 16) ^ 2:02x}{mac[1]}{mac[2]}fffe{mac[3]}{mac[4]}{mac[5]}"
+    check(re.search(rf"^\s+{lab.a.device}\s+{guid}$", program.stdout, re.MULTILINE), f"no {guid}:\n{program.output}")
+
+
+def devinfo(lab):
+    program = lab.a.run(["ibv_devinfo", "-v", "-d", lab.a.device])
+    check(program.process.returncode == 0, program.output)
+    for field, value in (
+        ("transport", r"InfiniBand \(0\)"),
+        ("state", r"PORT_ACTIVE \(4\)"),
+        ("phys_state", r"LINK_UP \(5\)"),
+        ("active_mtu", r"1024 \(3\)"),
+        ("link_layer", "Ethernet"),
+        ("max_qp", "65536"),
+        ("max_srq_wr", "32768"),
+        ("max_mcast_grp", "8192"),
+        ("atomic_cap", r"ATOMIC_HCA \(1\)"),
+        (r"GID\[  0\]", rf"::ffff:{re.escape(lab.a.ipv4)}, RoCE v2"),
+    ):
+        check(re.search(rf"^\s*{field}:\s*{value}$", program.stdout, re.MULTILINE), f"{field}:\n{program.output}")
+    for flag in ("XRC", "SRQ_RESIZE", "MEM_WINDOW", "MEM_WINDOW_TYPE_2B", "ODP_SUPPORT_IMPLICIT"):
+        check(re.search(rf"^\s+{flag}$", program.stdout, re.MULTILINE), f"{flag}:\n{program.output}")
+    check("error" not in program.output.lower(), program.output)
+
+
+def asyncwatch(lab):
+    watch = lab.a.start(["stdbuf", "-oL", "ibv_asyncwatch", "-d", lab.a.device])
+    wait_until(lambda: "async event FD" in watch.output or not watch.running(), 10, "ibv_asyncwatch watches")
+    for command, event in (
+        (["ip", "address", "add", "198.51.100.1/24", "dev", lab.a.netdev], "IBV_EVENT_GID_CHANGE"),
+        (["ip", "link", "set", lab.a.netdev, "down"], "IBV_EVENT_PORT_ERR"),
+        (["ip", "link", "set", lab.a.netdev, "up"], "IBV_EVENT_PORT_ACTIVE"),
+    ):
+        lab.a.system(*command)
+        wait_until(lambda: event in watch.output or not watch.running(), 10, f"'{event}' in\n{watch.output}")
+        check(event in watch.output, f"no '{event}':\n{watch.output}")
+
+
+CASES = [Case("ibv_devices", devices), Case("ibv_devinfo", devinfo), Case("ibv_asyncwatch", asyncwatch)]
+
+if __name__ == "__main__":
+    sys.exit(main(__doc__, CASES))
