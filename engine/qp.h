@@ -32,6 +32,7 @@ class Qp final : public transport::QpEvents {
                                   .pd = init.pd,
                                   .signal_all = init.signal_all,
                                   .rq_shared = init.srq != nullptr,
+                                  .rq_pd = init.srq != nullptr ? std::optional(init.srq->init.pd) : std::nullopt,
                                   .mrs = mrs,
                                   .sq = sq,
                                   .rq = init.srq != nullptr ? *init.srq : rq,

@@ -15,7 +15,7 @@ class Srq final : public queue::ReceiveQueue {
       : ReceiveQueue(settings.max_wr, settings.max_sge),
         init(settings),
         srqn(number),
-        target{this, settings.cq, settings.pd} {}
+        target{this, settings.cq, settings.pd, settings.pd} {}
 
   void report(transport::AsyncEvent event) {
     if (init.events != nullptr) (*init.events)({.event = event, .srq_context = init.context});

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "engine/base/counters.h"
 #include "engine/base/time.h"
@@ -31,7 +32,8 @@ class QpEvents {
 struct ReceiveTarget {
   queue::ReceiveQueue* rq;
   queue::CompletionQueue* cq;
-  uint32_t pd;
+  uint32_t pd;     // of what the peer names by rkey
+  uint32_t rq_pd;  // of what receive requests name by lkey: a shared receive queue has its own (IBTA 10.2.9)
 };
 
 // The shared receive queues of XRC domains, kept by the engine.
@@ -53,8 +55,9 @@ struct QpConfig {
   QpType type = QpType::kRc;
   wire::Qpn qpn;
   uint32_t pd = 0;
-  bool signal_all = false;  // every send WQE completes with a CQE (sq_sig_all)
-  bool rq_shared = false;   // `rq` is a shared receive queue (SRQ)
+  bool signal_all = false;                       // every send WQE completes with a CQE (sq_sig_all)
+  bool rq_shared = false;                        // `rq` is a shared receive queue (SRQ)
+  std::optional<uint32_t> rq_pd = std::nullopt;  // of a shared receive queue; else `pd`
   memory::MrTable& mrs;
   queue::SendQueue& sq;
   queue::ReceiveQueue& rq;
@@ -75,7 +78,7 @@ struct QpContext {
         rq_shared(c.rq_shared || c.type == QpType::kXrcTarget),
         mrs(c.mrs),
         sq(c.sq),
-        receive{&c.rq, &c.recv_cq, c.pd},
+        receive{&c.rq, &c.recv_cq, c.pd, c.rq_pd.value_or(c.pd)},
         send_cq(c.send_cq),
         events(c.events),
         counters(c.counters),

@@ -26,7 +26,7 @@ WcStatus ReceiveRequest::place(uint32_t offset, std::span<const uint8_t> data) {
     }
     const auto piece = static_cast<uint32_t>(std::min<size_t>(data.size(), sge.length - offset));
     const memory::Translation t =
-        qp_.mrs.translate_local(sge.lkey, from_.pd, sge.address + offset, piece, memory::kLocalWrite);
+        qp_.mrs.translate_local(sge.lkey, from_.rq_pd, sge.address + offset, piece, memory::kLocalWrite);
     if (t.result != memory::AccessResult::kOk) return WcStatus::kLocalProtectionError;
     if (!memory::copy(t.address, data.data(), piece)) {
       qp_.counters.add(Counter::kMemoryFaults);

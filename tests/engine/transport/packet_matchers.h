@@ -48,13 +48,15 @@ MATCHER(IsSolicited, "") {
   return arg.headers.bth.solicited;
 }
 MATCHER_P3(HasReth, va, rkey, length, "") {
-  return arg.headers.info->has_reth && arg.headers.reth == wire::Reth{va, rkey, static_cast<uint32_t>(length)};
+  return arg.headers.info->has_reth &&
+         arg.headers.reth ==
+             wire::Reth{static_cast<uint64_t>(va), static_cast<uint32_t>(rkey), static_cast<uint32_t>(length)};
 }
 MATCHER_P(HasImmediate, value, "") {
-  return arg.headers.info->has_immdt && arg.headers.immdt.network_value == value;
+  return arg.headers.info->has_immdt && arg.headers.immdt.network_value == static_cast<uint32_t>(value);
 }
 MATCHER_P(HasIeth, rkey, "") {
-  return arg.headers.info->has_ieth && arg.headers.ieth.rkey == rkey;
+  return arg.headers.info->has_ieth && arg.headers.ieth.rkey == static_cast<uint32_t>(rkey);
 }
 MATCHER_P(HasSyndrome, syndrome, "syndrome " + testing::PrintToString(int{syndrome})) {
   return arg.headers.info->has_aeth && arg.headers.aeth.syndrome == syndrome;

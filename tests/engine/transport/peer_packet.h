@@ -45,19 +45,27 @@ class PeerPacket {
   }
   PeerPacket& original(uint64_t value) { return original_ = {value}, *this; }
   PeerPacket& immediate(uint32_t network_value) { return immdt_ = {network_value}, *this; }
+  PeerPacket& srqn(uint32_t number) { return xrceth_ = {number}, *this; }
+  PeerPacket& datagram(uint32_t qkey, uint32_t source_qpn) { return deth_ = {qkey, wire::Qpn(source_qpn)}, *this; }
+  PeerPacket& flush(uint8_t placement_type, uint8_t selectivity) {
+    return feth_ = {placement_type, selectivity}, *this;
+  }
   PeerPacket& invalidate(uint32_t rkey) { return ieth_ = {rkey}, *this; }
 
   // BTH to ICRC; the transport is not concerned with the ICRC, so it is zero.
   Bytes bytes() const {
     Bytes out(wire::Bth::kSize);
     bth_.emit(out.data());
-    if (info_.has_feth) append(out, wire::Feth{});
+    if (info_.has_xrceth) append(out, xrceth_);
+    if (info_.has_deth) append(out, deth_);
+    if (info_.has_feth) append(out, feth_);
     if (info_.has_reth) append(out, reth_);
     if (info_.has_atomic_eth) append(out, atomic_);
     if (info_.has_aeth) append(out, aeth_);
     if (info_.has_atomic_ack_eth) append(out, original_);
     if (info_.has_immdt) append(out, immdt_);
     if (info_.has_ieth) append(out, ieth_);
+    if (info_.header_size > out.size()) out.resize(info_.header_size);  // a CNP's reserved bytes
     out.insert(out.end(), payload_.begin(), payload_.end());
     out.resize(out.size() + bth_.pad + wire::kIcrcSize);
     return out;
@@ -77,6 +85,9 @@ class PeerPacket {
   wire::AtomicEth atomic_;
   wire::AtomicAckEth original_;
   wire::ImmDt immdt_;
+  wire::Xrceth xrceth_;
+  wire::Deth deth_;
+  wire::Feth feth_;
   wire::Ieth ieth_;
   Bytes payload_;
 };

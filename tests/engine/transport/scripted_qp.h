@@ -1,12 +1,16 @@
-// One RC QP with everything around it, driven by a script: the test posts work, hands in packets of an imagined peer,
-// moves the time, and looks at the packets, completions and events that come out.
+// One QP of any type with everything around it, driven by a script: the test posts work, hands in packets of an
+// imagined peer, moves the time, and looks at the packets, completions and events that come out.
 #pragma once
 
 #include <cstdint>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <map>
+#include <memory>
+#include <optional>
 #include <ostream>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/transport/rc_qp.h"
@@ -36,6 +40,23 @@ inline constexpr uint32_t kToRtr =
     kQpState | kQpAddressVector | kQpPathMtu | kQpDestQpn | kQpRqPsn | kQpMaxDestRdAtomic | kQpMinRnrTimer;
 inline constexpr uint32_t kToRts = kQpState | kQpTimeout | kQpRetryCount | kQpRnrRetry | kQpSqPsn | kQpMaxRdAtomic;
 
+inline constexpr uint32_t kQkey = 0x1234;
+inline constexpr uint32_t kAddressHandle = 77;
+
+// What each type wants to be told on its way to RTR and RTS (wire.md "State transitions").
+inline uint32_t init_mask(QpType type) {
+  return type == QpType::kUd ? kQpState | kQpPkeyIndex | kQpPort | kQpQkey : kToInit;
+}
+inline uint32_t rtr_mask(QpType type) {
+  if (type == QpType::kUd) return kQpState | kQpPathMtu;  // the engine says what the port takes
+  constexpr uint32_t kAnswers = kQpMaxDestRdAtomic | kQpMinRnrTimer;
+  return type == QpType::kUc || type == QpType::kXrcInitiator ? kToRtr & ~kAnswers : kToRtr;
+}
+inline uint32_t rts_mask(QpType type) {
+  if (type == QpType::kUd || type == QpType::kUc) return kQpState | kQpSqPsn;
+  return type == QpType::kXrcTarget ? kQpState | kQpTimeout | kQpSqPsn : kToRts;
+}
+
 // A memory region: its bytes, and how work requests and the peer name it. Not at the address that it has in memory.
 struct Buffer {
   Bytes bytes;
@@ -52,6 +73,7 @@ inline QpAttributes default_attributes() {
   a.rq_psn = wire::Psn(kRqPsn);
   a.sq_psn = wire::Psn(kSqPsn);
   a.dest_qpn = wire::Qpn(kPeerQpn);
+  a.qkey = kQkey;
   a.port = 1;
   a.max_rd_atomic = a.max_dest_rd_atomic = 4;
   a.min_rnr_timer = 12;
@@ -61,15 +83,28 @@ inline QpAttributes default_attributes() {
   return a;
 }
 
+// The shared receive queues of XRC domains, by domain and number.
+class ScriptedSrqs final : public XrcSrqs {
+ public:
+  const ReceiveTarget* find(uint32_t xrcd, uint32_t srqn) const override {
+    const auto it = targets.find({xrcd, srqn});
+    return it == targets.end() ? nullptr : &it->second;
+  }
+  std::map<std::pair<uint32_t, uint32_t>, ReceiveTarget> targets;
+};
+
 class ScriptedQp final : public QpEvents {
  public:
   struct Config {
+    QpType type = QpType::kRc;
     uint32_t depth = 256;
     uint32_t max_sge = 4;
     uint32_t max_inline = 128;
     uint32_t cq_capacity = 1024;
     bool signal_all = false;
     bool rq_shared = false;
+    std::optional<uint32_t> rq_pd = std::nullopt;  // of a shared receive queue
+    uint32_t xrcd = 0;
   };
 
   // clang 14 does not take a default argument of a nested type with member initialisers.
@@ -80,17 +115,23 @@ class ScriptedQp final : public QpEvents {
         send_cq(config.cq_capacity, nullptr),
         recv_cq(config.cq_capacity, nullptr),
         mrs([this] { return key_source_ = key_source_ * 1664525 + 1013904223; }),
-        qp({.qpn = wire::Qpn(kQpn),
-            .pd = kPd,
-            .signal_all = config.signal_all,
-            .rq_shared = config.rq_shared,
-            .mrs = mrs,
-            .sq = sq,
-            .rq = rq,
-            .send_cq = send_cq,
-            .recv_cq = recv_cq,
-            .events = *this,
-            .counters = counters}) {}
+        type(config.type),
+        transport_(TransportQp::create({.type = config.type,
+                                        .qpn = wire::Qpn(kQpn),
+                                        .pd = kPd,
+                                        .signal_all = config.signal_all,
+                                        .rq_shared = config.rq_shared,
+                                        .rq_pd = config.rq_pd,
+                                        .mrs = mrs,
+                                        .sq = sq,
+                                        .rq = rq,
+                                        .send_cq = send_cq,
+                                        .recv_cq = recv_cq,
+                                        .events = *this,
+                                        .counters = counters,
+                                        .xrc_srqs = &srqs,
+                                        .xrcd = config.xrcd})),
+        qp(*transport_) {}
   virtual ~ScriptedQp() = default;
 
   // --- state ---------------------------------------------------------------------------------------------------------
@@ -98,14 +139,16 @@ class ScriptedQp final : public QpEvents {
     attributes.state = to;
     return qp.modify(attributes, mask, now);
   }
-  void to_init(const QpAttributes& a = default_attributes()) { ASSERT_EQ(modify(QpState::kInit, kToInit, a), 0); }
+  void to_init(const QpAttributes& a = default_attributes()) {
+    ASSERT_EQ(modify(QpState::kInit, init_mask(type), a), 0);
+  }
   void to_rtr(const QpAttributes& a = default_attributes()) {
     to_init(a);
-    ASSERT_EQ(modify(QpState::kRtr, kToRtr, a), 0);
+    ASSERT_EQ(modify(QpState::kRtr, rtr_mask(type), a), 0);
   }
   void to_rts(const QpAttributes& a = default_attributes()) {
     to_rtr(a);
-    ASSERT_EQ(modify(QpState::kRts, kToRts, a), 0);
+    ASSERT_EQ(modify(QpState::kRts, rts_mask(type), a), 0);
   }
 
   // --- memory --------------------------------------------------------------------------------------------------------
@@ -167,21 +210,27 @@ class ScriptedQp final : public QpEvents {
     const Bytes bytes = from_peer.bytes();
     wire::Packet packet;
     ASSERT_EQ(wire::parse_packet(bytes, packet), wire::ParseError::kNone);
+    packet.envelope = &envelope;
     qp.on_packet(packet, now);
   }
-  // All that the QP gives out now, acknowledgements not counted.
-  std::vector<SentPacket> pull() {
-    std::vector<SentPacket> sent;
-    wire::TxPacket packet;
-    while (qp.pull(packet, now)) sent.push_back(as_sent(packet));
-    return sent;
-  }
+  // All that the QP gives out now, acknowledgements not counted. Its bytes are made at once.
+  std::vector<SentPacket> pull() { return pull(SIZE_MAX); }
   // At most `count` of them.
   std::vector<SentPacket> pull(size_t count) {
     std::vector<SentPacket> sent;
     wire::TxPacket packet;
-    while (sent.size() < count && qp.pull(packet, now)) sent.push_back(as_sent(packet));
+    while (sent.size() < count && qp.pull(packet, now)) {
+      sent.push_back(as_sent(packet));
+      if (packet.completes) qp.on_taken(packet, now);
+    }
     return sent;
+  }
+  // The same, but their bytes have still to be made: the caller says when, with qp.on_taken() or on_unreadable().
+  std::vector<wire::TxPacket> pull_waiting(size_t count = SIZE_MAX) {
+    std::vector<wire::TxPacket> waiting;
+    wire::TxPacket packet;
+    while (waiting.size() < count && qp.pull(packet, now)) waiting.push_back(packet);
+    return waiting;
   }
   // The acknowledgement, if one may go now. Does not wait for its deadline.
   std::vector<SentPacket> pull_ack() {
@@ -237,10 +286,18 @@ class ScriptedQp final : public QpEvents {
   memory::MrTable mrs;
   Counters counters;
   std::vector<AsyncEvent> events;
-  RcQp qp;
+  ScriptedSrqs srqs;
+  wire::Envelope envelope;  // of what the peer sends
+  const QpType type;
 
  private:
-  static SentPacket as_sent(const wire::TxPacket& packet) {
+  const std::unique_ptr<TransportQp> transport_;
+
+ public:
+  TransportQp& qp;
+
+ private:
+  SentPacket as_sent(const wire::TxPacket& packet) const {
     Bytes ib(packet.header.begin(), packet.header.begin() + packet.header_size);
     for (uint8_t i = 0; i < packet.fragment_count; ++i) {
       ib.insert(ib.end(), packet.fragments[i].data, packet.fragments[i].data + packet.fragments[i].size);
@@ -250,7 +307,7 @@ class ScriptedQp final : public QpEvents {
     SentPacket sent;
     EXPECT_EQ(wire::parse_packet(ib, sent.headers), wire::ParseError::kNone);
     const wire::Bth& bth = sent.headers.bth;
-    EXPECT_EQ(bth.dest_qp, wire::Qpn(kPeerQpn));
+    EXPECT_TRUE(type == QpType::kUd || bth.dest_qp == wire::Qpn(kPeerQpn));
     EXPECT_EQ(bth.pkey, 0xffff);
     EXPECT_TRUE(bth.mig_req);
     EXPECT_FALSE(bth.fecn || bth.becn);
@@ -276,6 +333,13 @@ inline queue::SendWqe rdma(queue::WrOpcode opcode, uint64_t wr_id, uint64_t va, 
   queue::SendWqe wqe = work(opcode, wr_id, flags);
   wqe.remote_address = va;
   wqe.rkey = rkey;
+  return wqe;
+}
+
+inline queue::SendWqe datagram(uint64_t wr_id, uint8_t flags = queue::kSignaled,
+                               queue::WrOpcode opcode = queue::WrOpcode::kSend) {
+  queue::SendWqe wqe = work(opcode, wr_id, flags);
+  wqe.ud = {.address_handle = kAddressHandle, .remote_qpn = kPeerQpn, .remote_qkey = kQkey};
   return wqe;
 }
 

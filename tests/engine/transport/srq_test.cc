@@ -73,5 +73,22 @@ TEST_F(SharedReceiveQueue, LimitIsToldOnceWhenFewerAreLeft) {
   EXPECT_EQ(host_.rq.limit(), 0u);
 }
 
+// IBTA 10.2.9: what receive requests name is of the queue's protection domain, what the peer names of the QP's.
+TEST(SharedReceiveQueuePd, ReceiveRequestsAreOfItsOwnProtectionDomain) {
+  ScriptedQp host{{.rq_shared = true, .rq_pd = kPd + 1}};
+  host.to_rtr();
+  Buffer theirs{pattern(kMtu)}, ours{pattern(kMtu), 0x5000};
+  host.add(theirs, {.access = memory::kLocalWrite | memory::kRemoteWrite, .pd = kPd + 1});
+  host.add(ours, {.access = memory::kLocalWrite | memory::kRemoteWrite});
+  host.post_receive(1, {theirs.sge(0, kMtu)});
+  host.receive(request(Opcode::kRcSendOnly, kRqPsn, pattern(8)));
+  EXPECT_THAT(host.receives(), ElementsAre(IsCompletion(1, WcStatus::kSuccess)));
+  host.receive(request(Opcode::kRcWriteOnly, kRqPsn + 1, pattern(8)).reth(0x5000, ours.key, 8));
+  EXPECT_EQ(part(ours.bytes, 0, 8), pattern(8));
+  host.post_receive(2, {ours.sge(0, kMtu)});
+  host.receive(request(Opcode::kRcSendOnly, kRqPsn + 2, pattern(8)));
+  EXPECT_THAT(host.receives(), ElementsAre(IsCompletion(2, WcStatus::kLocalProtectionError)));
+}
+
 }  // namespace
 }  // namespace uroce::transport::test
