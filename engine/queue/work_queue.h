@@ -78,6 +78,7 @@ struct SendProgress {
   uint32_t responses = 0;  // READ: response packets received in order so far
   uint32_t message = 0;    // its number on this connection, as the peer's MSN counts: the first is 1
   bool started = false;
+  bool taken = false;  // unreliable transports: the bytes of all its packets have been made
 };
 
 class SendQueue {

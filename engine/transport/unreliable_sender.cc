@@ -21,7 +21,12 @@ bool UnreliableSender::wants_to_send() const {
   if (packet_ > 0) return true;
   if (qp_.attr.state != QpState::kRts || cursor_ == qp_.sq.head()) return false;
   // Local operations wait for what precedes them.
-  return cursor_ == qp_.sq.fetched() || cursor_ == qp_.sq.tail() || !is_local(qp_.sq.entry(cursor_).wqe.opcode);
+  return cursor_ == qp_.sq.fetched() || cursor_ == qp_.sq.tail() || !local(qp_.sq.entry(cursor_).wqe);
+}
+
+// UD has no such operations (IBTA 10.7.2, table 46): validate() refuses them.
+bool UnreliableSender::local(const SendWqe& wqe) const {
+  return qp_.type != QpType::kUd && is_local(wqe.opcode);
 }
 
 // The WQE at the cursor has been copied from what was posted. False: there is none, or none may be begun.
@@ -33,7 +38,7 @@ bool UnreliableSender::fetch_current() {
 }
 
 void UnreliableSender::run_local_operations() {
-  while (!error_ && cursor_ == qp_.sq.tail() && fetch_current() && is_local(qp_.sq.entry(cursor_).wqe.opcode)) {
+  while (!error_ && cursor_ == qp_.sq.tail() && fetch_current() && local(qp_.sq.entry(cursor_).wqe)) {
     const WcStatus status = execute_local(qp_, qp_.sq.entry(cursor_).wqe);
     if (status != WcStatus::kSuccess) {
       error_ = status;
@@ -45,15 +50,16 @@ void UnreliableSender::run_local_operations() {
 }
 
 uint32_t UnreliableSender::next_address_handle() {
-  run_local_operations();
-  return error_ || !fetch_current() ? 0 : qp_.sq.entry(cursor_).wqe.ud.address_handle;
+  if (error_ || !fetch_current()) return 0;
+  const SendWqe& wqe = qp_.sq.entry(cursor_).wqe;
+  return validate(wqe) == WcStatus::kSuccess ? wqe.ud.address_handle : 0;
 }
 
 bool UnreliableSender::pull(wire::TxPacket& out) {
   run_local_operations();
   if (error_ || !fetch_current()) return false;
   const SendQueue::Entry entry = qp_.sq.entry(cursor_);
-  if (is_local(entry.wqe.opcode)) return false;
+  if (local(entry.wqe)) return false;
   if (const WcStatus status = validate(entry.wqe); status != WcStatus::kSuccess) {
     error_ = status;
     return false;
@@ -93,18 +99,26 @@ WcStatus UnreliableSender::validate(const SendWqe& wqe) const {
   return wqe.length <= limit ? WcStatus::kSuccess : WcStatus::kLocalLengthError;
 }
 
+// A packet of WQE `index` was given out, and nothing has ended the WQE since.
+bool UnreliableSender::given_out(uint32_t index) const {
+  return index - qp_.sq.tail() < cursor_ - qp_.sq.tail() + (packet_ > 0 ? 1 : 0);
+}
+
+// Packets to ourselves and packets on the wire wait in different places, so one may be ready before an earlier one.
 void UnreliableSender::on_taken(uint32_t index) {
-  // After a flush they are gone already.
-  while (qp_.sq.tail() != cursor_ && static_cast<int32_t>(index - qp_.sq.tail()) >= 0) {
+  if (!given_out(index)) return;
+  qp_.sq.entry(index).progress.taken = true;
+  while (qp_.sq.tail() != cursor_ && qp_.sq.entry(qp_.sq.tail()).progress.taken) {
     complete_oldest(qp_, WcStatus::kSuccess);
   }
 }
 
-// Packets are reported in order, so those of earlier WQEs are done; later ones that are on their way stay there.
+// The first one that fails counts; what follows it may be on its way already, and stays there.
 void UnreliableSender::on_unreadable(uint32_t index) {
-  if (index != qp_.sq.tail() || static_cast<int32_t>(cursor_ - index) < 0) return;
+  if (!given_out(index) || qp_.sq.entry(index).progress.taken) return;
   error_ = WcStatus::kLocalProtectionError;
   cursor_ = index;
+  packet_ = 0;
 }
 
 void UnreliableSender::flush() {

@@ -22,7 +22,7 @@ class UnreliableSender {
   bool wants_to_send() const;
   // The next packet, or false. In SQD no new WQE is started.
   bool pull(wire::TxPacket& out);
-  // UD: the address handle of the next packet; 0: there is none.
+  // UD: the address handle of the next packet; 0: there is none, or no packet.
   uint32_t next_address_handle();
   // No WQE is being sent or waits for its bytes to be made.
   bool drained() const { return cursor_ == qp_.sq.tail() && packet_ == 0; }
@@ -39,7 +39,9 @@ class UnreliableSender {
 
  private:
   bool fetch_current();
+  bool local(const queue::SendWqe& wqe) const;
   void run_local_operations();
+  bool given_out(uint32_t index) const;
   queue::WcStatus validate(const queue::SendWqe& wqe) const;
 
   QpContext& qp_;
