@@ -206,6 +206,7 @@ uint32_t LocalEngine::srq_limit(Srq& srq) {
 void LocalEngine::destroy_srq(Srq* srq) {
   Progress::Guard guard(progress_);
   datapath_.srqs().remove(*srq);
+  datapath_.for_each_qp([srq](Qp& qp) { qp.transport->on_srq_destroyed(*srq); });
   delete srq;
 }
 

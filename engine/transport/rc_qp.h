@@ -32,6 +32,7 @@ class RcQp final : public TransportQp {
   void on_unreadable(const wire::TxPacket& packet, Time now) override;
   void on_posted(Time now) override;
   void on_timer(Time now) override;
+  void on_srq_destroyed(const queue::ReceiveQueue& srq) override { responder_.on_srq_destroyed(srq); }
   Time deadline() const override;
 
  private:

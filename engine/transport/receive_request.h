@@ -22,6 +22,8 @@ class ReceiveRequest {
   bool take();
   // Forgets it without completion (QP to RESET).
   void drop() { taken_ = false; }
+  // The same, if it is of this queue, which is about to go.
+  void drop_if_of(const queue::ReceiveQueue& rq) { taken_ = taken_ && from_.rq != &rq; }
 
   // Copies `data` to message offset `offset`, within length(). Success, or what the request completes with when an SGE
   // does not allow it.

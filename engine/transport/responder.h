@@ -49,6 +49,9 @@ class Responder {
   // that tells why stays.
   void flush();
 
+  // XRC: see TransportQp::on_srq_destroyed(). What comes of a message for that queue names none any more.
+  void on_srq_destroyed(const queue::ReceiveQueue& srq) { receive_.drop_if_of(srq); }
+
  private:
   // What the request packets so far have begun (IBTA 9.7.4.1.2 opcode sequence).
   enum class Message : uint8_t { kNone, kSend, kWrite };

@@ -48,6 +48,8 @@ class TransportQp {
   // The payload of a packet that pull() gave could not be read: the application took its memory away.
   virtual void on_unreadable(const wire::TxPacket& packet, Time now) = 0;
   virtual void on_posted(Time now) = 0;
+  // A shared receive queue of XRC is about to go, and the CQ of its completions may go with it.
+  virtual void on_srq_destroyed(const queue::ReceiveQueue&) {}
   virtual void on_timer(Time now) = 0;
 
   // When on_timer() or pull() has something to do without outside cause; kNever if nothing.
