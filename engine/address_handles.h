@@ -18,9 +18,16 @@ struct AddressHandle {
 
 class AddressHandles {
  public:
-  // The new one's number, never 0.
+  static constexpr uint32_t kSlotBits = 20;
+  static constexpr uint32_t kMost = 1u << kSlotBits;
+
+  // So many at a time, kMost at most.
+  explicit AddressHandles(uint32_t most = kMost) : most_(most) {}
+
+  // The new one's number. 0: there are too many.
   uint32_t add(const transport::AddressVector& address, const Path& path) {
     if (free_.empty()) {
+      if (slots_.size() == most_) return 0;
       free_.push_back(static_cast<uint32_t>(slots_.size()));
       slots_.emplace_back();
     }
@@ -53,12 +60,10 @@ class AddressHandles {
     }
   }
 
-  static constexpr uint32_t kSlotBits = 20;
-  static constexpr uint32_t kMost = 1u << kSlotBits;  // handles at a time; the caller sees to it
-
  private:
   static constexpr uint32_t kSlotMask = kMost - 1;
 
+  const uint32_t most_;
   std::deque<AddressHandle> slots_;  // addresses stay: packets point to envelopes
   std::vector<uint32_t> free_;
   uint32_t generation_ = 0;

@@ -78,7 +78,7 @@ class Datapath {
   void remove(Qp& qp, Time now);
   // Takes the QP's completions out of its queues (destroy, reset).
   static void purge_completions(Qp& qp);
-  // Packets wait for room in the packet I/O.
+  // Packets wait for room in the packet I/O, if there is one yet.
   bool backpressured() const { return (wire_burst_ && wire_burst_->waiting()) || loop_burst_->waiting(); }
   // Sends the ACK that the QP owes, if any, at once.
   void settle_acks(Qp& qp, Time now);

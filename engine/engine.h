@@ -118,7 +118,8 @@ class Engine {
   virtual void destroy_qp(Qp* qp) = 0;
 
   virtual int create_srq(const SrqInit& init, Srq*& srq) = 0;
-  // Depth and limit (0 disarms). EINVAL: more is posted than would fit. The caller sees to it that no thread posts.
+  // Depth and limit (0 disarms). EINVAL: more is posted than would fit; ENOMEM. The caller sees to it that no thread
+  // posts.
   virtual int resize_srq(Srq& srq, uint32_t max_wr) = 0;
   virtual void arm_srq_limit(Srq& srq, uint32_t limit) = 0;
   virtual uint32_t srq_limit(Srq& srq) = 0;

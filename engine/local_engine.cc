@@ -13,8 +13,9 @@ namespace uroce::engine {
 
 namespace {
 
-// Headers around the payload: the longest a message packet has (BTH, RETH, ImmDt) and the ICRC, behind the UDP header.
-constexpr uint32_t kUdpOverhead = 8 + 12 + 16 + 4 + 4;
+// Headers around the payload: the longest a message packet has (BTH, XRCETH, RETH, ImmDt) and the ICRC, behind the UDP
+// header.
+constexpr uint32_t kUdpOverhead = 8 + 12 + 4 + 16 + 4 + 4;
 // What Linux subtracts from a netdev's MTU before it picks the path MTU (wire.md "MTU").
 constexpr uint32_t kLinuxMtuReserve = 80;
 
@@ -161,7 +162,11 @@ int LocalEngine::modify_qp(Qp& qp, const transport::QpAttributes& attributes, ui
   if (mask & transport::kQpState) datapath_.settle_acks(qp, now);
   const int error = qp.transport->modify(adjusted, mask, now);
   if (error == 0 && (mask & transport::kQpAddressVector)) qp.path = path;
-  if (error == 0 && qp.transport->state() == transport::QpState::kReset) datapath_.purge_completions(qp);
+  const transport::QpState state = qp.transport->state();
+  // The application has its memory back, so what has not left must not leave any more.
+  const bool ended = state == transport::QpState::kReset || state == transport::QpState::kErr;
+  if (error == 0 && ended && datapath_.backpressured()) datapath_.forget_waiting_packets();
+  if (error == 0 && state == transport::QpState::kReset) datapath_.purge_completions(qp);
   datapath_.reschedule(qp, now);
   return error;
 }
@@ -183,14 +188,23 @@ int LocalEngine::create_srq(const SrqInit& init, Srq*& srq) {
   Progress::Guard guard(progress_);
   const uint32_t number = datapath_.srqs().next_number();
   if (number == 0) return ENOMEM;
-  srq = new Srq(init, number);
-  datapath_.srqs().add(*srq);
+  try {
+    auto created = std::make_unique<Srq>(init, number);
+    datapath_.srqs().add(*created);
+    srq = created.release();
+  } catch (const std::bad_alloc&) {
+    return ENOMEM;
+  }
   return 0;
 }
 
 int LocalEngine::resize_srq(Srq& srq, uint32_t max_wr) {
   Progress::Guard guard(progress_);
-  return srq.resize(max_wr) ? 0 : EINVAL;
+  try {
+    return srq.resize(max_wr) ? 0 : EINVAL;
+  } catch (const std::bad_alloc&) {
+    return ENOMEM;
+  }
 }
 
 void LocalEngine::arm_srq_limit(Srq& srq, uint32_t limit) {
@@ -219,7 +233,7 @@ int LocalEngine::create_address(const transport::AddressVector& address, uint32_
   Progress::Guard guard(progress_);
   find_neighbour(path);
   handle = datapath_.address_handles().add(address, path);
-  return 0;
+  return handle != 0 ? 0 : ENOMEM;
 }
 
 void LocalEngine::destroy_address(uint32_t handle) {
@@ -235,11 +249,12 @@ int LocalEngine::attach_multicast(Qp& qp, const wire::IpAddress& group) {
   MulticastGroups& groups = datapath_.groups();
   {
     Progress::Guard guard(progress_);
-    if (groups.members(group).size() >= Limits::kMaxMulticastQps || groups.size() >= Limits::kMaxMulticastGroups) {
-      return ENOMEM;
-    }
-    if (!groups.attach(group, qp)) return 0;
-    if (groups.members(group).size() > 1) return 0;
+    if (groups.has(group, qp)) return 0;
+    const size_t members = groups.members(group).size();
+    if (members >= Limits::kMaxMulticastQps) return ENOMEM;
+    if (members == 0 && groups.size() >= Limits::kMaxMulticastGroups) return ENOMEM;
+    groups.attach(group, qp);
+    if (members > 0) return 0;
   }
   if (const int error = join_ ? join_(group) : 0; error != 0) {
     Progress::Guard guard(progress_);
@@ -278,10 +293,11 @@ void LocalEngine::steer_addresses() {
   {
     Progress::Guard guard(progress_);
     datapath_.set_addresses(addresses);
+    if (!set_addresses_) return;
     const std::vector<wire::IpAddress> groups = datapath_.groups().all();
     addresses.insert(addresses.end(), groups.begin(), groups.end());
   }
-  if (set_addresses_) set_addresses_(addresses);
+  set_addresses_(addresses);
 }
 
 int LocalEngine::resize_cq(queue::CompletionQueue& cq, uint32_t capacity) {

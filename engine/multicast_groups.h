@@ -22,6 +22,11 @@ inline bool is_multicast(const wire::IpAddress& address) {
 
 class MulticastGroups {
  public:
+  bool has(const wire::IpAddress& group, const Qp& qp) const {
+    const std::span<Qp* const> in = members(group);
+    return std::find(in.begin(), in.end(), &qp) != in.end();
+  }
+
   // False: it is in the group already.
   bool attach(const wire::IpAddress& group, Qp& qp) {
     std::vector<Qp*>& members = groups_[group.bytes];

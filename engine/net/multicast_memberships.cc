@@ -13,6 +13,7 @@ MulticastMemberships::~MulticastMemberships() {
 }
 
 int MulticastMemberships::join(int ifindex, const wire::IpAddress& group) {
+  if (sockets_.contains(group.bytes)) return 0;
   const bool v4 = group.is_v4();
   const int fd = ::socket(v4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return errno;

@@ -17,7 +17,7 @@ class MulticastMemberships {
   MulticastMemberships(const MulticastMemberships&) = delete;
   MulticastMemberships& operator=(const MulticastMemberships&) = delete;
 
-  // Each group once. 0 or an errno value: EINVAL not a multicast address, ENODEV no such netdev.
+  // 0, also if it has joined already, or an errno value: EINVAL not a multicast address, ENODEV no such netdev.
   int join(int ifindex, const wire::IpAddress& group);
   void leave(const wire::IpAddress& group);
 

@@ -1,0 +1,505 @@
+// UC, UD and XRC through the data paths of two engines on one cable: where packets go, who gets them, multicast, and
+// packets that wait under backpressure while things go away. No threads, virtual time.
+#include <array>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <memory>
+#include <vector>
+
+#include "engine/datapath.h"
+#include "engine/io/memory_link.h"
+#include "tests/engine/core/fault_rig.h"
+#include "tests/engine/transport/scripted_qp.h"
+
+namespace uroce::engine::test {
+namespace {
+
+using queue::Cqe;
+using queue::WcStatus;
+using queue::WrOpcode;
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::SizeIs;
+using transport::QpType;
+using transport::test::kMtu;
+using transport::test::kPd;
+using transport::test::kQkey;
+using transport::test::work;
+
+constexpr uint32_t kGrh = 40;
+
+wire::IpAddress v4(uint8_t a, uint8_t b, uint8_t c, uint8_t d) {
+  return wire::IpAddress::v4(std::array<uint8_t, 4>{a, b, c, d}.data());
+}
+const wire::IpAddress kGroup = v4(239, 1, 2, 3), kOtherGroup = v4(239, 1, 2, 4);
+
+// A QP with queues of its own.
+struct Station {
+  queue::CompletionQueue send_cq{256, nullptr}, recv_cq{256, nullptr};
+  std::unique_ptr<Qp> qp;
+
+  uint32_t qpn() const { return qp->transport->qpn().value(); }
+  std::vector<Cqe> sends() { return transport::test::ScriptedQp::take(send_cq); }
+  std::vector<Cqe> receives() { return transport::test::ScriptedQp::take(recv_cq); }
+};
+
+class Host {
+ public:
+  Host(uint8_t number, std::unique_ptr<io::MemoryEnd> its_end)
+      : address(v4(192, 0, 2, number)),
+        datapath([value = uint32_t{number}]() mutable { return value = value * 1664525 + 1013904223; }) {
+    end = its_end.get();
+    datapath.attach(std::move(its_end), nullptr);
+    datapath.set_addresses({address});
+    bytes = pattern(8192, number);
+    key = datapath.memory_regions().add({.base = bytes.data(),
+                                         .iova = 0,
+                                         .length = bytes.size(),
+                                         .access = memory::kLocalWrite | transport::test::kAllRemote,
+                                         .pd = kPd});
+  }
+  ~Host() {
+    for (auto& station : stations_) {
+      if (station->qp) datapath.remove(*station->qp, now);
+    }
+  }
+
+  Station& add(QpType type, QpInit init = {}) {
+    Station& station = *stations_.emplace_back(std::make_unique<Station>());
+    init.type = type;
+    init.pd = kPd;
+    init.max_send_wr = init.max_recv_wr = 64;
+    init.max_inline = 64;
+    init.send_cq = &station.send_cq;
+    init.recv_cq = &station.recv_cq;
+    wire::Qpn qpn;
+    EXPECT_TRUE(datapath.qpns().take(qpn));
+    station.qp = std::make_unique<Qp>(init, qpn, datapath.memory_regions(), datapath.srqs(), datapath.counters());
+    datapath.qpns().bind(qpn, station.qp.get());
+    datapath.add(*station.qp);
+    return station;
+  }
+  void destroy(Station& station) {
+    datapath.remove(*station.qp, now);
+    station.qp.reset();
+  }
+  // To RTS; connected ones towards `peer` at `to`.
+  void connect(Station& station, const wire::IpAddress& to = {}, uint32_t peer = 0) {
+    transport::QpAttributes a = transport::test::default_attributes();
+    a.dest_qpn = wire::Qpn(peer);
+    a.rq_psn = a.sq_psn;
+    station.qp->path = path_to(to);
+    const QpType type = station.qp->init.type;
+    for (const auto& [state, mask] : {std::pair{QpState::kInit, transport::test::init_mask(type)},
+                                      {QpState::kRtr, transport::test::rtr_mask(type)},
+                                      {QpState::kRts, transport::test::rts_mask(type)}}) {
+      a.state = state;
+      ASSERT_EQ(station.qp->transport->modify(a, mask, now), 0);
+    }
+    datapath.reschedule(*station.qp, now);
+  }
+  Path path_to(const wire::IpAddress& to) const {
+    Path path;
+    path.envelope.source = address;
+    path.envelope.destination = to;
+    path.envelope.source_port = 0xc000;
+    path.loopback = to == address;
+    path.resolved = true;
+    return path;
+  }
+  uint32_t handle_to(const wire::IpAddress& to) { return datapath.address_handles().add({}, path_to(to)); }
+
+  void post(Station& station, queue::SendWqe wqe, uint32_t offset, uint32_t size) {
+    queue::SendQueue::Slot slot;
+    ASSERT_TRUE(station.qp->sq.reserve(0, slot));
+    wqe.sge_count = 1;
+    *slot.wqe = wqe;
+    *slot.sges = {offset, size, key};
+    station.qp->sq.publish(1);
+    datapath.ring(*station.qp);
+  }
+  void post_receive(Station& station, uint64_t wr_id, uint32_t offset, uint32_t size) {
+    const queue::Sge sge{offset, size, key};
+    ASSERT_TRUE(station.qp->rq.post(wr_id, {&sge, 1}));
+  }
+  void datagram(Station& station, uint64_t wr_id, uint32_t handle, uint32_t qpn, uint32_t offset, uint32_t size,
+                uint32_t qkey = kQkey) {
+    queue::SendWqe wqe = work(WrOpcode::kSend, wr_id);
+    wqe.ud = {.address_handle = handle, .remote_qpn = qpn, .remote_qkey = qkey};
+    post(station, wqe, offset, size);
+  }
+
+  Datapath::Moved run() { return datapath.iterate(Datapath::Caller::kBackground, now); }
+  uint64_t count(Counter counter) const { return datapath.counters().get(counter); }
+
+  Time now{std::chrono::seconds(1)};
+  const wire::IpAddress address;
+  Bytes bytes;
+  uint32_t key = 0;
+  io::MemoryEnd* end;  // the data path has it
+  Datapath datapath;
+
+ private:
+  std::vector<std::unique_ptr<Station>> stations_;
+};
+
+class Cable : public testing::Test {
+ protected:
+  explicit Cable(uint32_t capacity = 1024) : Cable(io::make_memory_link({.queue_capacity = capacity})) {}
+  explicit Cable(std::pair<std::unique_ptr<io::MemoryEnd>, std::unique_ptr<io::MemoryEnd>> link)
+      : a(1, std::move(link.first)), b(2, std::move(link.second)) {}
+  // Until nothing moves any more. The cable has room again one round after the other side has looked.
+  void run() {
+    for (int idle = 0; idle < 3; ++idle) {
+      if (a.run()) idle = 0;
+      if (b.run()) idle = 0;
+    }
+  }
+  Host a, b;
+};
+
+// --- UD --------------------------------------------------------------------------------------------------------------
+
+TEST_F(Cable, DatagramAndItsAnswer) {
+  Station &ours = a.add(QpType::kUd), &theirs = b.add(QpType::kUd);
+  a.connect(ours);
+  b.connect(theirs);
+  b.post_receive(theirs, 7, 0, 1024);
+  a.datagram(ours, 1, a.handle_to(b.address), theirs.qpn(), 4096, 100);
+  run();
+  ASSERT_THAT(ours.sends(), SizeIs(1));
+  const std::vector<Cqe> receives = theirs.receives();
+  ASSERT_THAT(receives, SizeIs(1));
+  EXPECT_EQ(receives[0].byte_length, kGrh + 100);
+  EXPECT_EQ(receives[0].source_qpn, ours.qpn());
+  EXPECT_EQ(Bytes(&b.bytes[kGrh], &b.bytes[kGrh + 100]), Bytes(&a.bytes[4096], &a.bytes[4196]));
+  // The header in front names the sender.
+  const wire::IpAddress sender = wire::IpAddress::v4(&b.bytes[20 + 12]);
+  EXPECT_EQ(sender, a.address);
+  a.post_receive(ours, 8, 0, 1024);
+  b.datagram(theirs, 2, b.handle_to(sender), receives[0].source_qpn, 4096, 10);
+  run();
+  EXPECT_THAT(ours.receives(), SizeIs(1));
+}
+
+TEST_F(Cable, DatagramToAnotherQpOfThisHost) {
+  Station &ours = a.add(QpType::kUd), &other = a.add(QpType::kUd);
+  a.connect(ours);
+  a.connect(other);
+  a.post_receive(other, 7, 0, 1024);
+  a.datagram(ours, 1, a.handle_to(a.address), other.qpn(), 4096, 100);
+  run();
+  EXPECT_THAT(ours.sends(), SizeIs(1));
+  EXPECT_THAT(other.receives(), SizeIs(1));
+  EXPECT_EQ(b.count(Counter::kDropUnknownQp), 0u) << "nothing went out";
+}
+
+TEST_F(Cable, AddressHandleDestroyedBeforeTheSend) {
+  Station& ours = a.add(QpType::kUd);
+  a.connect(ours);
+  const uint32_t handle = a.handle_to(b.address);
+  a.datagram(ours, 1, handle, 5, 4096, 100);
+  ASSERT_TRUE(a.datapath.address_handles().remove(handle));
+  run();
+  EXPECT_EQ(a.count(Counter::kDropNoAddressHandle), 1u);
+  const std::vector<Cqe> sends = ours.sends();
+  ASSERT_THAT(sends, SizeIs(1));
+  EXPECT_EQ(sends[0].status, WcStatus::kSuccess) << "lost like any datagram";
+  EXPECT_EQ(ours.qp->transport->state(), QpState::kRts);
+  EXPECT_NE(a.handle_to(b.address), handle) << "its slot is used again, its number is not";
+}
+
+TEST_F(Cable, UnresolvedNextHopLosesTheDatagramAndTheQpGoesOn) {
+  Station& ours = a.add(QpType::kUd);
+  a.connect(ours);
+  Path path = a.path_to(b.address);
+  path.resolved = false;
+  const uint32_t handle = a.datapath.address_handles().add({}, path);
+  for (uint64_t i = 0; i < 3; ++i) a.datagram(ours, i, handle, 5, 4096, 100);
+  run();
+  EXPECT_EQ(a.count(Counter::kDropNoNeighbour), 3u);
+  EXPECT_THAT(ours.sends(), SizeIs(3));
+}
+
+TEST_F(Cable, WhatIsNotForADatagramQpIsDropped) {
+  Station &ours = a.add(QpType::kUd), &theirs = b.add(QpType::kUd), &connected = b.add(QpType::kUc);
+  a.connect(ours);
+  b.connect(theirs);
+  b.connect(connected, a.address, ours.qpn());
+  b.post_receive(theirs, 7, 0, 1024);
+  b.post_receive(connected, 8, 0, 1024);
+  const uint32_t to_b = a.handle_to(b.address);
+  const uint32_t to_group = a.handle_to(kGroup);
+  ASSERT_TRUE(b.datapath.groups().attach(kGroup, *theirs.qp));
+  a.datagram(ours, 1, to_b, theirs.qpn(), 0, 4, kQkey + 1);
+  run();
+  EXPECT_EQ(b.count(Counter::kDropWrongQkey), 1u);
+  a.datagram(ours, 2, to_b, connected.qpn(), 0, 4);
+  run();
+  EXPECT_EQ(b.count(Counter::kDropWrongTransport), 1u);
+  a.datagram(ours, 3, to_b, kMulticastQpn, 0, 4);  // the multicast QPN to a unicast address
+  run();
+  EXPECT_EQ(b.count(Counter::kDropUnknownQp), 1u);
+  a.datagram(ours, 4, to_group, theirs.qpn(), 0, 4);  // a QPN to a multicast address
+  run();
+  EXPECT_EQ(b.count(Counter::kDropWrongAddress), 1u);
+  a.datagram(ours, 5, a.handle_to(v4(192, 0, 2, 99)), theirs.qpn(), 0, 4);  // not our address
+  run();
+  EXPECT_EQ(b.count(Counter::kDropWrongAddress), 2u);
+  EXPECT_THAT(theirs.receives(), IsEmpty());
+  EXPECT_THAT(connected.receives(), IsEmpty());
+  EXPECT_THAT(ours.sends(), SizeIs(5));
+}
+
+// --- multicast -------------------------------------------------------------------------------------------------------
+
+class Multicast : public Cable {
+ protected:
+  Station& member(Host& host, const wire::IpAddress& group, bool block_own = false) {
+    QpInit init;
+    init.block_own_multicast = block_own;
+    Station& station = host.add(QpType::kUd, init);
+    host.connect(station);
+    EXPECT_TRUE(host.datapath.groups().attach(group, *station.qp));
+    for (uint64_t i = 0; i < 4; ++i) host.post_receive(station, i, 0, 1024);
+    return station;
+  }
+  void send(Station& from, const wire::IpAddress& group = kGroup) {
+    a.datagram(from, 1, a.handle_to(group), kMulticastQpn, 4096, 100);
+    run();
+    EXPECT_THAT(from.sends(), SizeIs(1)) << "one send, one completion";
+  }
+};
+
+TEST_F(Multicast, EveryMemberHereAndThereGetsOneCopy) {
+  Station &sender = member(a, kGroup), &near = member(a, kGroup), &far = member(b, kGroup),
+          &far_too = member(b, kGroup);
+  Station &elsewhere = member(b, kOtherGroup), &near_elsewhere = member(a, kOtherGroup);
+  send(sender);
+  for (Station* station : {&sender, &near, &far, &far_too}) {
+    const std::vector<Cqe> receives = station->receives();
+    ASSERT_THAT(receives, SizeIs(1));
+    EXPECT_EQ(receives[0].byte_length, kGrh + 100);
+    EXPECT_EQ(receives[0].source_qpn, sender.qpn());
+  }
+  EXPECT_EQ(Bytes(&b.bytes[kGrh], &b.bytes[kGrh + 100]), Bytes(&a.bytes[4096], &a.bytes[4196]));
+  EXPECT_THAT(elsewhere.receives(), IsEmpty());
+  EXPECT_THAT(near_elsewhere.receives(), IsEmpty());
+}
+
+TEST_F(Multicast, WhoBlocksItselfStillHearsTheOthers) {
+  Station &sender = member(a, kGroup, true), &near = member(a, kGroup, true);
+  send(sender);
+  EXPECT_THAT(sender.receives(), IsEmpty());
+  EXPECT_THAT(near.receives(), SizeIs(1));
+}
+
+// A QP elsewhere that happens to have the same number is not itself.
+TEST_F(Multicast, BlockingItselfIsNotBlockingItsNumber) {
+  Station& far = member(b, kGroup, true);
+  transport::test::PeerPacket packet(wire::Opcode::kUdSendOnly, 1);
+  Bytes ib = packet.datagram(kQkey, far.qpn()).bytes();
+  wire::store_be24(&ib[5], kMulticastQpn);
+  ASSERT_TRUE(b.end->inject_frame(sealed_frame(a.path_to(kGroup).envelope, ib)));
+  run();
+  EXPECT_THAT(far.receives(), SizeIs(1));
+}
+
+TEST_F(Multicast, AfterDetachAndForGroupsOfNobodyItIsDropped) {
+  Station &sender = member(a, kOtherGroup), &far = member(b, kGroup);
+  ASSERT_TRUE(b.datapath.groups().detach(kGroup, *far.qp));
+  EXPECT_FALSE(b.datapath.groups().detach(kGroup, *far.qp));
+  send(sender);
+  EXPECT_THAT(far.receives(), IsEmpty());
+  EXPECT_EQ(b.count(Counter::kDropNoGroup), 1u);
+}
+
+TEST_F(Multicast, MembersDecideOneByOne) {
+  Station &sender = member(a, kOtherGroup), &deaf = member(b, kGroup), &other_key = member(b, kGroup),
+          &far = member(b, kGroup);
+  transport::QpAttributes attributes;
+  attributes.state = QpState::kErr;
+  ASSERT_EQ(deaf.qp->transport->modify(attributes, transport::kQpState, b.now), 0);
+  deaf.receives();
+  attributes.state = QpState::kRts;
+  attributes.qkey = kQkey + 1;
+  ASSERT_EQ(other_key.qp->transport->modify(attributes, transport::kQpState | transport::kQpQkey, b.now), 0);
+  send(sender);
+  EXPECT_EQ(b.count(Counter::kDropQpState), 1u);
+  EXPECT_EQ(b.count(Counter::kDropWrongQkey), 1u);
+  EXPECT_THAT(deaf.receives(), IsEmpty());
+  EXPECT_THAT(other_key.receives(), IsEmpty());
+  EXPECT_THAT(far.receives(), SizeIs(1));
+}
+
+// --- UC and XRC ------------------------------------------------------------------------------------------------------
+
+TEST_F(Cable, UnreliableConnection) {
+  Station &ours = a.add(QpType::kUc), &theirs = b.add(QpType::kUc);
+  a.connect(ours, b.address, theirs.qpn());
+  b.connect(theirs, a.address, ours.qpn());
+  b.post_receive(theirs, 7, 0, 4096);
+  a.post(ours, work(WrOpcode::kSend, 1), 0, 3 * kMtu + 1);
+  queue::SendWqe write = transport::test::rdma(WrOpcode::kRdmaWrite, 2, 4096, b.key);
+  a.post(ours, write, 4096, 2 * kMtu);
+  run();
+  EXPECT_THAT(ours.sends(), SizeIs(2));
+  EXPECT_THAT(theirs.receives(), SizeIs(1));
+  EXPECT_EQ(Bytes(&b.bytes[0], &b.bytes[3 * kMtu + 1]), Bytes(&a.bytes[0], &a.bytes[3 * kMtu + 1]));
+  EXPECT_EQ(Bytes(&b.bytes[4096], &b.bytes[4096 + 2 * kMtu]), Bytes(&a.bytes[4096], &a.bytes[4096 + 2 * kMtu]));
+}
+
+TEST_F(Cable, XrcFindsItsSharedReceiveQueue) {
+  queue::CompletionQueue cq(16, nullptr);
+  SrqInit settings{.pd = kPd, .xrcd = 5, .max_wr = 8, .max_sge = 1, .cq = &cq};
+  Srq srq(settings, b.datapath.srqs().next_number());
+  b.datapath.srqs().add(srq);
+  QpInit init;
+  init.xrcd = 5;
+  Station &initiator = a.add(QpType::kXrcInitiator), &target = b.add(QpType::kXrcTarget, init);
+  a.connect(initiator, b.address, target.qpn());
+  b.connect(target, a.address, initiator.qpn());
+  const queue::Sge sge{0, 4096, b.key};
+  ASSERT_TRUE(srq.post(9, {&sge, 1}));
+  queue::SendWqe wqe = work(WrOpcode::kSend, 1);
+  wqe.xrc_srqn = srq.srqn;
+  a.post(initiator, wqe, 0, 2 * kMtu);
+  run();
+  EXPECT_THAT(initiator.sends(), SizeIs(1));
+  const std::vector<Cqe> receives = transport::test::ScriptedQp::take(cq);
+  ASSERT_THAT(receives, SizeIs(1));
+  EXPECT_EQ(receives[0].wr_id, 9u);
+  EXPECT_EQ(receives[0].qpn, target.qpn());
+  b.datapath.srqs().remove(srq);
+}
+
+TEST(SrqNumbers, AreNeverTwoTheSameNorZero) {
+  SrqTable table;
+  SrqInit settings{.xrcd = 1};
+  const uint32_t first = table.next_number();
+  ASSERT_NE(first, 0u);
+  Srq one(settings, first);
+  table.add(one);
+  Srq two(settings, table.next_number());
+  EXPECT_NE(two.srqn, first);
+  table.add(two);
+  EXPECT_EQ(table.find(1, first), &one.target);
+  EXPECT_EQ(table.find(2, first), nullptr) << "another domain";
+  EXPECT_EQ(table.find(0, first), nullptr);
+  table.remove(one);
+  EXPECT_EQ(table.find(1, first), nullptr);
+  EXPECT_EQ(table.find(1, two.srqn), &two.target);
+}
+
+// --- backpressure ----------------------------------------------------------------------------------------------------
+
+// The cable takes four packets until the other side looks.
+class Congested : public Cable {
+ protected:
+  static constexpr uint32_t kCapacity = 4;
+  Congested() : Cable(kCapacity) {
+    a.connect(ours);
+    b.connect(theirs);
+    for (uint64_t i = 0; i < 64; ++i) b.post_receive(theirs, i, 0, 1024);
+  }
+  void send(uint32_t count) {
+    for (uint64_t i = 0; i < count; ++i) a.datagram(ours, i, to_b, theirs.qpn(), 4096, 8);
+  }
+  Station& ours = a.add(QpType::kUd);
+  Station& theirs = b.add(QpType::kUd);
+  const uint32_t to_b = a.handle_to(b.address);
+};
+
+TEST_F(Congested, CompletionsComeWithTheBytesAndAllOfThem) {
+  send(60);
+  a.run();
+  EXPECT_EQ(ours.sends().size(), kCapacity);
+  EXPECT_TRUE(a.datapath.backpressured());
+  size_t completed = kCapacity, received = 0;
+  uint64_t next = 0;
+  for (int i = 0; i < 100 && received < 60; ++i) {
+    b.run();
+    for (const Cqe& cqe : theirs.receives()) EXPECT_EQ(cqe.wr_id, next++);
+    received = next;
+    a.run();
+    completed += ours.sends().size();
+    EXPECT_LE(completed, received + kCapacity);
+  }
+  EXPECT_EQ(received, 60u);
+  EXPECT_EQ(completed, 60u);
+}
+
+// A packet to ourselves does not wait behind those on the wire, but it completes behind them.
+TEST_F(Congested, PacketsToOurselvesCompleteInTurn) {
+  Station& near = a.add(QpType::kUd);
+  a.connect(near);
+  a.post_receive(near, 1, 0, 1024);
+  send(6);
+  a.datagram(ours, 6, a.handle_to(a.address), near.qpn(), 4096, 8);
+  a.run();
+  EXPECT_THAT(near.receives(), SizeIs(1));
+  EXPECT_EQ(ours.sends().size(), kCapacity) << "4 and 5 still wait: their memory is not the application's yet";
+  run();
+  const std::vector<Cqe> rest = ours.sends();
+  ASSERT_THAT(rest, SizeIs(3));
+  for (uint64_t i = 0; i < 3; ++i) EXPECT_EQ(rest[i].wr_id, 4 + i);
+}
+
+TEST_F(Congested, DroppedPacketsCompleteBehindThoseThatWait) {
+  const uint32_t gone = a.handle_to(b.address);
+  send(6);
+  a.datagram(ours, 6, gone, theirs.qpn(), 4096, 8);
+  a.datapath.address_handles().remove(gone);
+  a.run();
+  EXPECT_EQ(ours.sends().size(), kCapacity);
+  run();
+  EXPECT_THAT(ours.sends(), SizeIs(3));
+}
+
+TEST_F(Congested, DestroyedWithPacketsWaitingNothingOfItIsSentAndNothingLeft) {
+  Station& other = a.add(QpType::kUd);
+  a.connect(other);
+  send(20);
+  a.run();
+  a.datagram(other, 77, to_b, theirs.qpn(), 4096, 8);
+  a.destroy(ours);
+  EXPECT_THAT(ours.sends(), IsEmpty()) << "its completions go with it";
+  run();
+  EXPECT_EQ(theirs.receives().size(), kCapacity + 1);
+  EXPECT_THAT(other.sends(), SizeIs(1));
+}
+
+// Memory goes: what points to it is lost as on a wire, and completes.
+TEST_F(Congested, ForgottenPacketsComplete) {
+  send(20);
+  a.run();
+  EXPECT_EQ(ours.sends().size(), kCapacity);
+  a.datapath.forget_waiting_packets();
+  EXPECT_EQ(ours.sends().size(), 20 - kCapacity);
+  run();
+  EXPECT_EQ(theirs.receives().size(), kCapacity);
+}
+
+// --- address handles -------------------------------------------------------------------------------------------------
+
+TEST(AddressHandlesTest, NumbersNameWhatWasAddedAndNothingElse) {
+  AddressHandles handles(3);
+  EXPECT_EQ(handles.find(0), nullptr);
+  std::array<uint32_t, 3> numbers;
+  for (uint32_t& number : numbers) {
+    number = handles.add({}, {});
+    ASSERT_NE(number, 0u);
+  }
+  EXPECT_EQ(handles.add({}, {}), 0u) << "three is all";
+  EXPECT_TRUE(handles.remove(numbers[1]));
+  EXPECT_FALSE(handles.remove(numbers[1]));
+  EXPECT_EQ(handles.find(numbers[1]), nullptr);
+  const uint32_t again = handles.add({}, {});
+  EXPECT_NE(again, numbers[1]);
+  EXPECT_EQ(handles.find(numbers[1]), nullptr) << "the old number stays dead";
+  EXPECT_NE(handles.find(again), nullptr);
+  EXPECT_NE(handles.find(numbers[0]), handles.find(numbers[2]));
+}
+
+}  // namespace
+}  // namespace uroce::engine::test
