@@ -8,11 +8,25 @@ namespace uroce::fuzz {
 
 namespace {
 
-constexpr uint8_t kRcOpcodes = 0x20;
+constexpr uint8_t kOpcodes = 0x20;  // of each transport
 
-wire::Opcode opcode(Input& input) {
+uint8_t first_opcode(wire::Transport transport) {
+  switch (transport) {
+    case wire::Transport::kUc:
+      return 0x20;
+    case wire::Transport::kUd:
+      return 0x60;
+    case wire::Transport::kXrc:
+      return 0xa0;
+    default:
+      return 0;
+  }
+}
+
+wire::Opcode opcode(Input& input, wire::Transport transport) {
   const uint8_t choice = input.byte();
-  if (choice < 7 * kRcOpcodes) return static_cast<wire::Opcode>(choice % kRcOpcodes);
+  const uint8_t operation = transport == wire::Transport::kUd ? 4 + choice % 2 : choice % kOpcodes;
+  if (choice < 7 * kOpcodes) return static_cast<wire::Opcode>(first_opcode(transport) + operation);
   return choice % 2 == 0 ? wire::Opcode::kCnp : static_cast<wire::Opcode>(input.byte());
 }
 
@@ -41,8 +55,9 @@ uint32_t message_length(Input& input, uint32_t usual) {
 
 }  // namespace
 
-std::vector<uint8_t> hostile_packet(Input& input, const Arena& victim, uint32_t path_mtu, wire::Psn psn) {
-  const wire::Opcode code = opcode(input);
+std::vector<uint8_t> hostile_packet(Input& input, const Arena& victim, uint32_t path_mtu, wire::Psn psn,
+                                    wire::Transport transport) {
+  const wire::Opcode code = opcode(input, transport);
   const wire::OpcodeInfo& info = wire::opcode_info(code);
   transport::test::PeerPacket packet(code, psn.value());
   const uint8_t flags = input.byte();
@@ -61,6 +76,9 @@ std::vector<uint8_t> hostile_packet(Input& input, const Arena& victim, uint32_t 
     const queue::Sge range = victim.range(input, 8);
     packet.atomic(range.address & ~uint64_t{flags & 0x40 ? 0u : 7u}, range.lkey, input.word(), input.byte());
   }
+  if (info.has_xrceth) packet.srqn(flags & 0x80 ? input.below(8) : kSrqn);
+  if (info.has_deth) packet.datagram(flags & 0x80 ? input.word() : kQkey, input.byte());
+  if (info.has_feth) packet.flush(input.byte() & 0xf, input.byte() & 3);
   if (info.has_aeth) packet.aeth(input.byte(), input.word());
   if (info.has_atomic_ack_eth) packet.original(input.word());
   if (info.has_immdt) packet.immediate(input.byte());
