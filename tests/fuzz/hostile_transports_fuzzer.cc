@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "engine/memory/memory_access.h"
-#include "engine/transport/transport_qp.h"
+#include "tests/engine/transport/any_qp.h"
 #include "tests/fuzz/check.h"
 #include "tests/fuzz/hostile_packet.h"
 
@@ -51,20 +51,20 @@ class Session final : public transport::QpEvents, public transport::XrcSrqs {
         mrs_([this] { return key_ = key_ * 1664525 + 1013904223; }),
         arena_(mrs_, kPd),
         target_{srq_.get(), &srq_cq_, kPd, kPd},
-        qp_(transport::TransportQp::create({.type = type_,
-                                            .qpn = wire::Qpn(0x101),
-                                            .pd = kPd,
-                                            .signal_all = true,
-                                            .rq_shared = shared_,
-                                            .mrs = mrs_,
-                                            .sq = sq_,
-                                            .rq = rq_,
-                                            .send_cq = send_cq_,
-                                            .recv_cq = recv_cq_,
-                                            .events = *this,
-                                            .counters = counters_,
-                                            .xrc_srqs = this,
-                                            .xrcd = kXrcd})) {
+        qp_({.type = type_,
+             .qpn = wire::Qpn(0x101),
+             .pd = kPd,
+             .signal_all = true,
+             .rq_shared = shared_,
+             .mrs = mrs_,
+             .sq = sq_,
+             .rq = rq_,
+             .send_cq = send_cq_,
+             .recv_cq = recv_cq_,
+             .events = *this,
+             .counters = counters_,
+             .xrc_srqs = this,
+             .xrcd = kXrcd}) {
     envelope_.source = envelope_.destination = wire::IpAddress::v4(std::array<uint8_t, 4>{10, 0, 0, 1}.data());
     connect();
   }
@@ -296,7 +296,7 @@ class Session final : public transport::QpEvents, public transport::XrcSrqs {
   Arena arena_;
   wire::Envelope envelope_;
   const transport::ReceiveTarget target_;
-  const std::unique_ptr<transport::TransportQp> qp_;
+  const transport::test::AnyQp qp_;
   Time now_{std::chrono::seconds(1)};
   wire::Psn next_psn_;
   std::vector<wire::TxPacket> waiting_;

@@ -20,14 +20,18 @@ class LocalOperations : public testing::Test {
  protected:
   LocalOperations() {
     host_.to_rts();
-    host_.add(window_, {.access = memory::kRemoteWrite, .invalidatable = true});
+    host_.add_window(window_);
   }
   void invalidate(uint64_t wr_id, uint8_t flags = queue::kSignaled) {
     queue::SendWqe wqe = work(WrOpcode::kLocalInvalidate, wr_id, flags);
     wqe.immediate_or_rkey = window_.key;
     host_.post(wqe);
   }
-  bool valid() const { return host_.mrs.find(window_.key) != nullptr && host_.mrs.find(window_.key)->valid; }
+  // The peer may write there.
+  bool valid() const {
+    return host_.mrs.translate_remote(window_.key, kPd, kQpn, window_.iova, 8, memory::kRemoteWrite).result ==
+           memory::AccessResult::kOk;
+  }
 
   ScriptedQp host_;
   Buffer buffer_ = host_.make_buffer(4 * kMtu);
@@ -94,7 +98,7 @@ TEST_F(LocalOperations, PostedLaterThanAnUnsignaledPredecessor) {
 TEST_F(LocalOperations, SeveralInARow) {
   for (uint64_t i = 1; i <= 3; ++i) {
     Buffer window{pattern(8), 0x9000 + i * 0x1000};
-    host_.add(window, {.access = memory::kRemoteWrite, .invalidatable = true});
+    host_.add_window(window);
     queue::SendWqe wqe = work(WrOpcode::kLocalInvalidate, i);
     wqe.immediate_or_rkey = window.key;
     host_.post(wqe);
@@ -133,6 +137,46 @@ TEST_F(LocalOperations, InvalidatingTwiceOrARegionFails) {
   EXPECT_THAT(host_.pull(), IsEmpty());
   EXPECT_THAT(host_.sends(),
               ElementsAre(IsCompletion(1, WcStatus::kSuccess), IsCompletion(2, WcStatus::kLocalQpOperationError)));
+}
+
+// The request behind a bind may name the new key: the window is open when it leaves.
+TEST_F(LocalOperations, BindOpensTheWindowBeforeWhatFollowsLeaves) {
+  Buffer region{pattern(256), 0xb000};
+  host_.add(region, {.access = memory::kLocalWrite | memory::kMwBind});
+  const uint32_t window = host_.mrs.add_window(memory::WindowType::kType2, kPd);
+  queue::SendWqe bind = work(WrOpcode::kBindMw, 2);
+  bind.rkey = window;
+  bind.immediate_or_rkey = window ^ 1;
+  bind.remote_address = region.iova + 64;
+  bind.compare_add = 32;
+  bind.bind = {.region_key = region.key, .access = memory::kRemoteWrite};
+  const auto opened = [&](uint64_t va) {
+    return host_.mrs.translate_remote(window ^ 1, kPd, kQpn, va, 8, memory::kRemoteWrite).result ==
+           memory::AccessResult::kOk;
+  };
+  host_.post(work(WrOpcode::kSend, 1, 0), {buffer_.sge(0, 4)});
+  host_.post(bind);
+  host_.post(work(WrOpcode::kSend, 3), {buffer_.sge(0, 4)});
+  EXPECT_THAT(host_.pull(), SizeIs(1));
+  EXPECT_FALSE(opened(region.iova + 64));
+  host_.receive(ack(kSqPsn));
+  EXPECT_THAT(host_.pull(), SizeIs(1));
+  EXPECT_TRUE(opened(region.iova + 64));
+  EXPECT_FALSE(opened(region.iova + 64 + 25)) << "only as long as asked";
+  const std::vector<queue::Cqe> sends = host_.sends();
+  ASSERT_THAT(sends, ElementsAre(IsCompletion(2, WcStatus::kSuccess)));
+  EXPECT_EQ(sends[0].opcode, WcOpcode::kBindMw);
+  // The peer uses it, and ends it with a SEND.
+  host_.receive(
+      request(Opcode::kRcWriteOnly, kRqPsn, pattern(8, 9)).reth(region.iova + 64, window ^ 1, 8).ack_request());
+  EXPECT_EQ(part(region.bytes, 64, 8), pattern(8, 9));
+  host_.post_receive(9);
+  host_.receive(request(Opcode::kRcSendOnlyInvalidate, kRqPsn + 1).invalidate(window ^ 1));
+  const std::vector<queue::Cqe> receives = host_.receives();
+  ASSERT_THAT(receives, ElementsAre(IsCompletion(9, WcStatus::kSuccess)));
+  EXPECT_EQ(receives[0].flags, queue::kWcWithInvalidate);
+  EXPECT_EQ(receives[0].immediate_or_rkey, window ^ 1);
+  EXPECT_FALSE(opened(region.iova + 64));
 }
 
 TEST_F(LocalOperations, AreNotBegunWhileDraining) {

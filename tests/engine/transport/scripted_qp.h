@@ -6,14 +6,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <map>
-#include <memory>
 #include <optional>
 #include <ostream>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "engine/transport/rc_qp.h"
+#include "tests/engine/transport/any_qp.h"
 #include "tests/engine/transport/packet_matchers.h"
 #include "tests/engine/transport/peer_packet.h"
 
@@ -116,21 +115,21 @@ class ScriptedQp final : public QpEvents {
         recv_cq(config.cq_capacity, nullptr),
         mrs([this] { return key_source_ = key_source_ * 1664525 + 1013904223; }),
         type(config.type),
-        transport_(TransportQp::create({.type = config.type,
-                                        .qpn = wire::Qpn(kQpn),
-                                        .pd = kPd,
-                                        .signal_all = config.signal_all,
-                                        .rq_shared = config.rq_shared,
-                                        .rq_pd = config.rq_pd,
-                                        .mrs = mrs,
-                                        .sq = sq,
-                                        .rq = rq,
-                                        .send_cq = send_cq,
-                                        .recv_cq = recv_cq,
-                                        .events = *this,
-                                        .counters = counters,
-                                        .xrc_srqs = &srqs,
-                                        .xrcd = config.xrcd})),
+        transport_({.type = config.type,
+                    .qpn = wire::Qpn(kQpn),
+                    .pd = kPd,
+                    .signal_all = config.signal_all,
+                    .rq_shared = config.rq_shared,
+                    .rq_pd = config.rq_pd,
+                    .mrs = mrs,
+                    .sq = sq,
+                    .rq = rq,
+                    .send_cq = send_cq,
+                    .recv_cq = recv_cq,
+                    .events = *this,
+                    .counters = counters,
+                    .xrc_srqs = &srqs,
+                    .xrcd = config.xrcd}),
         qp(*transport_) {}
   virtual ~ScriptedQp() = default;
 
@@ -291,7 +290,7 @@ class ScriptedQp final : public QpEvents {
   const QpType type;
 
  private:
-  const std::unique_ptr<TransportQp> transport_;
+  const AnyQp transport_;
 
  public:
   TransportQp& qp;

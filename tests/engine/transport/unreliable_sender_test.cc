@@ -355,7 +355,7 @@ TEST_F(UcSender, DrainingFinishesTheMessageAndWaitsForItsBytes) {
 
 TEST_F(UcSender, LocalOperationWaitsForTheBytesOfWhatPrecedesIt) {
   Buffer window{pattern(64)};
-  host_.add(window, {.access = memory::kRemoteWrite, .invalidatable = true});
+  host_.add_window(window);
   send(1, 10, 0);
   queue::SendWqe invalidate = work(WrOpcode::kLocalInvalidate, 2);
   invalidate.immediate_or_rkey = window.key;
