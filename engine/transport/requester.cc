@@ -148,6 +148,7 @@ uint32_t Requester::psn_count(const SendWqe& wqe) const {
 }
 
 WcStatus Requester::validate(const SendWqe& wqe) const {
+  if (qp_.type == QpType::kXrcTarget) return WcStatus::kLocalQpOperationError;  // it has no requests
   switch (wqe.opcode) {
     case WrOpcode::kCompareSwap:
     case WrOpcode::kFetchAdd:

@@ -276,6 +276,13 @@ TEST_F(XrcTarget, DropsAnswersAndPacketsOfOtherTransports) {
   EXPECT_THAT(host_.drain(), IsEmpty());
 }
 
+TEST_F(XrcTarget, SendsNoRequests) {
+  ASSERT_EQ(host_.modify(QpState::kRts, rts_mask(QpType::kXrcTarget)), 0);
+  host_.post(work(WrOpcode::kSend, 1));
+  EXPECT_THAT(host_.drain(), IsEmpty());
+  EXPECT_THAT(host_.sends(), ElementsAre(IsCompletion(1, WcStatus::kLocalQpOperationError)));
+}
+
 TEST_F(XrcTarget, ErrorFlushesTheReceiveInUseAndLeavesTheQueues) {
   post(srq_, 1, {buffer_.sge(0, 2 * kMtu)});
   post(srq_, 2, {buffer_.sge(0, 2 * kMtu)});
