@@ -92,6 +92,8 @@ class Engine {
 
   virtual const std::string& netdev_name() const = 0;
   virtual PortStatus port_status() = 0;
+  // False once the netdev is gone: this engine does not come back, even where the netdev does.
+  virtual bool present() const = 0;
   // Of all contexts of this process together.
   Quota& quota() { return quota_; }
 

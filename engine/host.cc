@@ -7,8 +7,8 @@
 #include <map>
 #include <mutex>
 #include <system_error>
-#include <unistd.h>
 
+#include "engine/base/fork.h"
 #include "engine/device_identity.h"
 #include "engine/io_selection.h"
 #include "engine/local_engine.h"
@@ -27,7 +27,16 @@ struct Host::Engines {
 };
 
 Host::Host(Options options, std::shared_ptr<net::NetView> view)
-    : options_(std::move(options)), view_(std::move(view)), engines_(std::make_shared<Engines>()), process_(getpid()) {}
+    : options_(std::move(options)),
+      view_(std::move(view)),
+      engines_(std::make_shared<Engines>()),
+      process_(process_generation()) {}
+
+// Never destroyed: applications call into verbs until the very end of the process.
+struct Host::Slot {
+  std::once_flag once;
+  Host* host = nullptr;
+};
 
 namespace {
 std::atomic<Host*> created_host{nullptr};
@@ -35,28 +44,31 @@ std::atomic<Host*> created_host{nullptr};
 
 Host* Host::existing() {
   Host* const host = created_host.load(std::memory_order_acquire);
-  return host != nullptr && host->process_ == getpid() ? host : nullptr;
+  return host != nullptr && host->process_ == process_generation() ? host : nullptr;
 }
 
 Host* Host::instance() {
-  // Never destroyed: applications call into verbs until the very end of the process.
-  static Host* const host = []() -> Host* {
-    Options options;
-    if (const auto error = Options::from_environment(options)) {
-      std::fputs(fmt::format("uroce: {}\n", *error).c_str(), stderr);
-      return nullptr;
-    }
-    try {
-      auto* const created = new Host(std::move(options), net::NetView::open());
-      std::atexit([] { Host::instance()->at_exit(); });
-      created_host.store(created, std::memory_order_release);
-      return created;
-    } catch (const std::system_error& e) {
-      std::fputs(fmt::format("uroce: cannot read the network configuration: {}\n", e.what()).c_str(), stderr);
-      return nullptr;
-    }
-  }();
-  return host;
+  Slot& slot = per_process<Slot>();
+  std::call_once(slot.once, [&slot] { slot.host = create(); });
+  return slot.host;
+}
+
+Host* Host::create() {
+  static std::atomic<bool> will_finish{false};  // children inherit that
+  Options options;
+  if (const auto error = Options::from_environment(options)) {
+    std::fputs(fmt::format("uroce: {}\n", *error).c_str(), stderr);
+    return nullptr;
+  }
+  try {
+    auto* const host = new Host(std::move(options), net::NetView::open());
+    if (!will_finish.exchange(true)) std::atexit(at_exit);
+    created_host.store(host, std::memory_order_release);
+    return host;
+  } catch (const std::system_error& e) {
+    std::fputs(fmt::format("uroce: cannot read the network configuration: {}\n", e.what()).c_str(), stderr);
+    return nullptr;
+  }
 }
 
 std::vector<DeviceInfo> Host::devices() {
@@ -73,9 +85,13 @@ std::vector<DeviceInfo> Host::devices() {
   return devices;
 }
 
-// A program that exits without destroying its QPs still owes ACKs for what it received.
+// In a child after fork(), only what it has made itself.
 void Host::at_exit() {
-  if (getpid() != process_) return;  // a forked child: the packet I/O is its parent's
+  if (Host* const host = existing()) host->finish();
+}
+
+// A program that exits without destroying its QPs still owes ACKs for what it received.
+void Host::finish() {
   std::lock_guard guard(engines_->lock);
   for (const auto& [index, weak] : engines_->by_ifindex) {
     const auto engine = weak.lock();
@@ -90,7 +106,7 @@ std::shared_ptr<Engine> Host::engine(const DeviceInfo& device) {
   std::lock_guard guard(engines_->lock);
   std::weak_ptr<Engine>& slot = engines_->by_ifindex[device.netdev.index];
   std::shared_ptr<Engine> engine = slot.lock();
-  if (!engine) {
+  if (!engine || !engine->present()) {  // a netdev may come back
     slot = engine = Engine::create(device.netdev, view_, options_);
     if (options_.print_counters) engines_->kept.push_back(engine);  // until they have been printed
   }

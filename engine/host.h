@@ -19,14 +19,15 @@ struct DeviceInfo {
 
 class Host {
  public:
-  // Created on first use. Null when netlink cannot be read or UROCE_* is malformed: one line has gone to stderr.
+  // Created on first use, and anew in a child after fork(). Null when netlink cannot be read or UROCE_* is malformed:
+  // one line has gone to stderr.
   static Host* instance();
   // The same, if this process (not its parent) has asked for it before; else null.
   static Host* existing();
 
   // Current usable netdevs, sorted by ifindex.
   std::vector<DeviceInfo> devices();
-  // The engine of a device; the same object as long as anybody holds it.
+  // The engine of a device; the same object as long as anybody holds it and the netdev is there.
   std::shared_ptr<Engine> engine(const DeviceInfo& device);
   std::map<int, std::shared_ptr<Engine>> existing_engines();  // by ifindex
   const Options& options() const { return options_; }
@@ -34,13 +35,16 @@ class Host {
 
  private:
   Host(Options options, std::shared_ptr<net::NetView> view);
-  void at_exit();
+  static Host* create();
+  static void at_exit();
+  void finish();
 
+  struct Slot;
   struct Engines;
   Options options_;
   std::shared_ptr<net::NetView> view_;
   std::shared_ptr<Engines> engines_;
-  int process_;  // that created it
+  const uint32_t process_;  // that created it
 };
 
 }  // namespace uroce::engine

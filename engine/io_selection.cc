@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "engine/io/af_xdp.h"
+#include "engine/io/af_xdp_error.h"
 #include "engine/io/fault_injector.h"
 #include "engine/io/udp.h"
 #include "engine/net/multicast_memberships.h"
@@ -42,22 +43,36 @@ std::variant<OpenedIo, io::IoError> open_udp(const net::Netdev& netdev) {
   return opened;
 }
 
+// Another process, a parent or child of this one perhaps, has the netdev's packets through AF_XDP: UDP sockets would
+// get none. Who may not know such programs by name is not told.
+std::optional<io::IoError> taken_error(const net::Netdev& netdev) {
+  const std::optional<io::AttachedProgram> program = io::attached_xdp_program(netdev.index);
+  if (!program || !program->is_ours()) return std::nullopt;
+  return io::program_present_error(netdev.name, *program);
+}
+
+std::string text_of(const io::IoError& error) {
+  return fmt::format("{}; {}", error.what, error.remedy);
+}
+
+// `reason`: why it is not AF_XDP.
+std::variant<OpenedIo, io::IoError> choose(const net::Netdev& netdev, const Options& options, std::string& reason) {
+  if (std::optional<io::IoError> error = taken_error(netdev)) return *error;
+  if (options.io == Options::Io::kUdp) return open_udp(netdev);
+  std::variant<OpenedIo, io::IoError> result = open_af_xdp(netdev, options);
+  const auto* const error = std::get_if<io::IoError>(&result);
+  if (error == nullptr || options.io == Options::Io::kAfXdp) return result;
+  reason = text_of(*error);
+  return open_udp(netdev);
+}
+
 }  // namespace
 
 std::variant<OpenedIo, io::IoError> open_packet_io(const net::Netdev& netdev, const Options& options) {
   std::string reason;
-  std::variant<OpenedIo, io::IoError> result = io::IoError{};
-  if (options.io != Options::Io::kUdp) {
-    result = open_af_xdp(netdev, options);
-    if (auto* error = std::get_if<io::IoError>(&result)) reason = fmt::format("{}; {}", error->what, error->remedy);
-  }
-  const bool fall_back = options.io == Options::Io::kAuto && !reason.empty();
-  if (options.io == Options::Io::kUdp || fall_back) {
-    result = open_udp(netdev);
-    if (auto* error = std::get_if<io::IoError>(&result)) reason = fmt::format("{}; {}", error->what, error->remedy);
-  }
-  if (std::holds_alternative<io::IoError>(result)) {
-    say(netdev, reason);
+  std::variant<OpenedIo, io::IoError> result = choose(netdev, options, reason);
+  if (const auto* const error = std::get_if<io::IoError>(&result)) {
+    say(netdev, text_of(*error));
     return result;
   }
   auto& opened = std::get<OpenedIo>(result);
@@ -71,7 +86,7 @@ std::variant<OpenedIo, io::IoError> open_packet_io(const net::Netdev& netdev, co
     opened.io = std::make_unique<io::FaultInjector>(std::move(opened.io), std::get<io::FaultSpec>(spec));
   }
   if (!options.quiet) {
-    say(netdev, opened.io->description() + (fall_back ? fmt::format(" (not AF_XDP: {})", reason) : ""));
+    say(netdev, opened.io->description() + (reason.empty() ? "" : fmt::format(" (not AF_XDP: {})", reason)));
   }
   return result;
 }

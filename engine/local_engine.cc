@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/base/clock.h"
+#include "engine/io/closed_io.h"
 #include "engine/random.h"
 
 namespace uroce::engine {
@@ -25,6 +26,16 @@ uint32_t largest_path_mtu(uint32_t netdev_mtu, uint32_t max_udp_length) {
       return mtu;
   }
   return 256;
+}
+
+// QPs and address handles stay with the address they were made with, also when others come and go and it has another
+// place in the GID table. False: it is gone.
+bool keep_source(const net::Netdev& netdev, const Path& path, transport::AddressVector& address) {
+  const auto& gids = netdev.addresses;
+  const auto found = std::find(gids.begin(), gids.end(), path.envelope.source);
+  if (found == gids.end() || found - gids.begin() > UINT8_MAX) return false;
+  address.source_gid_index = static_cast<uint8_t>(found - gids.begin());
+  return true;
 }
 
 }  // namespace
@@ -95,7 +106,7 @@ int LocalEngine::open_io() {
   if (open_) return 0;
   view_->process_changes();
   const auto netdev = view_->netdev(netdev_index_);
-  if (!netdev) return ENODEV;
+  if (!netdev || !present_) return ENODEV;
   auto result = opener_(*netdev, options_);
   if (auto* error = std::get_if<io::IoError>(&result)) return error->code;
   auto& opened = std::get<OpenedIo>(result);
@@ -114,6 +125,17 @@ int LocalEngine::open_io() {
   if (const int error = progress_.start(); error != 0) return error;
   open_ = true;
   return 0;
+}
+
+// The netdev is gone, and what was attached to it with it. Caller holds setup_.
+void LocalEngine::close_io() {
+  set_addresses_ = nullptr;
+  join_ = nullptr;
+  leave_ = nullptr;
+  Progress::Guard guard(progress_);
+  if (datapath_.wire() == nullptr) return;
+  datapath_.forget_waiting_packets();
+  datapath_.attach(std::make_unique<io::ClosedIo>(*datapath_.wire()), [this](Path& path) { resolve(path); });
 }
 
 int LocalEngine::create_qp(const QpInit& init, Qp*& qp) {
@@ -357,10 +379,11 @@ void LocalEngine::look_at_network(bool news) {
   net::Netdev now_netdev = netdev_;
   const bool was_present = present_;
   const auto netdev = view_->netdev(netdev_index_);
-  present_ = netdev.has_value();
+  present_ = was_present && netdev;
   if (present_) {
     now_netdev = *netdev;
   } else {
+    if (was_present) close_io();
     now_netdev.up = now_netdev.running = false;
     now_netdev.addresses.clear();
   }
@@ -380,19 +403,21 @@ void LocalEngine::refresh_paths(const net::Netdev& netdev) {
   datapath_.for_each_qp([&](Qp& qp) {
     const transport::QpAttributes& attr = qp.transport->attributes();
     if (attr.state != transport::QpState::kRtr && attr.state != transport::QpState::kRts) return;
-    const std::string key(reinterpret_cast<const char*>(attr.address.destination.bytes.data()), 16);
-    const std::string full_key = key + static_cast<char>(attr.address.source_gid_index);
-    auto it = known.find(full_key);
+    transport::AddressVector address = attr.address;
+    if (!keep_source(netdev, qp.path, address)) return;
+    const auto bytes = [](const wire::IpAddress& ip) {
+      return std::string(reinterpret_cast<const char*>(ip.bytes.data()), ip.bytes.size());
+    };
+    const std::string key = bytes(address.destination) + bytes(qp.path.envelope.source);
+    auto it = known.find(key);
     if (it == known.end()) {
       Path path;
       // A route that is gone for the moment leaves the QP where it is: the retry budget decides.
-      if (resolve_route(*view_, netdev, attr.address, qp.transport->qpn(), attr.dest_qpn, path) != 0) return;
+      if (resolve_route(*view_, netdev, address, qp.transport->qpn(), attr.dest_qpn, path) != 0) return;
       path.asked_at = qp.path.asked_at;
       find_neighbour(path);
-      it = known.emplace(full_key, path).first;
+      it = known.emplace(key, path).first;
     }
-    // A QP stays with the addresses it was connected with.
-    if (it->second.envelope.source != qp.path.envelope.source) return;
     const uint16_t port = qp.path.envelope.source_port;
     const uint8_t traffic_class = qp.path.envelope.traffic_class;
     const uint32_t flow_label = qp.path.envelope.flow_label;
@@ -409,7 +434,9 @@ void LocalEngine::refresh_handles(const net::Netdev& netdev) {
   Progress::Guard guard(progress_);
   datapath_.address_handles().for_each([&](AddressHandle& handle) {
     Path path;
-    if (resolve_route(*view_, netdev, handle.address, path) != 0) return;
+    transport::AddressVector address = handle.address;
+    if (!keep_source(netdev, handle.path, address)) return;
+    if (resolve_route(*view_, netdev, address, path) != 0) return;
     path.asked_at = handle.path.asked_at;
     find_neighbour(path);
     handle.path = path;

@@ -19,6 +19,7 @@ class LocalEngine final : public Engine {
 
   const std::string& netdev_name() const override { return name_; }
   PortStatus port_status() override;
+  bool present() const override { return present_; }
 
   int register_memory(const memory::MemoryRegion& region, uint32_t& key) override;
   int reregister_memory(uint32_t key, const memory::MemoryRegion& region) override;
@@ -58,6 +59,7 @@ class LocalEngine final : public Engine {
 
  private:
   int open_io();
+  void close_io();
   void look_at_network(bool news);
   void follow_network();
   void refresh_paths(const net::Netdev& netdev);
@@ -76,8 +78,8 @@ class LocalEngine final : public Engine {
 
   std::mutex setup_;  // opening the packet I/O, and `netdev_`
   net::Netdev netdev_;
-  net::Netdev announced_;  // as handlers were told last
-  bool present_ = true;    // the netdev is there and usable
+  net::Netdev announced_;            // as handlers were told last
+  std::atomic<bool> present_{true};  // the netdev is there and usable
   std::atomic<uint64_t> seen_generation_{0};
   bool open_ = false;
   std::atomic<uint32_t> max_udp_length_{0};  // of the packet I/O; 0 before it is open

@@ -41,11 +41,18 @@ int resolve_route(net::NetView& view, const net::Netdev& netdev, const transport
     e.destination_mac = netdev.mac;
   } else {
     const auto route = view.route(netdev.index, source, destination);
-    if (!route || route->local) return ENETUNREACH;
+    // Another netdev of this host is on the wire like everybody else. Only the kernel does not resolve its own
+    // addresses, so its MAC address is taken from there, as kernel RoCE drivers do.
+    const auto peer = net::netdev_with(view, destination);
+    if (!route || (route->local && !peer)) return ENETUNREACH;
     // As Linux does for RoCE v2, the route decides about the hop limit, not the address vector.
     e.hop_limit = route->hop_limit;
     result.next_hop = route->next_hop;
     if (route->mtu != 0) result.mtu = std::min(result.mtu, route->mtu);
+    if (peer && result.next_hop == destination) {
+      result.same_host = result.resolved = true;
+      e.destination_mac = peer->mac;
+    }
   }
   path = result;
   return 0;
@@ -62,7 +69,7 @@ int resolve_route(net::NetView& view, const net::Netdev& netdev, const transport
 
 void resolve_neighbour(net::NetView& view, int netdev_index, Time now, Path& path) {
   constexpr Duration kAskInterval = std::chrono::milliseconds(100);
-  if (path.loopback) return;
+  if (path.loopback || path.same_host) return;
   const net::Neighbour neighbour = view.neighbour(netdev_index, path.next_hop);
   path.resolved = neighbour.state == net::NeighbourState::kUsable || neighbour.state == net::NeighbourState::kStale;
   if (path.resolved) path.envelope.destination_mac = neighbour.mac;

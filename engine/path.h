@@ -14,10 +14,11 @@ namespace uroce::engine {
 struct Path {
   wire::Envelope envelope;
   wire::IpAddress next_hop;
-  uint32_t mtu = 0;       // bytes the route allows, L3
-  bool loopback = false;  // the peer is this very device
-  bool resolved = false;  // envelope.destination_mac is right (or not needed)
-  Time asked_at{};        // when the kernel was last asked to resolve the next hop
+  uint32_t mtu = 0;        // bytes the route allows, L3
+  bool loopback = false;   // the peer is this very device
+  bool same_host = false;  // the peer is another netdev of this host
+  bool resolved = false;   // envelope.destination_mac is right (or not needed)
+  Time asked_at{};         // when the kernel was last asked to resolve the next hop
 };
 
 // The UDP source port that Linux and ConnectX derive for a connection, so that ECMP spreads QPs (wire.md "IP and UDP").

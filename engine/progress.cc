@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/fork.h"
 
 namespace uroce::engine {
 
@@ -28,6 +29,8 @@ constexpr int kStreamPauses = 60;
 constexpr Duration kBackpressure = std::chrono::milliseconds(1);
 // How long it keeps away from a core whose application thread holds the lock.
 constexpr Duration kBrief = std::chrono::microseconds(50);
+// How long a thread that finds packets all the time goes without a look at the network.
+constexpr Duration kNetworkInterval = std::chrono::milliseconds(10);
 // An application thread that polled within this time takes the packets itself.
 constexpr Duration kAttended = std::chrono::microseconds(100);
 // A process whose threads have not polled for this long is a passive target: spinning for it takes nothing from them.
@@ -65,7 +68,7 @@ Progress::~Progress() {
     kick();
     thread_.join();
   }
-  if (kick_descriptor_ >= 0) close(kick_descriptor_);
+  ForkGuard().close(kick_descriptor_);
 }
 
 int Progress::start() {
@@ -73,8 +76,12 @@ int Progress::start() {
     kick();
     return 0;
   }
-  if (kick_descriptor_ < 0) kick_descriptor_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (kick_descriptor_ < 0) return errno;
+  if (kick_descriptor_ < 0) {
+    ForkGuard guard;
+    kick_descriptor_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (kick_descriptor_ < 0) return errno;
+    guard.close_in_children(kick_descriptor_);
+  }
   // The application's signals are the application's: the thread takes none but its own faults
   // (memory/memory_access.h).
   sigset_t all, before;
@@ -191,6 +198,8 @@ void Progress::run() {
       doze(kDefer);
     } else if (round == Round::kBusy) {
       doze(kBrief);  // the holder may wait for this very core
+    } else if (now - waited_at_ >= kNetworkInterval) {
+      doze(Duration{});
     } else if (now - busy_at < kSpin && !polled_within(kPassive, now)) {
       pause();
     } else {
@@ -237,6 +246,7 @@ void Progress::wait(Duration time) {
   const int ready =
       ppoll(descriptors_.data(), descriptors_.size(), time == Duration::max() ? nullptr : &limit, nullptr);
   background_.store(Background::kRunning, std::memory_order_seq_cst);
+  waited_at_ = monotonic_now();
   if (ready > 0 && descriptors_[0].revents != 0) {
     uint64_t count;
     [[maybe_unused]] const ssize_t n = read(kick_descriptor_, &count, sizeof(count));

@@ -83,6 +83,7 @@ class Progress {
   std::atomic<bool> started_{false};
   int kick_descriptor_ = -1;
   uint32_t receive_only_rounds_ = 0;  // the background thread's; in a row
+  Time waited_at_{};                  // the background thread's; when it last looked at its descriptors
   std::vector<pollfd> descriptors_;   // the background thread's, kept to spare allocations
   std::thread thread_;
 };

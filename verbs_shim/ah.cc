@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "verbs_shim/objects.h"
+#include "verbs_shim/orphan.h"
 #include "verbs_shim/values.h"
 
 namespace uroce::verbs {
@@ -103,8 +104,8 @@ int resolve_unicast(ibv_context* context, const wire::IpAddress& source, const w
   net::NetView& view = engine::Host::instance()->view();
   const std::optional<net::Route> route = view.route(netdev.index, source, destination);
   if (!route) return ENETUNREACH;
-  if (route->local) {
-    mac = netdev.mac;
+  if (const std::optional<net::Netdev> own = net::netdev_with(view, destination); own || route->local) {
+    mac = own ? own->mac : netdev.mac;
     return 0;
   }
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
@@ -142,6 +143,7 @@ using namespace uroce::verbs;
 extern "C" {
 
 ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
+  if (orphaned(pd->context)) return fail(EIO);
   if (!take_quota(pd->context, uroce::engine::ObjectKind::kAh)) return fail(ENOMEM);
   std::unique_ptr<Ah> ah;
   const int error = without_exceptions([&] {
@@ -164,6 +166,7 @@ ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
 
 int ibv_destroy_ah(ibv_ah* verbs) {
   Ah& ah = from(verbs);
+  if (orphaned(verbs->context)) return forget(ah);
   Context& context = from(verbs->context);
   if (context.ahs.remove(&ah)) context.engine->destroy_address(ah.engine_handle);  // else the device has been closed
   --from(verbs->pd).users;
@@ -173,6 +176,7 @@ int ibv_destroy_ah(ibv_ah* verbs) {
 }
 
 int ibv_init_ah_from_wc(ibv_context* context, uint8_t port_num, ibv_wc* wc, ibv_grh* grh, ibv_ah_attr* attr) {
+  if (orphaned(context)) return fail_minus_one(EIO);
   const int error = without_exceptions([&] { return address_of_sender(context, port_num, *wc, grh, *attr); });
   return error == 0 ? 0 : fail_minus_one(error);
 }
@@ -186,6 +190,7 @@ ibv_ah* ibv_create_ah_from_wc(ibv_pd* pd, ibv_wc* wc, ibv_grh* grh, uint8_t port
 // Returns 0 or an errno value; may wait for address resolution.
 int ibv_resolve_eth_l2_from_gid(ibv_context* context, ibv_ah_attr* attr, uint8_t eth_mac[ETHERNET_LL_SIZE],
                                 uint16_t* vid) {
+  if (orphaned(context)) return EIO;
   uroce::wire::MacAddress mac{};
   if (const int error = without_exceptions([&] { return resolve_mac(context, *attr, mac); })) return error;
   std::copy(mac.begin(), mac.end(), eth_mac);

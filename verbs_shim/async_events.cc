@@ -2,6 +2,8 @@
 
 #include <cerrno>
 
+#include "verbs_shim/orphan.h"
+
 namespace uroce::verbs {
 namespace {
 
@@ -91,6 +93,7 @@ using namespace uroce::verbs;
 extern "C" {
 
 int ibv_get_async_event(ibv_context* context, ibv_async_event* event) {
+  if (orphaned(context)) return fail_minus_one(EIO);
   const auto count_taken = [](const ibv_async_event& taken) {
     if (is_cq_event(taken.event_type)) ++from(taken.element.cq).async_events_taken;
     if (is_qp_event(taken.event_type)) ++from(taken.element.qp).async_events_taken;
@@ -102,12 +105,15 @@ int ibv_get_async_event(ibv_context* context, ibv_async_event* event) {
 void ibv_ack_async_event(ibv_async_event* event) {
   if (is_cq_event(event->event_type)) {
     ibv_cq* cq = event->element.cq;
+    if (orphaned(cq->context)) return;
     acknowledge(cq->mutex, cq->cond, cq->async_events_completed, 1);
   } else if (is_qp_event(event->event_type)) {
     ibv_qp* qp = event->element.qp;
+    if (orphaned(qp->context)) return;
     acknowledge(qp->mutex, qp->cond, qp->events_completed, 1);
   } else if (is_srq_event(event->event_type)) {
     ibv_srq* srq = event->element.srq;
+    if (orphaned(srq->context)) return;
     acknowledge(srq->mutex, srq->cond, srq->events_completed, 1);
   }
 }

@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/base/fork.h"
+
 namespace uroce::verbs {
 namespace {
 
@@ -14,9 +16,7 @@ struct Registry {
 };
 
 Registry& registry() {
-  // Never destroyed: threads of the application may still open and close devices while it exits.
-  static auto& instance = *new Registry;
-  return instance;
+  return per_process<Registry>();
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "verbs_shim/objects.h"
+#include "verbs_shim/orphan.h"
 
 namespace uroce::verbs {
 
@@ -19,6 +20,7 @@ using namespace uroce::verbs;
 extern "C" {
 
 ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
+  if (orphaned(context)) return fail(EIO);
   Channel* channel = nullptr;
   const int error = without_exceptions([&] {
     auto created = std::make_unique<Channel>();
@@ -34,6 +36,10 @@ ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
 
 int ibv_destroy_comp_channel(ibv_comp_channel* verbs) {
   Channel& channel = from(verbs);
+  if (orphaned(channel.context)) {
+    ::close(channel.fd);
+    return abandon(channel);
+  }
   if (channel.users != 0) return EBUSY;
   ::close(channel.fd);
   drop_user(from(channel.context));
@@ -43,6 +49,8 @@ int ibv_destroy_comp_channel(ibv_comp_channel* verbs) {
 
 int ibv_get_cq_event(ibv_comp_channel* verbs, ibv_cq** cq, void** cq_context) {
   Channel& channel = from(verbs);
+  // What the descriptor counts is the parent's to take.
+  if (orphaned(channel.context)) return fail_minus_one(EIO);
   from(channel.context).engine->expect_sleep();
   Cq* taken = nullptr;
   if (!channel.events.take(channel.fd, taken, [](Cq* event) { ++event->completion_events_taken; })) return -1;
@@ -52,6 +60,7 @@ int ibv_get_cq_event(ibv_comp_channel* verbs, ibv_cq** cq, void** cq_context) {
 }
 
 void ibv_ack_cq_events(ibv_cq* cq, unsigned int nevents) {
+  if (orphaned(cq->context)) return;
   acknowledge(cq->mutex, cq->cond, cq->comp_events_completed, nevents);
 }
 

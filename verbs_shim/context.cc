@@ -11,6 +11,7 @@
 #include "verbs_shim/dispatch.h"
 #include "verbs_shim/memory_objects.h"
 #include "verbs_shim/objects.h"
+#include "verbs_shim/orphan.h"
 
 namespace uroce::verbs {
 namespace {
@@ -126,6 +127,11 @@ ibv_context* ibv_import_device(int cmd_fd) {
 // Applications do leave objects: perftest forgets a CQ.
 int ibv_close_device(ibv_context* verbs) {
   Context& context = from(verbs);
+  if (orphaned(verbs)) {  // objects still point to it, and the engine is its parent's
+    ::close(verbs->cmd_fd);
+    ::close(verbs->async_fd);
+    return 0;
+  }
   context.engine->remove_event_handler(&context.on_event);
   for (Qp* qp : context.qps.take_all()) release_engine_qp(*qp);
   for (Srq* srq : context.srqs.take_all()) context.engine->destroy_srq(srq->engine_srq);

@@ -8,6 +8,7 @@
 
 #include "verbs_shim/async_events.h"
 #include "verbs_shim/dispatch.h"
+#include "verbs_shim/orphan.h"
 
 namespace uroce::verbs {
 namespace {
@@ -35,6 +36,7 @@ uint32_t take(Cq& cq, uint32_t limit, ibv_wc* wc) {
 }  // namespace
 
 Cq* create_cq(ibv_context* context, const CqRequest& request) {
+  if (orphaned(context)) return fail(EIO);
   if (request.entries == 0 || request.entries > engine::Limits::kMaxCqe) return fail(EINVAL);
   if (request.vector >= static_cast<uint32_t>(context->num_comp_vectors)) return fail(EINVAL);
   if (!take_quota(context, engine::ObjectKind::kCq)) return fail(ENOMEM);
@@ -65,6 +67,7 @@ Cq* create_cq(ibv_context* context, const CqRequest& request) {
 
 int poll_cq(ibv_cq* verbs, int num_entries, ibv_wc* wc) {
   Cq& cq = from(verbs);
+  if (orphaned(cq.context)) return 0;
   const auto limit = static_cast<uint32_t>(std::max(num_entries, 0));
   uint32_t count = take(cq, limit, wc);
   if (count == 0) {
@@ -76,6 +79,7 @@ int poll_cq(ibv_cq* verbs, int num_entries, ibv_wc* wc) {
 
 int req_notify_cq(ibv_cq* verbs, int solicited_only) {
   Cq& cq = from(verbs);
+  if (orphaned(cq.context)) return EIO;
   cq.arm(solicited_only ? queue::CompletionQueue::Arm::kSolicited : queue::CompletionQueue::Arm::kAny);
   cq.engine->expect_sleep();
   return 0;
@@ -83,6 +87,7 @@ int req_notify_cq(ibv_cq* verbs, int solicited_only) {
 
 // An event comes when cq_count completions are there, or cq_period microseconds after the first; 0 of either: at once.
 int modify_cq(ibv_cq* verbs, ibv_modify_cq_attr* attr) {
+  if (orphaned(verbs->context)) return EIO;
   if (attr->attr_mask & ~uint32_t{IBV_CQ_ATTR_MODERATE}) return EINVAL;
   if (!(attr->attr_mask & IBV_CQ_ATTR_MODERATE)) return 0;
   Cq& cq = from(verbs);
@@ -107,6 +112,7 @@ ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* cq_context, ibv_comp_
 
 int ibv_destroy_cq(ibv_cq* verbs) {
   Cq& cq = from(verbs);
+  if (orphaned(cq.context)) return forget(cq);
   if (cq.users != 0) return EBUSY;
   if (from(cq.context).moderated_cqs.remove(&cq)) cq.engine->moderate_cq(cq, 0, {});  // else closed, or never was
   if (cq.channel != nullptr) {
@@ -123,6 +129,7 @@ int ibv_destroy_cq(ibv_cq* verbs) {
 }
 
 int ibv_resize_cq(ibv_cq* verbs, int cqe) {
+  if (orphaned(verbs->context)) return EIO;
   if (cqe <= 0 || static_cast<uint32_t>(cqe) > uroce::engine::Limits::kMaxCqe) return EINVAL;
   Cq& cq = from(verbs);
   const int error = without_exceptions([&] { return cq.engine->resize_cq(cq, static_cast<uint32_t>(cqe)); });

@@ -6,6 +6,7 @@
 
 #include "verbs_shim/cq.h"
 #include "verbs_shim/dispatch.h"
+#include "verbs_shim/orphan.h"
 
 namespace uroce::verbs {
 namespace {
@@ -31,6 +32,7 @@ void end_poll(ibv_cq_ex* verbs) {
 int start_poll(ibv_cq_ex* verbs, ibv_poll_cq_attr* attr) {
   if (attr->comp_mask != 0) return EINVAL;
   Cq& cq = from(verbs);
+  if (orphaned(cq.context)) return ENOENT;
   if (!cq.single_threaded) cq.extended_poll_lock.lock();
   if (take_next(cq)) return 0;
   cq.engine->progress();
@@ -40,6 +42,7 @@ int start_poll(ibv_cq_ex* verbs, ibv_poll_cq_attr* attr) {
 }
 
 int next_poll(ibv_cq_ex* verbs) {
+  if (orphaned(verbs->context)) return ENOENT;
   return take_next(from(verbs)) ? 0 : ENOENT;
 }
 

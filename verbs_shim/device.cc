@@ -34,17 +34,20 @@ bool same_device(const engine::DeviceInfo& a, const engine::DeviceInfo& b) {
   return a.name == b.name && a.netdev.index == b.netdev.index && a.guid == b.guid;
 }
 
+struct Devices {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<Device>> all;
+};
+
 // The one Device of this netdev: a second listing gives the same pointers.
 ibv_device* intern(const engine::DeviceInfo& info) {
-  static std::mutex mutex;
-  // Never destroyed: threads and atexit handlers of the application may still use a device then.
-  static auto& devices = *new std::vector<std::unique_ptr<Device>>;
-  std::lock_guard guard(mutex);
-  for (const auto& device : devices) {
+  Devices& devices = per_process<Devices>();
+  std::lock_guard guard(devices.mutex);
+  for (const auto& device : devices.all) {
     if (same_device(device->info, info)) return &device->verbs;
   }
-  devices.push_back(make_device(info));
-  return &devices.back()->verbs;
+  devices.all.push_back(make_device(info));
+  return &devices.all.back()->verbs;
 }
 
 // Returns 0 or an errno value.

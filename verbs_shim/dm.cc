@@ -7,6 +7,7 @@
 
 #include "verbs_shim/dispatch.h"
 #include "verbs_shim/memory_objects.h"
+#include "verbs_shim/orphan.h"
 
 namespace uroce::verbs {
 namespace {
@@ -66,6 +67,7 @@ std::unique_ptr<Dm> make_handle(ibv_context* context, uint32_t handle, std::shar
 }  // namespace
 
 ibv_dm* alloc_dm(ibv_context* context, ibv_alloc_dm_attr* attr) {
+  if (orphaned(context)) return fail(EIO);
   constexpr uint32_t kMaxLogAlignment = 26;  // that of all device memory
   if (attr->comp_mask != 0 || attr->length == 0 || attr->length > kMaxDeviceMemory) return fail(EINVAL);
   if (attr->log_align_req > kMaxLogAlignment) return fail(EINVAL);
@@ -90,6 +92,7 @@ ibv_dm* alloc_dm(ibv_context* context, ibv_alloc_dm_attr* attr) {
 // ENOENT: it has been freed through another handle (ibv_import_dm); what is left is to unimport this one.
 int free_dm(ibv_dm* verbs) {
   Dm& dm = from(verbs);
+  if (orphaned(dm.context)) return forget(dm);
   if (dm.state->regions != 0) return EBUSY;
   MemoryHandles& handles = *from(dm.context).memory;
   if (handles.dms.remove(dm.handle)) {
@@ -124,6 +127,7 @@ extern "C" {
 
 // The same memory under a second handle. There is one process, so it lies at the same address.
 ibv_dm* ibv_import_dm(ibv_context* context, uint32_t dm_handle) {
+  if (orphaned(context)) return fail(EIO);
   std::shared_ptr<DmState> state = from(context).memory->dms.find(dm_handle);
   if (state == nullptr) return fail(ENOENT);
   std::unique_ptr<Dm> dm;

@@ -7,18 +7,25 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "engine/base/fork.h"
+
 namespace uroce::verbs {
 
 EventDescriptor::~EventDescriptor() {
-  if (fd_ >= 0) ::close(fd_);
+  ForkGuard().close(fd_);
 }
 
 int EventDescriptor::open(int& application_fd) {
   application_fd = ::eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC);
   if (application_fd < 0) return errno;
-  fd_ = ::fcntl(application_fd, F_DUPFD_CLOEXEC, 0);
+  int error = 0;
+  {
+    ForkGuard guard;
+    fd_ = ::fcntl(application_fd, F_DUPFD_CLOEXEC, 0);
+    error = errno;
+    guard.close_in_children(fd_);
+  }
   if (fd_ >= 0) return 0;
-  const int error = errno;
   ::close(application_fd);
   application_fd = -1;
   return error;

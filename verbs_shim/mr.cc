@@ -12,6 +12,7 @@
 #include "verbs_shim/dispatch.h"
 #include "verbs_shim/memory_objects.h"
 #include "verbs_shim/newer_verbs.h"
+#include "verbs_shim/orphan.h"
 
 namespace uroce::verbs {
 namespace {
@@ -69,8 +70,7 @@ void release(MrRequest& request) {
 }  // namespace
 
 uintptr_t page_size() {
-  static const auto size = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  return size;
+  return static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
 }
 
 void Mapping::reset() {
@@ -115,6 +115,7 @@ memory::MemoryRegion region_of(const MrRequest& request) {
 
 ibv_mr* make_mr(MrRequest request) {
   ibv_pd* const pd = request.pd;
+  if (orphaned(pd->context)) return fail(EIO);
   Context& context = from(pd->context);
   auto mr = std::make_unique<Mr>();
   const int error = without_exceptions([&] {
@@ -206,6 +207,7 @@ ibv_mr* ibv_reg_mr_ex(ibv_pd* pd, ibv_mr_init_attr* attr) {
 // one.
 int ibv_dereg_mr(ibv_mr* verbs) {
   Mr& mr = from(verbs);
+  if (orphaned(mr.context)) return forget(mr);
   MemoryHandles& handles = *from(mr.context).memory;
   if (handles.mrs.find(mr.handle) != nullptr) {
     if (const int error = take_from_engine(*mr.state, mr.handle, handles)) return error;

@@ -6,6 +6,7 @@
 
 #include "verbs_shim/dispatch.h"
 #include "verbs_shim/memory_objects.h"
+#include "verbs_shim/orphan.h"
 #include "verbs_shim/values.h"
 
 namespace uroce::verbs {
@@ -59,6 +60,7 @@ int prefetch(const MemoryRegion& region, const ibv_sge& sge, bool to_write, bool
 }  // namespace
 
 int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sge* sg_list, uint32_t num_sge) {
+  if (orphaned(pd->context)) return EIO;
   if (number_in(advice) > IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT) return EOPNOTSUPP;
   if ((flags & ~uint32_t{IBV_ADVISE_MR_FLAG_FLUSH}) != 0 || num_sge == 0) return EINVAL;
   const bool to_write = advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;

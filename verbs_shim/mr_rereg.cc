@@ -6,6 +6,7 @@
 
 #include "verbs_shim/memory_objects.h"
 #include "verbs_shim/newer_verbs.h"
+#include "verbs_shim/orphan.h"
 
 namespace uroce::verbs {
 namespace {
@@ -60,7 +61,8 @@ int apply(const Change& change, MrRequest& request) {
 }
 
 int reregister(Mr& mr, const Change& change) {
-  static std::mutex one_at_a_time;  // two threads that change one region leave it as one of them said
+  if (orphaned(mr.context)) return EIO;
+  static ForkProofLock one_at_a_time;  // two threads that change one region leave it as one of them said
   std::lock_guard guard(one_at_a_time);
   MrState& state = *mr.state;
   if (from(mr.context).memory->mrs.find(mr.handle) == nullptr) return ENOENT;

@@ -3,6 +3,7 @@
 #include <cerrno>
 
 #include "verbs_shim/objects.h"
+#include "verbs_shim/orphan.h"
 #include "verbs_shim/values.h"
 
 using namespace uroce::verbs;
@@ -11,11 +12,13 @@ extern "C" {
 
 // Joins the group as a host does (IGMP, MLD). RoCE has no LIDs: `lid` is not looked at. Joining twice is once.
 int ibv_attach_mcast(ibv_qp* verbs, const ibv_gid* gid, uint16_t) {
+  if (orphaned(verbs->context)) return EIO;
   Qp& qp = from(verbs);
   return without_exceptions([&] { return qp.engine->attach_multicast(*qp.engine_qp, gid_from_verbs(*gid)); });
 }
 
 int ibv_detach_mcast(ibv_qp* verbs, const ibv_gid* gid, uint16_t) {
+  if (orphaned(verbs->context)) return EIO;
   Qp& qp = from(verbs);
   return without_exceptions([&] { return qp.engine->detach_multicast(*qp.engine_qp, gid_from_verbs(*gid)); });
 }

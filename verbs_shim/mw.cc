@@ -6,6 +6,7 @@
 #include "verbs_shim/dispatch.h"
 #include "verbs_shim/memory_objects.h"
 #include "verbs_shim/newer_verbs.h"
+#include "verbs_shim/orphan.h"
 #include "verbs_shim/values.h"
 
 namespace uroce::verbs {
@@ -39,6 +40,7 @@ int check_bind(const ibv_mw* mw, uint32_t rkey, const ibv_mw_bind_info& info) {
 }
 
 ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type) {
+  if (orphaned(pd->context)) return fail(EIO);
   const uint32_t number = number_in(type);
   if (number != IBV_MW_TYPE_1 && number != IBV_MW_TYPE_2) return fail(EINVAL);
   Context& context = from(pd->context);
@@ -64,6 +66,7 @@ ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type) {
 
 int dealloc_mw(ibv_mw* verbs) {
   Mw& mw = from(verbs);
+  if (orphaned(mw.context)) return forget(mw);
   if (from(mw.context).memory->mws.remove(&mw)) mw.engine->deallocate_window(mw.key);  // else the device was closed
   --from(mw.pd).users;
   delete &mw;

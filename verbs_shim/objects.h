@@ -15,6 +15,7 @@
 #include <system_error>
 #include <utility>
 
+#include "engine/base/fork.h"
 #include "engine/base/spinlock.h"
 #include "engine/engine.h"
 #include "engine/host.h"
@@ -87,6 +88,7 @@ class CommandFile;
 struct MemoryHandles;  // memory_objects.h
 
 struct Context : ContextAbi {
+  const uint32_t process = process_generation();  // that opened the device; see orphan.h
   std::shared_ptr<engine::Engine> engine;
   std::shared_ptr<engine::QuotaAccount> quota;  // shared with the contexts imported from this one
   engine::EventHandler on_event;                // puts the engine's events into async_events

@@ -7,6 +7,7 @@
 #include "verbs_shim/command_file.h"
 #include "verbs_shim/dispatch.h"
 #include "verbs_shim/objects.h"
+#include "verbs_shim/orphan.h"
 
 namespace uroce::verbs {
 namespace {
@@ -15,6 +16,7 @@ namespace {
 // error in `error`.
 template <class Make>
 ibv_pd* create_pd(ibv_context* context, Make&& make) {
+  if (orphaned(context)) return fail(EIO);
   std::unique_ptr<Pd> pd;
   const int error = without_exceptions([&] { return make(pd); });
   if (error != 0) return fail(error);
@@ -32,6 +34,7 @@ void leave_parent_domain(Pd& pd) {
 
 // Hints of the application about its own threads, which gain it nothing here.
 ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* attr) {
+  if (orphaned(context)) return fail(EIO);
   if (attr->comp_mask != 0) return fail(EINVAL);
   auto* td = new (std::nothrow) Td;
   if (td == nullptr) return fail(ENOMEM);
@@ -42,6 +45,7 @@ ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* attr) {
 
 int dealloc_td(ibv_td* verbs) {
   Td& td = from(verbs);
+  if (orphaned(td.context)) return forget(td);
   if (td.users != 0) return EBUSY;
   drop_user(from(td.context));
   delete &td;
@@ -91,6 +95,7 @@ ibv_pd* ibv_alloc_pd(ibv_context* context) {
 
 int ibv_dealloc_pd(ibv_pd* verbs) {
   Pd& pd = from(verbs);
+  if (orphaned(pd.context)) return forget(pd);
   if (pd.parent != nullptr) {
     if (pd.users.all() != 0) return EBUSY;
     leave_parent_domain(pd);
@@ -114,6 +119,7 @@ ibv_pd* ibv_import_pd(ibv_context* context, uint32_t pd_handle) {
 // told: then it is kept for them.
 void ibv_unimport_pd(ibv_pd* verbs) {
   Pd& pd = from(verbs);
+  if (orphaned(pd.context)) return;
   if (pd.parent != nullptr || pd.users.own() != 0) return;
   drop_user(from(pd.context));
   delete &pd;

@@ -8,6 +8,7 @@
 #include "verbs_shim/dispatch.h"
 #include "verbs_shim/memory_objects.h"
 #include "verbs_shim/objects.h"
+#include "verbs_shim/orphan.h"
 #include "verbs_shim/send_check.h"
 #include "verbs_shim/values.h"
 
@@ -111,9 +112,16 @@ int post_one_receive(queue::ReceiveQueue& queue, const ibv_recv_wr& wr) {
   return queue.post(wr.wr_id, {sges, count}) ? 0 : ENOMEM;
 }
 
+template <class WorkRequest>
+int refuse(WorkRequest* wr, WorkRequest** bad_wr) {
+  *bad_wr = wr;
+  return EIO;
+}
+
 }  // namespace
 
 int post_send(ibv_qp* verbs, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
+  if (orphaned(verbs->context)) return refuse(wr, bad_wr);
   Qp& qp = from(verbs);
   int error = 0;
   uint32_t filled = 0;
@@ -133,6 +141,7 @@ int post_send(ibv_qp* verbs, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
 }
 
 int post_recv(ibv_qp* verbs, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
+  if (orphaned(verbs->context)) return refuse(wr, bad_wr);
   Qp& qp = from(verbs);
   int error = 0;
   {
@@ -152,6 +161,7 @@ int post_recv(ibv_qp* verbs, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
 }
 
 int post_srq_recv(ibv_srq* verbs, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
+  if (orphaned(verbs->context)) return refuse(wr, bad_wr);
   Srq& srq = from(verbs);
   int error = 0;
   std::lock_guard guard(srq.receive_lock);

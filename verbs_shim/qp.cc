@@ -2,6 +2,7 @@
 // (engine/transport/qp_state.h); here attributes change their form.
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <memory>
 #include <mutex>
@@ -9,6 +10,7 @@
 #include "verbs_shim/async_events.h"
 #include "verbs_shim/dispatch.h"
 #include "verbs_shim/objects.h"
+#include "verbs_shim/orphan.h"
 #include "verbs_shim/qp_ex.h"
 #include "verbs_shim/send_check.h"
 #include "verbs_shim/values.h"
@@ -154,6 +156,7 @@ void register_target(Qp& qp, const std::shared_ptr<XrcDomain>& domain) {
 
 // Null with errno set on failure. Writes the real capabilities back to the attributes.
 ibv_qp* create_qp(const QpRequest& request) {
+  if (orphaned(request.context)) return fail(EIO);
   if (const int error = check_request(request)) return fail(error);
   Context& context = from(request.context);
   std::unique_ptr<Qp> qp;
@@ -249,6 +252,11 @@ uint32_t mask_of_type(ibv_qp_type type, uint32_t mask) {
   }
 }
 
+// In the application's struct, by whichever thread learned of it last.
+void show_state(ibv_qp& verbs, ibv_qp_state state) {
+  std::atomic_ref(verbs.state).store(state, std::memory_order_relaxed);
+}
+
 // RESET empties the queues: nobody may be posting meanwhile.
 int modify_engine_qp(Qp& qp, const QpAttributes& attributes, uint32_t mask) {
   const bool to_reset = (mask & IBV_QP_STATE) && attributes.state == QpState::kReset;
@@ -288,22 +296,21 @@ ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attr) {
   if ((attr->comp_mask & kNeeded) != kNeeded || attr->xrcd == nullptr || attr->qp_type != IBV_QPT_XRC_RECV) {
     return fail(EINVAL);
   }
+  if (orphaned(context)) return fail(EIO);
   const std::shared_ptr<XrcDomain>& domain = from(attr->xrcd).domain;
   std::unique_ptr<Qp> qp;
   const int error = without_exceptions([&] {
     qp = std::make_unique<Qp>();
-    {
-      std::lock_guard guard(domain->mutex);
-      for (const std::shared_ptr<QpCore>& core : domain->targets) {
-        if (Engine::qpn(*core->engine_qp) == attr->qp_num) qp->core = core;
-      }
-    }
-    if (!qp->core) return EINVAL;
     qp->engine = from(context).engine.get();
     ibv_qp_init_attr init{};
     init.qp_type = IBV_QPT_XRC_RECV;
     if (attr->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT) init.qp_context = attr->qp_context;
     fill_verbs_qp({.attr = init, .context = context, .xrcd = attr->xrcd}, qp->verbs.qp_base);
+    std::lock_guard guard(domain->mutex);  // the last handle does not go meanwhile
+    for (const std::shared_ptr<QpCore>& core : domain->targets) {
+      if (Engine::qpn(*core->engine_qp) == attr->qp_num) qp->core = core;
+    }
+    if (!qp->core) return EINVAL;
     learn_engine_qp(*qp);
     attach(*qp);
     return 0;
@@ -316,14 +323,17 @@ ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attr) {
 void release_engine_qp(Qp& qp) {
   QpCore& core = *qp.core;
   {
-    std::lock_guard guard(core.mutex);
-    core.handles.erase(&qp);
-    if (!core.handles.empty()) return;
-  }
-  if (core.domain) {
-    std::lock_guard guard(core.domain->mutex);
-    core.domain->targets.erase(qp.core);
-    --core.domain->users;
+    std::unique_lock<std::mutex> domain_guard;  // nobody opens it while the last handle goes
+    if (core.domain) domain_guard = std::unique_lock(core.domain->mutex);
+    {
+      std::lock_guard guard(core.mutex);
+      core.handles.erase(&qp);
+      if (!core.handles.empty()) return;
+    }
+    if (core.domain) {
+      core.domain->targets.erase(qp.core);
+      --core.domain->users;
+    }
   }
   qp.engine->destroy_qp(core.engine_qp);
 }
@@ -339,27 +349,30 @@ ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
 }
 
 int ibv_modify_qp(ibv_qp* verbs, ibv_qp_attr* attr, int attr_mask) {
+  if (orphaned(verbs->context)) return EIO;
   const uint32_t mask = mask_of_type(verbs->qp_type, static_cast<uint32_t>(attr_mask));
   QpAttributes attributes;
   if (const int error = attributes_from_verbs(*attr, mask, attributes)) return error;
   Qp& qp = from(verbs);
   if (const int error = without_exceptions([&] { return modify_engine_qp(qp, attributes, mask); })) return error;
-  if (mask & IBV_QP_STATE) verbs->state = attr->qp_state;
+  if (mask & IBV_QP_STATE) show_state(*verbs, attr->qp_state);
   return 0;
 }
 
 int ibv_query_qp(ibv_qp* verbs, ibv_qp_attr* attr, int, ibv_qp_init_attr* init_attr) {
+  if (orphaned(verbs->context)) return EIO;
   Qp& qp = from(verbs);
   *attr = attributes_to_verbs(qp.engine->query_qp(*qp.engine_qp));
   attr->cap = real_capabilities(qp);
   *init_attr = {verbs->qp_context, verbs->send_cq, verbs->recv_cq,       verbs->srq,
                 attr->cap,         verbs->qp_type, qp.signal_all ? 1 : 0};
-  verbs->state = attr->qp_state;
+  show_state(*verbs, attr->qp_state);
   return 0;
 }
 
 int ibv_destroy_qp(ibv_qp* verbs) {
   Qp& qp = from(verbs);
+  if (orphaned(verbs->context)) return abandon(qp);
   if (from(verbs->context).qps.remove(&qp)) release_engine_qp(qp);  // else the device has been closed
   drain_events(qp);
   ibv_context* const context = verbs->context;

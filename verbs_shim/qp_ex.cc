@@ -8,6 +8,7 @@
 
 #include "verbs_shim/memory_objects.h"
 #include "verbs_shim/objects.h"
+#include "verbs_shim/orphan.h"
 #include "verbs_shim/send_check.h"
 
 namespace uroce::verbs {
@@ -202,6 +203,10 @@ void wr_set_inline_data(ibv_qp_ex* verbs, void* addr, size_t length) {
 
 void wr_start(ibv_qp_ex* verbs) {
   Qp& qp = from(verbs);
+  if (orphaned(verbs->qp_base.context)) {
+    qp.builder = {.error = EIO};
+    return;
+  }
   qp.send_lock.lock();
   qp.builder = {};
   if (!accepts_sends(engine::Engine::state(*qp.engine_qp))) qp.builder.error = EINVAL;
@@ -209,6 +214,7 @@ void wr_start(ibv_qp_ex* verbs) {
 
 int wr_complete(ibv_qp_ex* verbs) {
   Qp& qp = from(verbs);
+  if (orphaned(verbs->qp_base.context)) return EIO;
   finish_current(qp);
   const auto [count, error, slot] = qp.builder;
   if (error == 0 && count != 0) qp.send_queue->publish(count);

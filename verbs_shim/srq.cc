@@ -7,6 +7,7 @@
 #include "verbs_shim/async_events.h"
 #include "verbs_shim/dispatch.h"
 #include "verbs_shim/objects.h"
+#include "verbs_shim/orphan.h"
 #include "verbs_shim/values.h"
 
 namespace uroce::verbs {
@@ -29,6 +30,7 @@ int check_attributes(const ibv_srq_attr& attr) {
 
 // Null with errno set on failure. Writes the real capabilities back to `attr`.
 ibv_srq* create_srq(const SrqRequest& request, ibv_srq_attr& attr) {
+  if (orphaned(request.pd->context)) return fail(EIO);
   if (const int error = check_attributes(attr)) return fail(error);
   if (!take_quota(request.pd->context, engine::ObjectKind::kSrq)) return fail(ENOMEM);
   Context& context = from(request.pd->context);
@@ -105,6 +107,7 @@ ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attr) {
 
 // IBV_SRQ_LIMIT arms one event; IBV_SRQ_MAX_WR resizes.
 int ibv_modify_srq(ibv_srq* verbs, ibv_srq_attr* attr, int attr_mask) {
+  if (orphaned(verbs->context)) return EIO;
   constexpr int kKnown = IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT;
   if (attr_mask & ~kKnown) return EINVAL;
   Srq& srq = from(verbs);
@@ -121,7 +124,9 @@ int ibv_modify_srq(ibv_srq* verbs, ibv_srq_attr* attr, int attr_mask) {
 }
 
 int ibv_query_srq(ibv_srq* verbs, ibv_srq_attr* attr) {
+  if (orphaned(verbs->context)) return EIO;
   Srq& srq = from(verbs);
+  std::lock_guard guard(srq.receive_lock);
   attr->max_wr = srq.receive_queue->depth();
   attr->max_sge = srq.receive_queue->max_sge();
   attr->srq_limit = srq.engine->srq_limit(*srq.engine_srq);
@@ -130,6 +135,7 @@ int ibv_query_srq(ibv_srq* verbs, ibv_srq_attr* attr) {
 
 int ibv_destroy_srq(ibv_srq* verbs) {
   Srq& srq = from(verbs);
+  if (orphaned(verbs->context)) return abandon(srq);
   if (srq.users != 0) return EBUSY;
   if (from(verbs->context).srqs.remove(&srq)) srq.engine->destroy_srq(srq.engine_srq);  // else the device was closed
   drain_events(srq);

@@ -10,6 +10,7 @@
 
 #include "verbs_shim/dispatch.h"
 #include "verbs_shim/objects.h"
+#include "verbs_shim/orphan.h"
 #include "verbs_shim/values.h"
 
 namespace uroce::verbs {
@@ -22,8 +23,7 @@ struct NamedDomains {
 };
 
 NamedDomains& named_domains() {
-  static auto* const domains = new NamedDomains;  // outlives everything
-  return *domains;
+  return per_process<NamedDomains>();
 }
 
 std::shared_ptr<XrcDomain> find(std::vector<std::weak_ptr<XrcDomain>>& all, const struct stat& file) {
@@ -65,6 +65,7 @@ int open_domain(int fd, int flags, std::shared_ptr<XrcDomain>& out) {
 }  // namespace
 
 ibv_xrcd* open_xrcd(ibv_context* context, ibv_xrcd_init_attr* attr) {
+  if (orphaned(context)) return fail(EIO);
   constexpr uint32_t kNeeded = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
   if (attr->comp_mask & ~kNeeded) return fail(EOPNOTSUPP);
   if (attr->comp_mask != kNeeded) return fail(EINVAL);
@@ -87,8 +88,12 @@ ibv_xrcd* open_xrcd(ibv_context* context, ibv_xrcd_init_attr* attr) {
 // Busy while it is the last handle of a domain that SRQs or QPs are in.
 int close_xrcd(ibv_xrcd* verbs) {
   Xrcd& xrcd = from(verbs);
-  if (xrcd.domain->users != 0 && xrcd.domain->opened == 1) return EBUSY;
-  --xrcd.domain->opened;
+  if (orphaned(verbs->context)) return abandon(xrcd);
+  {
+    std::lock_guard guard(xrcd.domain->mutex);
+    if (xrcd.domain->users != 0 && xrcd.domain->opened == 1) return EBUSY;
+    --xrcd.domain->opened;
+  }
   give_quota(verbs->context, engine::ObjectKind::kXrcd);
   drop_user(from(verbs->context));
   delete &xrcd;

@@ -39,7 +39,7 @@ IoError program_present_error(const std::string& netdev, const AttachedProgram& 
   const std::string id = "id " + std::to_string(program.id);
   if (program.is_ours()) {
     return {EBUSY, "another uroce process uses AF_XDP on " + netdev + " (XDP program " + id + ")",
-            "one process per netdev: end the other one, " + use_udp()};
+            "one process per netdev: end the other one, or use another netdev"};
   }
   const std::string name = program.name.empty() ? "name not readable without CAP_SYS_ADMIN" : "name " + program.name;
   return {EBUSY, "netdev " + netdev + " has another XDP program attached (" + id + ", " + name + ")",

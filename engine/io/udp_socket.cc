@@ -8,6 +8,7 @@
 #include <system_error>
 #include <unistd.h>
 
+#include "engine/base/fork.h"
 #include "wire/envelope.h"
 
 namespace uroce::io {
@@ -67,11 +68,12 @@ IoError make_error(int error, const std::string& call, std::string remedy) {
 }  // namespace
 
 UdpSocket::~UdpSocket() {
-  if (fd_ >= 0) close(fd_);
+  ForkGuard().close(fd_);
 }
 
 std::optional<IoError> UdpSocket::open(int family, const std::string& netdev) {
   const std::string name = family == AF_INET ? "UDP socket over IPv4" : "UDP socket over IPv6";
+  ForkGuard guard;
   const int fd = socket(family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return make_error(errno, name, "enable the protocol in this kernel and network namespace");
   const auto fail = [fd](IoError error) {
@@ -94,6 +96,7 @@ std::optional<IoError> UdpSocket::open(int family, const std::string& netdev) {
                                                  "-r rdma_rxe): see who it is with ss -lunp sport = :4791"
                                                : "check the network namespace's addresses: ip address"));
   }
+  guard.close_in_children(fd);
   fd_ = fd;
   return std::nullopt;
 }

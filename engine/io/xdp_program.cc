@@ -1,6 +1,7 @@
 #include "engine/io/xdp_program.h"
 
 #include <algorithm>
+#include <array>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <cassert>
@@ -8,6 +9,7 @@
 #include <linux/if_link.h>
 #include <unistd.h>
 
+#include "engine/base/fork.h"
 #include "roce_steer.skel.h"
 
 namespace uroce::io {
@@ -42,11 +44,19 @@ int load_skeleton(uint32_t queue_count, bool frags, roce_steer*& skeleton) {
   return -error;
 }
 
+// A child that kept one of them would keep the program attached, or the sockets in its map open.
+std::array<int, 3> descriptors(const roce_steer& skeleton) {
+  return {bpf_program__fd(skeleton.progs.uroce_steer), bpf_map__fd(skeleton.maps.xsks),
+          bpf_map__fd(skeleton.maps.local_addresses)};
+}
+
 int create_link(int program_fd, int ifindex, uint32_t flags, int& link_fd) {
   bpf_link_create_opts options{};
   options.sz = sizeof(options);
   options.flags = flags;
+  ForkGuard guard;
   link_fd = bpf_link_create(program_fd, ifindex, BPF_XDP, &options);
+  guard.close_in_children(link_fd);
   return link_fd < 0 ? -link_fd : 0;
 }
 
@@ -77,17 +87,24 @@ std::optional<AttachedProgram> attached_xdp_program(int ifindex) {
 }
 
 XdpProgram::~XdpProgram() {
-  if (link_fd_ >= 0) close(link_fd_);
+  if (skeleton_ == nullptr) return;
+  ForkGuard guard;
+  guard.close(link_fd_);
+  for (const int fd : descriptors(*skeleton_)) guard.forget(fd);
   roce_steer__destroy(skeleton_);
 }
 
 int XdpProgram::load(uint32_t queue_count) {
   assert(skeleton_ == nullptr);
   const QuietLibbpf quiet;
+  ForkGuard guard;
   int error = load_skeleton(queue_count, true, skeleton_);
   if (error == EINVAL) {  // the kernel does not know the flag
     has_frags_ = false;
     error = load_skeleton(queue_count, false, skeleton_);
+  }
+  if (error == 0) {
+    for (const int fd : descriptors(*skeleton_)) guard.close_in_children(fd);
   }
   return error;
 }

@@ -3,20 +3,38 @@
 #include <cassert>
 #include <cerrno>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <unistd.h>
+
+#include "engine/base/fork.h"
 
 namespace uroce::io {
 namespace {
 
-// libxdp leaves it out: a program started by the application must not keep the socket alive.
-void set_close_on_exec(int fd) {
+// Neither a program that the application starts nor a child of it may keep the socket alive: libxdp leaves that out.
+void keep_to_this_process(ForkGuard& guard, int fd) {
   fcntl(fd, F_SETFD, FD_CLOEXEC);
+  guard.close_in_children(fd);
+}
+
+// A mapped ring keeps its socket alive as a descriptor does. It begins where a page does, with the producer among the
+// first bytes, and ends with its last entry.
+template <class Ring>
+void keep_ring_to_this_process(const Ring& ring, size_t entry_size) {
+  const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t start = reinterpret_cast<uintptr_t>(ring.producer) & ~(page - 1);
+  const uintptr_t end = reinterpret_cast<uintptr_t>(ring.ring) + size_t{ring.size} * entry_size;
+  madvise(reinterpret_cast<void*>(start), end - start, MADV_DONTFORK);
 }
 
 }  // namespace
 
 XskUmem::~XskUmem() {
-  if (umem_ != nullptr) xsk_umem__delete(umem_);
+  if (umem_ == nullptr) return;
+  ForkGuard guard;
+  guard.forget(xsk_umem__fd(umem_));
+  xsk_umem__delete(umem_);
 }
 
 int XskUmem::create(UmemArea& area, const XskConfig& config, xsk_ring_prod& first_fill,
@@ -25,13 +43,17 @@ int XskUmem::create(UmemArea& area, const XskConfig& config, xsk_ring_prod& firs
   umem_config.fill_size = config.fill_ring_size();
   umem_config.comp_size = config.tx_ring_size;
   umem_config.frame_size = config.chunk_size;
+  ForkGuard guard;
   const int error = xsk_umem__create(&umem_, area.data(0), area.size(), &first_fill, &first_completion, &umem_config);
   if (error != 0) return -error;
-  set_close_on_exec(xsk_umem__fd(umem_));
+  keep_to_this_process(guard, xsk_umem__fd(umem_));
   return 0;
 }
 
 XskQueue::~XskQueue() {
+  if (socket_ == nullptr) return;
+  ForkGuard guard;
+  guard.forget(fd());
   xsk_socket__delete(socket_);
 }
 
@@ -42,10 +64,15 @@ int XskQueue::open(const std::string& netdev, uint32_t queue_id, XskUmem& umem, 
   socket_config.tx_size = config.tx_ring_size;
   socket_config.libxdp_flags = XSK_LIBXDP_FLAGS__INHIBIT_PROG_LOAD;
   socket_config.bind_flags = config.bind_flags;
+  ForkGuard guard;
   const int error = xsk_socket__create_shared(&socket_, netdev.c_str(), queue_id, umem.get(), &rx_, &tx_, &fill_,
                                               &completion_, &socket_config);
   if (error != 0) return -error;
-  set_close_on_exec(fd());
+  keep_to_this_process(guard, fd());
+  keep_ring_to_this_process(rx_, sizeof(xdp_desc));
+  keep_ring_to_this_process(tx_, sizeof(xdp_desc));
+  keep_ring_to_this_process(fill_, sizeof(uint64_t));
+  keep_ring_to_this_process(completion_, sizeof(uint64_t));
   // In copy mode each packet under way is charged to the send buffer; the ring alone shall limit it.
   const int send_buffer = 16 << 20;
   if (setsockopt(fd(), SOL_SOCKET, SO_SNDBUFFORCE, &send_buffer, sizeof(send_buffer)) != 0) {

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <mutex>
 
+#include "engine/base/fork.h"
+
 namespace uroce::memory {
 namespace {
 
@@ -61,7 +63,7 @@ struct Copy {
 }  // namespace
 
 int install_fault_handler() {
-  static std::mutex lock;
+  static ForkProofLock lock;
   static std::array<bool, kSignals.size()> installed{};
   const std::lock_guard guard(lock);
   for (size_t i = 0; i < kSignals.size(); ++i) {

@@ -6,15 +6,18 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "engine/base/fork.h"
+
 namespace uroce::net {
 
 MulticastMemberships::~MulticastMemberships() {
-  for (const auto& [group, fd] : sockets_) ::close(fd);  // leaves
+  for (const auto& [group, fd] : sockets_) ForkGuard().close(fd);  // leaves
 }
 
 int MulticastMemberships::join(int ifindex, const wire::IpAddress& group) {
   if (sockets_.contains(group.bytes)) return 0;
   const bool v4 = group.is_v4();
+  ForkGuard guard;
   const int fd = ::socket(v4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return errno;
   group_req request{};
@@ -34,13 +37,14 @@ int MulticastMemberships::join(int ifindex, const wire::IpAddress& group) {
     return error;
   }
   sockets_.emplace(group.bytes, fd);
+  guard.close_in_children(fd);
   return 0;
 }
 
 void MulticastMemberships::leave(const wire::IpAddress& group) {
   const auto it = sockets_.find(group.bytes);
   if (it == sockets_.end()) return;
-  ::close(it->second);
+  ForkGuard().close(it->second);
   sockets_.erase(it);
 }
 

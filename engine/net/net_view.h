@@ -6,6 +6,7 @@
 // network namespace in which it was opened; threads that use it stay there.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -114,5 +115,15 @@ class NetView {
   std::mutex listeners_lock_;
   std::map<const void*, std::function<void()>> listeners_;
 };
+
+// The netdev that has `address`; not for link-local ones, which more than one netdev may have.
+inline std::optional<Netdev> netdev_with(NetView& view, const wire::IpAddress& address) {
+  const bool link_local = !address.is_v4() && address.bytes[0] == 0xfe && (address.bytes[1] & 0xc0) == 0x80;
+  if (link_local) return std::nullopt;
+  for (const Netdev& netdev : view.netdevs()) {
+    if (std::find(netdev.addresses.begin(), netdev.addresses.end(), address) != netdev.addresses.end()) return netdev;
+  }
+  return std::nullopt;
+}
 
 }  // namespace uroce::net

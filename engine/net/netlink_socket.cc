@@ -19,7 +19,15 @@ void check(int result, const char* what) {
 
 }  // namespace
 
-NetlinkSocket::NetlinkSocket() : socket_(nl_socket_alloc()) {
+// A child that read from it would take notifications away from its parent, so it has been closed there.
+void NetlinkSocket::SocketDeleter::operator()(nl_sock* socket) const {
+  if (process != process_generation()) return;
+  ForkGuard guard;
+  guard.forget(nl_socket_get_fd(socket));
+  nl_socket_free(socket);
+}
+
+NetlinkSocket::NetlinkSocket() : socket_(nl_socket_alloc(), SocketDeleter{process_generation()}) {
   if (!socket_) throw std::system_error(ENOMEM, std::generic_category(), "netlink socket");
   auto deliver = [](nl_msg* message, void* self) -> int {
     (*static_cast<NetlinkSocket*>(self)->handler_)(*nlmsg_hdr(message));
@@ -27,7 +35,9 @@ NetlinkSocket::NetlinkSocket() : socket_(nl_socket_alloc()) {
   };
   check(nl_socket_modify_cb(socket_.get(), NL_CB_VALID, NL_CB_CUSTOM, deliver, this), "netlink callback");
   nl_socket_disable_auto_ack(socket_.get());
+  ForkGuard guard;
   check(nl_connect(socket_.get(), NETLINK_ROUTE), "netlink socket");
+  guard.close_in_children(nl_socket_get_fd(socket_.get()));
 }
 
 void NetlinkSocket::subscribe(std::span<const int> groups) {

@@ -9,6 +9,8 @@
 #include <netlink/socket.h>
 #include <span>
 
+#include "engine/base/fork.h"
+
 namespace uroce::net {
 
 struct NlMessageDeleter {
@@ -40,7 +42,8 @@ class NetlinkSocket {
 
  private:
   struct SocketDeleter {
-    void operator()(nl_sock* socket) const { nl_socket_free(socket); }
+    uint32_t process;  // that opened it
+    void operator()(nl_sock* socket) const;
   };
   int receive(const Handler& handler);
 
