@@ -19,7 +19,7 @@ constexpr uint32_t kRxHeadroom = 256;  // XDP_PACKET_HEADROOM: the kernel keeps 
 constexpr uint32_t kSmallChunk = 2048;
 constexpr uint32_t kLargeChunk = 4096;  // the kernel takes no chunk larger than a page
 constexpr size_t kMemoryBudget = size_t{64} << 20;
-constexpr uint32_t kMinFrames = 64;  // to receive per queue, and to send, whatever the budget says
+constexpr uint32_t kMinFrames = 64;              // to receive per queue, and to send, whatever the budget says
 constexpr std::chrono::seconds kReleaseTime{3};  // a busy machine takes its time
 
 // The largest frame of the netdev; a tag may be in front of it when hardware does not strip it.
