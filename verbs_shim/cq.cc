@@ -77,6 +77,7 @@ int poll_cq(ibv_cq* verbs, int num_entries, ibv_wc* wc) {
 int req_notify_cq(ibv_cq* verbs, int solicited_only) {
   Cq& cq = from(verbs);
   cq.arm(solicited_only ? queue::CompletionQueue::Arm::kSolicited : queue::CompletionQueue::Arm::kAny);
+  if (cq.has_missed()) cq.engine->report_missed(cq);
   cq.engine->expect_sleep();
   return 0;
 }
