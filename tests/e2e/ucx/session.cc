@@ -109,14 +109,16 @@ void Session::require(const char* where, ucs_status_t status) {
   if (status != UCS_OK) fail(where, ucs_status_string(status));
 }
 
-void Session::sleep_a_while() {
+void Session::sleep_a_while(const char* where) {
   const ucs_status_t status = ucp_worker_arm(worker);
   if (status == UCS_ERR_BUSY) return;  // something has come in between
   require("arm", status);
   pollfd fds[] = {{event_fd_, POLLIN, 0}, {out_of_band_.fd(), POLLIN, 0}};
   // What has been told out of band already would not let anybody sleep who does not wait for it.
   const nfds_t count = out_of_band_.state() == OutOfBand::State::kNothing ? 2 : 1;
-  ::poll(fds, count, 1000);
+  if (::poll(fds, count, 1000) == 0 && ucp_worker_progress(worker) != 0) {
+    std::fprintf(stderr, "ucx_exchange: %s: nobody has woken us though there was something to do\n", where);
+  }
 }
 
 void Session::progress_until(const char* where, const std::function<bool()>& condition) {
@@ -124,7 +126,7 @@ void Session::progress_until(const char* where, const std::function<bool()>& con
   for (unsigned turn = 1; !condition(); ++turn) {
     const bool idle = worker == nullptr || ucp_worker_progress(worker) == 0;
     const bool slept = idle && worker != nullptr && options.sleep;
-    if (slept && !condition()) sleep_a_while();
+    if (slept && !condition()) sleep_a_while(where);
     if (!slept && turn % 4096 != 0) continue;
     if (out_of_band_.state() == OutOfBand::State::kEnded && !condition()) fail(where, "the other one has ended");
     if (Clock::now() > deadline) fail(where, "no end within " + std::to_string(options.timeout) + " s");

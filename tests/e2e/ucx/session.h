@@ -76,7 +76,7 @@ class Session {
 
  private:
   void create_worker();
-  void sleep_a_while();
+  void sleep_a_while(const char* where);
 
   OutOfBand& out_of_band_;
   int event_fd_ = -1;

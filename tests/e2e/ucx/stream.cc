@@ -47,22 +47,17 @@ class Receiver {
  public:
   Receiver(Session& session, size_t size, uint64_t seed) : session_(session), data_(size), random_(seed) {}
 
+  // As far as it goes without progress: who sleeps must not leave anything behind.
   void step() {
-    if (request_ != nullptr) {
-      finish();
-    } else if (at_ < data_.size()) {
-      if (random_.below(4) == 0) {
-        take();
-      } else {
-        post();
-      }
+    while (!done() && (request_ != nullptr ? finish() : random_.below(4) == 0 ? take() : post())) {
     }
   }
   bool done() const { return at_ == data_.size() && request_ == nullptr; }
   const std::vector<uint8_t>& data() const { return data_; }
 
  private:
-  void post() {
+  // These return whether it is worth going on.
+  bool post() {
     const size_t limit = size_t{1} << random_.below(20);
     wanted_ = std::min<size_t>(1 + random_.below(limit), data_.size() - at_);
     whole_ = random_.below(2) == 0;
@@ -75,16 +70,18 @@ class Receiver {
     request_ = ucp_stream_recv_nbx(session_.endpoint, data_.data() + at_, wanted_, &length, &param);
     if (UCS_PTR_IS_ERR(request_)) session_.require("stream receive", UCS_PTR_STATUS(request_));
     if (request_ == nullptr) advance(length);
+    return true;
   }
 
-  void finish() {
+  bool finish() {
     size_t length = 0;
     const ucs_status_t status = ucp_stream_recv_request_test(request_, &length);
-    if (status == UCS_INPROGRESS) return;
+    if (status == UCS_INPROGRESS) return false;
     ucp_request_free(request_);
     request_ = nullptr;
     session_.require("stream receive", status);
     advance(length);
+    return true;
   }
 
   void advance(size_t length) {
@@ -95,16 +92,17 @@ class Receiver {
   }
 
   // Whatever is there.
-  void take() {
+  bool take() {
     size_t length = 0;
     ucs_status_ptr_t data = ucp_stream_recv_data_nb(session_.endpoint, &length);
-    if (data == nullptr) return;
+    if (data == nullptr) return true;  // then post
     if (UCS_PTR_IS_ERR(data)) session_.require("stream receive", UCS_PTR_STATUS(data));
     if (length > data_.size() - at_) session_.fail("stream", "more has come than was sent");
     const auto* bytes = static_cast<const uint8_t*>(data);
     std::copy(bytes, bytes + length, data_.begin() + static_cast<std::ptrdiff_t>(at_));
     ucp_stream_data_release(session_.endpoint, data);
     at_ += length;
+    return true;
   }
 
   Session& session_;
