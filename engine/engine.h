@@ -151,6 +151,8 @@ class Engine {
   virtual void progress() = 0;
   // The caller is about to sleep (armed a CQ): the background thread has to watch from now on.
   virtual void expect_sleep() = 0;
+  // The queue was armed while it had completions that were not reported: reports them now.
+  virtual void report_missed(queue::CompletionQueue& cq) = 0;
 
   static uint32_t qpn(const Qp& qp);
   static queue::SendQueue& send_queue(Qp& qp);

@@ -354,6 +354,11 @@ void LocalEngine::expect_sleep() {
   progress_.expect_sleep();
 }
 
+void LocalEngine::report_missed(queue::CompletionQueue& cq) {
+  Progress::Guard guard(progress_);
+  cq.report_missed();
+}
+
 // --- the network around us ------------------------------------------------------------------------------------------
 
 // Under the progress lock, for packets whose next hop has no address yet.

@@ -49,6 +49,7 @@ class LocalEngine final : public Engine {
   void receive_doorbell(Qp& qp) override;
   void progress() override;
   void expect_sleep() override;
+  void report_missed(queue::CompletionQueue& cq) override;
 
   void add_event_handler(EventHandler* handler) override;
   void remove_event_handler(EventHandler* handler) override;

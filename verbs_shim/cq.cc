@@ -81,6 +81,7 @@ int req_notify_cq(ibv_cq* verbs, int solicited_only) {
   Cq& cq = from(verbs);
   if (orphaned(cq.context)) return EIO;
   cq.arm(solicited_only ? queue::CompletionQueue::Arm::kSolicited : queue::CompletionQueue::Arm::kAny);
+  if (cq.has_missed()) cq.engine->report_missed(cq);
   cq.engine->expect_sleep();
   return 0;
 }

@@ -59,6 +59,7 @@ bool CompletionQueue::hold_back(const Cqe& cqe) {
 void CompletionQueue::notify() {
   held_back_ = 0;
   deadline_ = kNever;
+  reported_.store(head_.load(std::memory_order_relaxed), std::memory_order_relaxed);
   armed_.store(static_cast<uint8_t>(Arm::kNone), std::memory_order_seq_cst);
   if (notifier_ != nullptr) notifier_->on_completion(*this);
 }
@@ -77,6 +78,24 @@ void CompletionQueue::arm(Arm arm) {
   const auto wanted = static_cast<uint8_t>(arm);
   uint8_t current = armed_.load(std::memory_order_relaxed);
   while (current < wanted && !armed_.compare_exchange_weak(current, wanted, std::memory_order_seq_cst)) {
+  }
+}
+
+// The later one of what has been polled and what has been reported. An old report may be so far behind that it looks
+// as if it were ahead: then it is not within what is in the queue.
+uint32_t CompletionQueue::missed_from() const {
+  const uint32_t reported = reported_.load(std::memory_order_relaxed);
+  const uint32_t tail = tail_.load(std::memory_order_relaxed);
+  const uint32_t head = head_.load(std::memory_order_seq_cst);
+  return reported - tail <= head - tail ? reported : tail;
+}
+
+// Consumers may go on meanwhile; nobody but us, the producer, overwrites what they have left behind. With
+// Overrun::kOverwrite too.
+void CompletionQueue::report_missed() {
+  const uint32_t head = head_.load(std::memory_order_relaxed);
+  for (uint32_t i = missed_from(); i != head; ++i) {
+    if (matches(armed_.load(std::memory_order_seq_cst), ring_[i & mask_])) return notify();
   }
 }
 

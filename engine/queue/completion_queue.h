@@ -121,6 +121,11 @@ class CompletionQueue {
   // One notification for the next matching CQE (IBTA 11.4.2.2). A stronger arm is never weakened by a weaker one.
   void arm(Arm arm);
   bool armed() const { return armed_.load(std::memory_order_relaxed) != 0; }
+  // After arm(): perhaps there are completions that nobody has polled and that came after the last notification, while
+  // the queue was not armed. ConnectX notifies of those at once, as it is told the consumer's position with the arming;
+  // UCX relies on it and does not poll between arming and sleeping. Then report_missed(), under the progress lock.
+  bool has_missed() const { return missed_from() != head_.load(std::memory_order_seq_cst); }
+  void report_missed();
 
   // Removes the completions of a QP that is being destroyed. Caller holds the progress lock.
   void purge(uint32_t qpn);
@@ -150,6 +155,7 @@ class CompletionQueue {
   bool make_room(uint32_t head);
   void notify_if_armed(const Cqe& cqe);
   bool matches(uint8_t armed, const Cqe& cqe) const;
+  uint32_t missed_from() const;
   bool hold_back(const Cqe& cqe);
   void notify();
 
@@ -165,6 +171,7 @@ class CompletionQueue {
   Time deadline_ = kNever;
   alignas(64) std::atomic<uint32_t> head_{0};  // next to fill
   std::atomic<uint8_t> armed_{0};
+  std::atomic<uint32_t> reported_{0};  // head at the last notification: the application knows of what is before it
   alignas(64) std::atomic<uint32_t> tail_{0};  // next to take
   SpinLock poll_lock_;
 };

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from suite import Case, check, main
 
+FAULTS = "drop=1%,dup=0.5%,reorder=1%,corrupt=0.1%"
 COUNTED = {"UROCE_COUNTERS": "1"}
 RSH_AGENT = Path(__file__).resolve().parent / "mpi/rsh_agent"
 _ports = itertools.count(21000)
@@ -25,14 +26,23 @@ def check_carried(output, packets, what):
     check(max(packets_sent(output), default=0) >= packets, f"{what}: uroce has not sent {packets} packets\n{output}")
 
 
-def run_pair(lab, server_command, client_command, port, env, io=("af_xdp", "af_xdp"), timeout=60):
-    """Both to their end with exit code 0. Outputs of server and client, with the counters."""
+def run_to_end(lab, server_command, client_command, port, env, io=("af_xdp", "af_xdp"), faults=None, timeout=60):
+    """Server and client, and their exit codes. faults: of both, each with a seed of its own."""
     env = {**COUNTED, **env}
-    server = lab.a.start(server_command, io=io[0], env=env)
+    seeded = [faults and f"{faults},seed={number}" for number in (1, 2)]
+    server = lab.a.start(server_command, io=io[0], faults=seeded[0], env=env)
     server.wait_listening(port)
-    client = lab.b.start(client_command, io=io[1], env=env)
-    codes = (client.wait(timeout), server.wait(10))
-    check(codes == (0, 0), f"exit codes of client and server {codes} (None: hangs)\n{client.output}\n--- server\n{server.output}")
+    client = lab.b.start(client_command, io=io[1], faults=seeded[1], env=env)
+    codes = [client.wait(timeout)]
+    codes.insert(0, server.wait(10))
+    return server, client, tuple(codes)
+
+
+def run_pair(*arguments, **how):
+    """Both to their end with exit code 0. Outputs of server and client, with the counters."""
+    server, client, codes = run_to_end(*arguments, **how)
+    what = f"exit codes of server and client {codes} (None: hangs)"
+    check(codes == (0, 0), f"{what}\n--- client\n{client.output}\n--- server\n{server.output}")
     return server.output, client.output
 
 
@@ -80,8 +90,80 @@ def ucx(test, size, iterations, transport, io=("af_xdp", "af_xdp"), name="", **c
     return Case(label, run, **case)
 
 
+def ucx_exchange_plan(lab, port, arguments):
+    program = lab.build / "bin/ucx_exchange"
+    check(program.exists(), f"{program} is missing: libucx-dev was not there when it was built (tools/deps)")
+    return [program, "--port", port, *arguments]
+
+
+def ucx_exchange(transport, max_size, name, *arguments, env=None, io="af_xdp", faults=None, timeout=120, **case):
+    """ucx_exchange (ucx/main.cc): everything that UCP has, both ways at once, every byte verified where it arrives."""
+
+    def run(lab):
+        port = next(_ports)
+        plan = ucx_exchange_plan(lab, port, ["--seed", 2026, "--max-size", max_size, *arguments])
+        environment = {**ucx_environment(lab, transport), **(env or {})}
+        how = {"io": (io, io), "faults": faults, "timeout": timeout}
+        outputs = run_pair(lab, plan, [*plan, lab.a.ipv4], port, environment, **how)
+        results = [re.search(r"^ucx_exchange: (.* (\d+) bytes, hash \w+)$", output, re.MULTILINE) for output in outputs]
+        check(all(results) and results[0][0] == results[1][0], f"no result, or two\n{outputs[0]}\n{outputs[1]}")
+        # Half of the bytes go each way, in packets of 4096 bytes at most. The sender of a get has no hand in it.
+        for output, side in zip(outputs, ("server", "client")):
+            check_carried(output, int(results[0][2]) // 2 // 4096, f"ucx_exchange, {side}")
+        return results[0][1]
+
+    return Case("-".join(["ucx_exchange", transport, name]), run, **case)
+
+
+def ucx_exchange_notices(part, side, **case):
+    """What one side corrupts on purpose in this part, the other one has to notice, and to say so."""
+
+    def run(lab):
+        port = next(_ports)
+        plan = ucx_exchange_plan(lab, port, ["--max-size", 70000, "--parts", part])
+        planted = ["--plant", part]
+        commands = {"server": plan, "client": [*plan, lab.a.ipv4]}
+        commands[side] = [*plan, *planted, *commands[side][len(plan) :]]
+        env = ucx_environment(lab, "rc_verbs")
+        server, client, codes = run_to_end(lab, commands["server"], commands["client"], port, env)
+        outputs = f"exit codes of server and client {codes}\n--- client\n{client.output}\n--- server\n{server.output}"
+        check(codes == (1, 1), outputs)
+        # An atomic operation's result is seen by both: the next one on the counter fetches what is wrong.
+        who = "(server|client)" if part == "atomic" else "client" if side == "server" else "server"
+        what = {"am": "active message"}.get(part, part)
+        found = re.search(rf"^ucx_exchange: {who}: {what}: .*(wrong|fetched|not as).*$", client.output + server.output, re.MULTILINE)
+        check(found, outputs)
+        return found[0].removeprefix("ucx_exchange: ")
+
+    return Case(f"ucx_exchange-notices-{part}", run, **case)
+
+
+def ucx_exchange_cases():
+    yield ucx_exchange("rc_verbs", 1 << 20, "af_xdp", "--connections", 2)
+    yield ucx_exchange("ud_verbs", 1 << 18, "af_xdp")
+    yield ucx_exchange("rc_verbs", 1 << 18, "sleep", "--sleep")
+    for part, side in zip(("tag", "stream", "am", "put", "get", "atomic"), itertools.cycle(("server", "client"))):
+        yield ucx_exchange_notices(part, side, quick=part in ("tag", "put", "atomic"))
+    for transport in ("rc_verbs", "ud_verbs"):
+        for io in ("af_xdp", "udp"):
+            yield ucx_exchange(transport, 4 << 20, f"{io}-large", io=io, timeout=400, quick=False)
+            # UCX repairs what UD loses, and takes its time.
+            faulty = {"io": io, "faults": FAULTS, "timeout": 600}
+            size = 1 << (20 if transport == "rc_verbs" else 14)
+            yield ucx_exchange(transport, size, f"{io}-faults", "--timeout", 300, **faulty, quick=False)
+        yield ucx_exchange(transport, 1 << 18, "sleep-udp", "--sleep", io="udp", quick=False)
+    # How UCX moves what is large: read by the receiver, written by the sender, or in messages.
+    for scheme in ("get_zcopy", "put_zcopy", "am"):
+        yield ucx_exchange("rc_verbs", 1 << 20, scheme, env={"UCX_RNDV_SCHEME": scheme}, quick=False)
+    yield ucx_exchange("rc_verbs", 1 << 20, "rndv-1", env={"UCX_RNDV_THRESH": "1"}, quick=False)
+    yield ucx_exchange("rc_verbs", 1 << 20, "zcopy-1", env={"UCX_ZCOPY_THRESH": "1"}, quick=False)
+    yield ucx_exchange("rc_verbs", 1 << 20, "jumbo", mtu=9000, quick=False)
+    yield ucx_exchange("rc_verbs", 1 << 14, "reconnect", "--connections", 20, quick=False)
+
+
 def ucx_cases():
     yield Case("ucx_info", ucx_info)
+    yield from ucx_exchange_cases()
     rc = [
         ("tag_lat", 8, 2000, True),
         ("tag_bw", 4096, 2000, False),

@@ -158,6 +158,55 @@ TEST(CompletionQueue, ArmedForSolicitedWaitsForSolicitedOrError) {
   EXPECT_FALSE(cq.armed());
 }
 
+// As with ConnectX: what came while nobody was asked to tell is told when somebody asks, if it has not been polled.
+TEST(CompletionQueue, WhatCameUnarmedIsReportedOnce) {
+  CountingNotifier notifier;
+  CompletionQueue cq(8, &notifier);
+  cq.push(cqe(1));
+  EXPECT_TRUE(cq.has_missed());
+  cq.report_missed();  // not armed
+  EXPECT_EQ(notifier.count, 0);
+  cq.arm(Arm::kAny);
+  cq.report_missed();
+  EXPECT_EQ(notifier.count, 1);
+  EXPECT_FALSE(cq.armed());
+
+  // Not polled, but the application knows of it.
+  EXPECT_FALSE(cq.has_missed());
+  cq.arm(Arm::kAny);
+  cq.report_missed();
+  EXPECT_EQ(notifier.count, 1);
+  cq.push(cqe(2));
+  EXPECT_EQ(notifier.count, 2);
+  EXPECT_FALSE(cq.has_missed());
+
+  cq.push(cqe(3));
+  EXPECT_TRUE(cq.has_missed());
+  EXPECT_EQ(cq.poll(8, [](const Cqe&) {}), 3u);
+  EXPECT_FALSE(cq.has_missed());
+  cq.arm(Arm::kAny);
+  cq.report_missed();
+  EXPECT_EQ(notifier.count, 2);
+}
+
+TEST(CompletionQueue, OnlyWhatTheQueueIsArmedForIsReportedAfterwards) {
+  CountingNotifier notifier;
+  CompletionQueue cq(8, &notifier);
+  cq.push(cqe(1));
+  cq.arm(Arm::kSolicited);
+  cq.report_missed();
+  EXPECT_EQ(notifier.count, 0);
+  EXPECT_TRUE(cq.armed());
+  Cqe solicited = cqe(2);
+  solicited.solicited = true;
+  cq.push(solicited);
+  EXPECT_EQ(notifier.count, 1);
+  cq.push(solicited);
+  cq.arm(Arm::kSolicited);
+  cq.report_missed();
+  EXPECT_EQ(notifier.count, 2);
+}
+
 // IBTA 11.4.2.2: a request for any completion overrides one for solicited, not the reverse.
 TEST(CompletionQueue, StrongerArmWins) {
   for (const bool any_first : {false, true}) {
