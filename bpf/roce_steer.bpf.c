@@ -36,9 +36,10 @@ struct {
 
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(map_flags, BPF_F_NO_PREALLOC);
   __type(key, struct address);
   __type(value, __u8);
-  __uint(max_entries, 1024);
+  __uint(max_entries, 16384);  // the netdev's addresses, and 8192 multicast groups
 } local_addresses SEC(".maps");
 
 // The UDP header of an IPv4 packet and its destination, or null if the packet is not of the form we take.

@@ -6,6 +6,7 @@
 #include <bpf/libbpf.h>
 #include <cassert>
 #include <cerrno>
+#include <iterator>
 #include <linux/if_link.h>
 #include <unistd.h>
 
@@ -129,14 +130,17 @@ int XdpProgram::set_socket(uint32_t queue, int socket_fd) {
 
 int XdpProgram::set_local_addresses(std::span<const wire::IpAddress> addresses) {
   const int map = bpf_map__fd(skeleton_->maps.local_addresses);
-  const auto wanted = [&](const wire::IpAddress& address) {
-    return std::find(addresses.begin(), addresses.end(), address) != addresses.end();
-  };
-  for (const wire::IpAddress& address : addresses_) {
-    if (!wanted(address)) bpf_map_delete_elem(map, address.bytes.data());
-  }
-  addresses_.assign(addresses.begin(), addresses.end());
-  for (const wire::IpAddress& address : addresses_) {
+  const auto before = [](const wire::IpAddress& a, const wire::IpAddress& b) { return a.bytes < b.bytes; };
+  std::vector<wire::IpAddress> wanted(addresses.begin(), addresses.end());
+  std::sort(wanted.begin(), wanted.end(), before);
+  std::vector<wire::IpAddress> gone, come;
+  std::set_difference(addresses_.begin(), addresses_.end(), wanted.begin(), wanted.end(), std::back_inserter(gone),
+                      before);
+  std::set_difference(wanted.begin(), wanted.end(), addresses_.begin(), addresses_.end(), std::back_inserter(come),
+                      before);
+  for (const wire::IpAddress& address : gone) bpf_map_delete_elem(map, address.bytes.data());
+  addresses_ = std::move(wanted);
+  for (const wire::IpAddress& address : come) {
     const uint8_t present = 1;
     if (bpf_map_update_elem(map, address.bytes.data(), &present, BPF_ANY) != 0) return errno;
   }

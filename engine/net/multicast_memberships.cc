@@ -10,19 +10,13 @@
 
 namespace uroce::net {
 
-MulticastMemberships::~MulticastMemberships() {
-  for (const auto& [group, fd] : sockets_) ForkGuard().close(fd);  // leaves
-}
+namespace {
 
-int MulticastMemberships::join(int ifindex, const wire::IpAddress& group) {
-  if (sockets_.contains(group.bytes)) return 0;
-  const bool v4 = group.is_v4();
-  ForkGuard guard;
-  const int fd = ::socket(v4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return errno;
+// Joins or leaves. 0 or an errno value.
+int change(int fd, int option, int ifindex, const wire::IpAddress& group) {
   group_req request{};
   request.gr_interface = static_cast<uint32_t>(ifindex);
-  if (v4) {
+  if (group.is_v4()) {
     auto* const address = reinterpret_cast<sockaddr_in*>(&request.gr_group);
     address->sin_family = AF_INET;
     std::memcpy(&address->sin_addr, group.v4_bytes(), 4);
@@ -31,21 +25,56 @@ int MulticastMemberships::join(int ifindex, const wire::IpAddress& group) {
     address->sin6_family = AF_INET6;
     std::memcpy(&address->sin6_addr, group.bytes.data(), 16);
   }
-  if (::setsockopt(fd, v4 ? IPPROTO_IP : IPPROTO_IPV6, MCAST_JOIN_GROUP, &request, sizeof(request)) != 0) {
-    const int error = errno;
+  const int level = group.is_v4() ? IPPROTO_IP : IPPROTO_IPV6;
+  return ::setsockopt(fd, level, option, &request, sizeof(request)) == 0 ? 0 : errno;
+}
+
+// The socket has no room for one more membership.
+bool is_full(int error) {
+  return error == ENOBUFS || error == ENOMEM;
+}
+
+}  // namespace
+
+MulticastMemberships::~MulticastMemberships() {
+  for (const std::vector<int>& sockets : {sockets_v4_, sockets_v6_}) {
+    for (const int fd : sockets) ForkGuard().close(fd);  // leaves its groups
+  }
+}
+
+int MulticastMemberships::join(int ifindex, const wire::IpAddress& group) {
+  if (groups_.contains(group.bytes)) return 0;
+  std::vector<int>& sockets = group.is_v4() ? sockets_v4_ : sockets_v6_;
+  for (const int fd : sockets) {
+    const int error = change(fd, MCAST_JOIN_GROUP, ifindex, group);
+    if (is_full(error)) continue;
+    if (error == 0) groups_.emplace(group.bytes, Membership{fd, ifindex});
+    return error;
+  }
+  ForkGuard guard;
+  const int fd = ::socket(group.is_v4() ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return errno;
+  if (const int error = change(fd, MCAST_JOIN_GROUP, ifindex, group); error != 0) {
     ::close(fd);
     return error;
   }
-  sockets_.emplace(group.bytes, fd);
+  sockets.push_back(fd);
+  groups_.emplace(group.bytes, Membership{fd, ifindex});
   guard.close_in_children(fd);
   return 0;
 }
 
 void MulticastMemberships::leave(const wire::IpAddress& group) {
-  const auto it = sockets_.find(group.bytes);
-  if (it == sockets_.end()) return;
-  ForkGuard().close(it->second);
-  sockets_.erase(it);
+  const auto it = groups_.find(group.bytes);
+  if (it == groups_.end()) return;
+  const Membership left = it->second;
+  change(left.fd, MCAST_LEAVE_GROUP, left.ifindex, group);
+  groups_.erase(it);
+  for (const auto& [other, membership] : groups_) {
+    if (membership.fd == left.fd) return;
+  }
+  std::erase(group.is_v4() ? sockets_v4_ : sockets_v6_, left.fd);
+  ForkGuard().close(left.fd);
 }
 
 }  // namespace uroce::net

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <vector>
 
 #include "wire/envelope.h"
 
@@ -22,9 +23,15 @@ class MulticastMemberships {
   void leave(const wire::IpAddress& group);
 
  private:
-  // One socket a group: the kernel bounds the memberships of a socket (net.ipv4.igmp_max_memberships), not of a
-  // process.
-  std::map<std::array<uint8_t, 16>, int> sockets_;
+  // A group's socket. One holds several groups: the kernel bounds the memberships of a socket
+  // (net.ipv4.igmp_max_memberships, 20 by default), and rlimits bound the sockets of a process.
+  struct Membership {
+    int fd;
+    int ifindex;
+  };
+  std::map<std::array<uint8_t, 16>, Membership> groups_;
+  std::vector<int> sockets_v4_;
+  std::vector<int> sockets_v6_;
 };
 
 }  // namespace uroce::net

@@ -75,8 +75,12 @@ TEST_F(MulticastMembershipsTest, JoiningTwiceIsLeftOnce) {
 
 // The kernel bounds the groups of one socket (net.ipv4.igmp_max_memberships, 20).
 TEST_F(MulticastMembershipsTest, ManyGroups) {
+  const size_t before = descriptors();
   MulticastMemberships memberships;
   for (int i = 0; i < 100; ++i) ASSERT_EQ(memberships.join(index_, ip("239.9.9." + std::to_string(i))), 0) << i;
+  EXPECT_LE(descriptors(), before + 10) << "several groups share a socket";
+  for (int i = 0; i < 100; ++i) memberships.leave(ip("239.9.9." + std::to_string(i)));
+  EXPECT_EQ(descriptors(), before);
 }
 
 TEST_F(MulticastMembershipsTest, Errors) {
