@@ -355,7 +355,8 @@ void create_qp(Objects& o) {
   constexpr ibv_qp_type kTypes[] = {IBV_QPT_RC, IBV_QPT_RC,       IBV_QPT_UC,       IBV_QPT_UD,
                                     IBV_QPT_UD, IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV, IBV_QPT_RAW_PACKET};
   ibv_qp_init_attr_ex attr{};
-  attr.qp_type = o.random.one_in(20) ? static_cast<ibv_qp_type>(o.random.below(16)) : o.random.of(kTypes);
+  const uint32_t type = o.random.one_in(20) ? o.random.below(16) : static_cast<uint32_t>(o.random.of(kTypes));
+  attr.qp_type = static_cast<ibv_qp_type>(type);
   attr.send_cq = o.random.one_in(20) ? nullptr : send_cq->verbs;
   attr.recv_cq = o.random.one_in(20) ? nullptr : recv_cq->verbs;
   attr.cap = {size_or_nonsense(o.random, 40), size_or_nonsense(o.random, 40), size_or_nonsense(o.random, 4),
@@ -365,7 +366,7 @@ void create_qp(Objects& o) {
   attr.srq = object_or_null(srq);
   attr.pd = pd->verbs;
   attr.xrcd = object_or_null(xrcd);
-  const bool target = attr.qp_type == IBV_QPT_XRC_RECV;
+  const bool target = type == IBV_QPT_XRC_RECV;
   attr.comp_mask = spoil(o.random, target ? IBV_QP_INIT_ATTR_XRCD : IBV_QP_INIT_ATTR_PD);
   if (o.random.one_in(3)) {
     attr.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
@@ -385,7 +386,7 @@ void create_qp(Objects& o) {
   }
   object.use(pd->users);
   object.use(send_cq->users);
-  if (attr.qp_type != IBV_QPT_XRC_SEND) {
+  if (type != IBV_QPT_XRC_SEND) {
     object.use(recv_cq->users);
     if (srq != nullptr) object.use(srq->users);
   }

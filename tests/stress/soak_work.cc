@@ -38,7 +38,8 @@ void fill(Objects& o, ibv_qp_type type, SendRequest& request) {
   wr.sg_list = request.sges;
   wr.num_sge = static_cast<int>(random.below(4));
   if (random.one_in(15)) wr.num_sge = random.one_in(2) ? -1 : 40;
-  wr.opcode = static_cast<ibv_wr_opcode>(random.below(random.one_in(10) ? 40 : 12));
+  const uint32_t opcode = random.below(random.one_in(10) ? 40 : 12);
+  wr.opcode = static_cast<ibv_wr_opcode>(opcode);
   wr.send_flags = random.below(32) & ~static_cast<uint32_t>(IBV_SEND_INLINE);
   wr.imm_data = random.one_in(2) ? some_key(o, true) : static_cast<uint32_t>(random.next());
   if (type == IBV_QPT_UD) {
@@ -49,14 +50,14 @@ void fill(Objects& o, ibv_qp_type type, SendRequest& request) {
   }
   Object<ibv_mw>* mw = o.mws.any(random);
   Object<ibv_mr>* mr = o.mrs.any(random);
-  if (wr.opcode == IBV_WR_BIND_MW) {
+  if (opcode == IBV_WR_BIND_MW) {
     wr.bind_mw.mw = mw == nullptr || random.one_in(6) ? nullptr : mw->verbs;
     wr.bind_mw.rkey = mw == nullptr || random.one_in(6) ? some_key(o, true) : ibv_inc_rkey(mw->verbs->rkey);
     wr.bind_mw.bind_info = {mr == nullptr || random.one_in(6) ? nullptr : mr->verbs, request.sges[0].addr,
                             random.below(4096), random.below(random.one_in(8) ? 0x10000 : 16)};
     return;
   }
-  if (wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+  if (opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
     wr.num_sge = 1;
     request.sges[0].length = random.one_in(8) ? random.below(16) : 8;
     wr.wr.atomic = {request.sges[1].addr & (random.one_in(8) ? ~0ull : ~7ull), random.next(), random.next(),
