@@ -1,13 +1,21 @@
-// main() of verbs_client_test: gives the process a network namespace before anything looks at the network.
+// main() of verbs_client_test: gives the process a network namespace before anything looks at the network, and says in
+// the environment which test runs (call_trace.cc).
 #include <cstdio>
 #include <cstdlib>
 #include <gtest/gtest.h>
+#include <string>
 
 #include "tests/verbs_shim/own_network.h"
 
 namespace {
 
 constexpr int kSkipped = 77;
+
+struct TestName final : testing::EmptyTestEventListener {
+  void OnTestStart(const testing::TestInfo& test) override {
+    setenv("UROCE_TRACE_TEST", (std::string(test.test_suite_name()) + "." + test.name()).c_str(), 1);
+  }
+};
 
 }  // namespace
 
@@ -18,5 +26,6 @@ int main(int argc, char** argv) {
     return kSkipped;
   }
   if (getenv("UROCE_TEST_ALL_NETDEVS") == nullptr) setenv("UROCE_NETDEV", "rdma0", 1);
+  testing::UnitTest::GetInstance()->listeners().Append(new TestName);
   return RUN_ALL_TESTS();
 }
