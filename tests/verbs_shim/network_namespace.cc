@@ -1,46 +1,31 @@
-// main() of verbs_client_test: gives the process a network namespace with one veth pair before anything looks at the
-// network. The kernel removes both when the process ends.
+// main() of verbs_client_test: gives the process a network namespace before anything looks at the network, and says in
+// the environment which test runs (call_trace.cc).
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <gtest/gtest.h>
-#include <sched.h>
 #include <string>
-#include <unistd.h>
+
+#include "tests/verbs_shim/own_network.h"
 
 namespace {
 
 constexpr int kSkipped = 77;
 
-// Without privileges a user namespace gives them, inside; but only root in it keeps them across exec().
-bool enter_user_namespace() {
-  const std::string user = "0 " + std::to_string(geteuid()) + " 1";
-  const std::string group = "0 " + std::to_string(getegid()) + " 1";
-  if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) return false;
-  std::ofstream("/proc/self/setgroups") << "deny";
-  std::ofstream("/proc/self/gid_map") << group;
-  std::ofstream("/proc/self/uid_map") << user;
-  return true;
-}
-
-bool make_network() {
-  if (unshare(CLONE_NEWNET) != 0 && !enter_user_namespace()) return false;
-  // Without the preload: the commands are none of the test's.
-  return std::system(
-             "export LD_PRELOAD=;"
-             "ip link set lo up && ip link add rdma0 type veth peer name other0 && ip addr add 192.0.2.1/24 dev rdma0 "
-             "&&"
-             "ip addr add 198.51.100.1/24 dev rdma0 && ip link set rdma0 up && ip link set other0 up") == 0;
-}
+struct TestName final : testing::EmptyTestEventListener {
+  void OnTestStart(const testing::TestInfo& test) override {
+    setenv("UROCE_TRACE_TEST", (std::string(test.test_suite_name()) + "." + test.name()).c_str(), 1);
+  }
+};
 
 }  // namespace
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  if (!make_network()) {
+  if (!enter_own_network()) {
     std::fputs("skipped: this needs the right to make a network namespace\n", stderr);
     return kSkipped;
   }
   if (getenv("UROCE_TEST_ALL_NETDEVS") == nullptr) setenv("UROCE_NETDEV", "rdma0", 1);
+  testing::UnitTest::GetInstance()->listeners().Append(new TestName);
   return RUN_ALL_TESTS();
 }
