@@ -83,6 +83,17 @@ void LocalEngine::follow_network() {
   if (view_->generation() != seen_generation_.load()) progress_.wake();
 }
 
+// What the kernel says of the netdev now, for a call that depends on it. Packets for an address that the call may use
+// are taken from here on; all else that is new is left to the background thread. Caller holds setup_.
+void LocalEngine::learn_netdev() {
+  follow_network();
+  const auto netdev = view_->netdev(netdev_index_);
+  if (!netdev) return;
+  const bool moved = netdev->addresses != netdev_.addresses;
+  netdev_ = *netdev;
+  if (moved) steer_addresses();
+}
+
 PortStatus LocalEngine::port_status() {
   follow_network();
   const auto netdev = view_->netdev(netdev_index_);
@@ -156,8 +167,7 @@ int LocalEngine::create_qp(const QpInit& init, Qp*& qp) {
 
 int LocalEngine::modify_qp(Qp& qp, const transport::QpAttributes& attributes, uint32_t mask) {
   std::lock_guard setup(setup_);  // `netdev_`
-  follow_network();
-  if (const auto netdev = view_->netdev(netdev_index_)) netdev_ = *netdev;
+  learn_netdev();
   Path path;
   if (mask & transport::kQpAddressVector) {
     const wire::Qpn remote = (mask & transport::kQpDestQpn) ? attributes.dest_qpn : qp.transport->attributes().dest_qpn;
@@ -248,8 +258,7 @@ void LocalEngine::destroy_srq(Srq* srq) {
 
 int LocalEngine::create_address(const transport::AddressVector& address, uint32_t& handle) {
   std::lock_guard setup(setup_);  // `netdev_`
-  follow_network();
-  if (const auto netdev = view_->netdev(netdev_index_)) netdev_ = *netdev;
+  learn_netdev();
   Path path;
   if (const int error = resolve_route(*view_, netdev_, address, path); error != 0) return error;
   Progress::Guard guard(progress_);

@@ -63,6 +63,7 @@ class LocalEngine final : public Engine {
   void close_io();
   void look_at_network(bool news);
   void follow_network();
+  void learn_netdev();
   void refresh_paths(const net::Netdev& netdev);
   void refresh_handles(const net::Netdev& netdev);
   void resolve(Path& path);
