@@ -1,7 +1,6 @@
 // Completions of datagrams tell the IP version in the place of the service level, as ConnectX does; UCX finds the
 // destination address by it.
 #include <cstdlib>
-#include <string>
 
 #include "fixture.h"
 
@@ -140,24 +139,6 @@ TEST_F(NetworkType, ThroughTheExtendedInterface) {
   }
   EXPECT_EQ(seen, 2);
   EXPECT_EQ(ibv_destroy_ah(ah_), 0);
-}
-
-// The device is open and has QPs when the address comes: what can be seen as a GID can be used.
-TEST_F(NetworkType, OfAnAddressThatHasJustCome) {
-  for (int round = 0; round < 10; ++round) {
-    const std::string address = "fc00:" + std::to_string(round + 1) + "::1/64";
-    const std::string add = "export LD_PRELOAD=; ip address add " + address + " dev rdma0 nodad";
-    ASSERT_EQ(std::system(add.c_str()), 0);
-    int index = -1;
-    while ((index = index_of(0xfc)) < 0) {
-    }
-    send_through(index);
-    EXPECT_EQ(polled_sl(), kIpv6);
-    const std::string remove = "export LD_PRELOAD=; ip address delete " + address + " dev rdma0";
-    ASSERT_EQ(std::system(remove.c_str()), 0);
-    while (index_of(0xfc) >= 0) {
-    }
-  }
 }
 
 }  // namespace

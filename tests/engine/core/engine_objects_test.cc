@@ -43,6 +43,30 @@ class RoutedNetView final : public net::NetView {
   FixedNetView view_;
 };
 
+// FixedNetView, with a second address from some moment on, of which nobody is told.
+class GrowingNetView final : public net::NetView {
+ public:
+  std::vector<net::Netdev> netdevs() override { return {*netdev(1)}; }
+  std::optional<net::Netdev> netdev(int index) override {
+    std::optional<net::Netdev> netdev = view_.netdev(index);
+    if (grown) netdev->addresses.push_back(kSecondAddress);
+    return netdev;
+  }
+  std::optional<net::Route> route(int, const wire::IpAddress&, const wire::IpAddress&) override { return std::nullopt; }
+  net::Neighbour neighbour(int, const wire::IpAddress&) override { return {}; }
+  void resolve_neighbour(int, const wire::IpAddress&) override {}
+  int descriptor() const override { return -1; }
+  bool process_changes() override { return false; }
+  uint64_t generation() const override { return 1; }
+
+  static inline const wire::IpAddress kSecondAddress =
+      wire::IpAddress::v4(std::array<uint8_t, 4>{198, 51, 100, 1}.data());
+  std::atomic<bool> grown{false};
+
+ private:
+  FixedNetView view_;
+};
+
 // A wire that takes packets only while it is open.
 struct Valve {
   std::atomic<bool> open{true};
@@ -100,7 +124,7 @@ struct UdQp {
     attr.state = QpState::kRts;
     ASSERT_EQ(engine.modify_qp(*qp, attr, kQpState | kQpSqPsn), 0);
   }
-  void send(uint64_t wr_id, uint32_t handle) {
+  void send(uint64_t wr_id, uint32_t handle, uint32_t remote_qpn = 77) {
     queue::SendQueue::Slot slot;
     ASSERT_TRUE(Engine::send_queue(*qp).reserve(0, slot));
     *slot.wqe = {};
@@ -108,7 +132,7 @@ struct UdQp {
     slot.wqe->opcode = WrOpcode::kSend;
     slot.wqe->flags = queue::kSignaled | queue::kInline;
     slot.wqe->length = 8;
-    slot.wqe->ud = {.address_handle = handle, .remote_qpn = 77, .remote_qkey = 0};
+    slot.wqe->ud = {.address_handle = handle, .remote_qpn = remote_qpn, .remote_qkey = 0};
     Engine::send_queue(*qp).publish(1);
     engine.doorbell(*qp);
   }
@@ -143,6 +167,26 @@ TEST(EngineAddress, NeedsNoQp) {
   unknown.source_gid_index = 5;
   EXPECT_EQ(engine->create_address(unknown, handle), EINVAL);
   EXPECT_EQ(engine->create_address({}, handle), EINVAL);
+}
+
+// What can be named as a source can be sent to, before the background thread has looked at the network.
+TEST(EngineAddress, OfAnAddressThatHasJustCome) {
+  auto view = std::make_shared<GrowingNetView>();
+  auto engine = std::make_shared<LocalEngine>(*view->netdev(1), view, Options{}, open_nothing);
+  UdQp ud(*engine);
+  ud.to_rts();
+  view->grown = true;
+  transport::AddressVector vector = vector_to(GrowingNetView::kSecondAddress);
+  vector.source_gid_index = 1;
+  uint32_t handle = 0;
+  ASSERT_EQ(engine->create_address(vector, handle), 0);
+  // Without a receive request the datagram is dropped for that, and for nothing else.
+  ud.send(1, handle, Engine::qpn(*ud.qp));
+  ud.wait(1);
+  for (int i = 0; i < 3; ++i) engine->progress();
+  EXPECT_EQ(engine->counters().get(Counter::kDropNoReceive), 1u);
+  EXPECT_EQ(engine->counters().get(Counter::kDropWrongAddress), 0u);
+  engine->destroy_address(handle);
 }
 
 TEST(EngineAddress, DestroyedWhilePacketsToItWait) {
