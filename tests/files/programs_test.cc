@@ -87,6 +87,8 @@ TEST(Programs, BeforeAnyConstructor) {
 // Then the files are not there, and one line says why.
 TEST(Programs, WhereNothingCanBeWritten) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  const std::string library = UROCE_FILES_LIBRARY;
+  if (library.rfind("/tmp/", 0) == 0 || library.rfind("/dev/shm/", 0) == 0) GTEST_SKIP() << "would hide " << library;
   const Outcome outcome =
       run("unshare --mount sh -c 'mount -t tmpfs -o ro none /dev/shm && mount -t tmpfs -o ro none /tmp && exec ls "
           "/sys/class/infiniband'");

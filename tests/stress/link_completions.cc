@@ -101,6 +101,12 @@ void Link::on_receive(const Completion& completion) {
   if (completion.wr_id & kSharedMark) {
     const bool xrc = completion.wr_id & kXrcMark;
     if (!shared() || xrc != (kind_ == Kind::kXrc)) fail(completion, "receive of a shared queue that is not ours");
+    // The request that a message under way has taken ends with the QP, and no other one of the queue.
+    const bool flushed = completion.status == IBV_WC_WR_FLUSH_ERR && (failing_ || poisoned_);
+    if (flushed) {
+      ++group_.totals().flushed;
+      return group_.post_shared_receive(completion.wr_id);
+    }
     if (completion.status != IBV_WC_SUCCESS) fail(completion, "receive of a shared queue failed");
     ++(xrc ? group_.totals().xrc : group_.totals().shared);
     match_receive(completion, group_.shared_slot(completion.wr_id));
