@@ -211,6 +211,7 @@ void Link::unmake() {
 
 void Link::fail_both() {
   failing_ = true;
+  poisoned_ = false;  // whether what precedes the refused request still arrives is open now
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_ERR;
   check(ibv_modify_qp(a_, &attr, IBV_QP_STATE), "to ERR");
