@@ -278,8 +278,22 @@ void Datapath::deliver(const io::RxPacket& rx, bool looped, Time now) {
   if ((rx.envelope.traffic_class & wire::kEcnMask) == wire::kEcnCe && packet.info->operation != wire::Operation::kCnp) {
     qp->transport->on_congestion_mark(now);
   }
+  const bool waited_for = waits_for_event(*qp);
   qp->transport->on_packet(packet, now);
   reschedule(*qp, now);
+  if (waited_for && !waits_for_event(*qp)) send_ack_now(*qp);
+}
+
+bool Datapath::waits_for_event(const Qp& qp) {
+  return qp.init.recv_cq != nullptr && qp.init.recv_cq->armed();
+}
+
+// The application was asleep until the event for this message: its answer is far away, and must not overtake the ACK. The
+// peer may take any event for that of its own send, as perftest does, which has one channel for both queues.
+void Datapath::send_ack_now(Qp& qp) {
+  if (!qp.transport->ack_owed()) return;
+  qp.ack_hook.unlink();
+  due_.push_back(qp);
 }
 
 // A copy for every member (IBTA 10.5.2). One that does not want to hear itself gets none of its own messages.

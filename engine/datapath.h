@@ -64,7 +64,7 @@ class Datapath {
 
   // One round: send what is ready, take what arrived, expire timers, send what that made ready. ACKs owed before the
   // round leave with it; those that it makes wait for the next one, so that the application's answer goes first. In the
-  // background nobody answers, and they leave at once.
+  // background nobody answers, and they leave at once; so do those for messages that an event tells of.
   Moved iterate(Caller caller, Time now);
 
   // Work is left over that needs no outside event: packets ready, ACKs owed.
@@ -108,6 +108,8 @@ class Datapath {
   size_t receive(io::PacketIo& io, Time now);
   void deliver(const io::RxPacket& rx, bool looped, Time now);
   void deliver_to_group(const io::RxPacket& rx, bool looped, const wire::Packet& packet, Time now);
+  static bool waits_for_event(const Qp& qp);
+  void send_ack_now(Qp& qp);
   std::optional<Counter> refuse(const io::RxPacket& rx, bool looped, const wire::Packet& packet, const Qp& qp) const;
   bool is_own(const wire::IpAddress& address) const;
   bool belongs_here(const io::RxPacket& rx, bool looped, const wire::Packet& packet, const Qp& qp) const;
