@@ -58,29 +58,28 @@ void Datapath::collect_doorbells(Time now) {
 
 Datapath::Moved Datapath::iterate(Caller caller, Time now) {
   Moved moved;
-  due_.splice(due_.end(), owed_);
+  waited_.splice(waited_.end(), owed_);
   collect_doorbells(now);
   moved.sent += transmit(now);
   moved.received += receive(*wire_, now);
   while (const size_t looped = receive(*loop_, now)) moved.received += looped;
   expire_timers(now);
   moderated_cqs_.expire(now);
-  if (caller == Caller::kBackground) due_.splice(due_.end(), owed_);
+  if (caller == Caller::kBackground) waited_.splice(waited_.end(), owed_);
   moved.sent += transmit(now);
   return moved;
 }
 
 bool Datapath::unfinished() const {
-  return !ready_.empty() || !owed_.empty() || !due_.empty() || wire_burst_->waiting() || loop_burst_->waiting() ||
-         !loop_->prepare_to_wait();
+  return !ready_.empty() || !owed_.empty() || !waited_.empty() || !urgent_.empty() || wire_burst_->waiting() ||
+         loop_burst_->waiting() || !loop_->prepare_to_wait();
 }
 
 void Datapath::reschedule(Qp& qp, Time now) {
   if (!qp.ready_hook.is_linked() && qp.transport->wants_to_send(now)) ready_.push_back(qp);
   if (qp.transport->ack_owed()) {
     if (qp.transport->ack_urgent()) {
-      qp.ack_hook.unlink();
-      due_.push_back(qp);
+      send_ack_first(qp);
     } else if (!qp.ack_hook.is_linked()) {
       owed_.push_back(qp);
     }
@@ -123,6 +122,7 @@ void Datapath::expire_timers(Time now) {
 size_t Datapath::transmit(Time now) {
   transmit_time_ = now;
   int budget = kTransmitLimit;
+  size_t acks = transmit_acks(urgent_);
   while (!ready_.empty() && budget > 0) {
     Qp& qp = ready_.front();
     ready_.pop_front();
@@ -132,7 +132,7 @@ size_t Datapath::transmit(Time now) {
     if (room && budget == before) qp.ready_hook.unlink();  // had nothing after all; the next event brings it back
     if (!room) break;
   }
-  const size_t acks = transmit_acks(now);
+  acks += transmit_acks(waited_);
   wire_burst_->flush();
   loop_burst_->flush();
   return static_cast<size_t>(kTransmitLimit - budget) + acks;
@@ -186,14 +186,14 @@ void Datapath::copy_to_own_group(const wire::TxPacket& packet) {
   loop_burst_->commit();
 }
 
-size_t Datapath::transmit_acks(Time now) {
+size_t Datapath::transmit_acks(AckList& qps) {
   size_t acks = 0;
-  while (!due_.empty()) {
-    Qp& qp = due_.front();
+  while (!qps.empty()) {
+    Qp& qp = qps.front();
     wire::TxPacket* const packet = burst(qp.path).next();
     if (packet == nullptr) break;
-    due_.pop_front();
-    if (!qp.transport->pull_ack(*packet, now))
+    qps.pop_front();
+    if (!qp.transport->pull_ack(*packet, transmit_time_))
       continue;  // responses go first; the last of them brings the QP back here
     packet->envelope = &qp.path.envelope;
     packet->source_qpn = qp.transport->qpn();
@@ -231,8 +231,8 @@ void Datapath::settle_acks(Qp& qp, Time now) {
   if (!qp.transport->ack_owed()) return;
   transmit_time_ = now;
   qp.ack_hook.unlink();
-  due_.push_front(qp);
-  transmit_acks(now);
+  urgent_.push_front(qp);
+  transmit_acks(urgent_);
   burst(qp.path).flush();
 }
 
@@ -278,22 +278,20 @@ void Datapath::deliver(const io::RxPacket& rx, bool looped, Time now) {
   if ((rx.envelope.traffic_class & wire::kEcnMask) == wire::kEcnCe && packet.info->operation != wire::Operation::kCnp) {
     qp->transport->on_congestion_mark(now);
   }
-  const bool waited_for = waits_for_event(*qp);
+  const uint32_t told = events_told(*qp);
   qp->transport->on_packet(packet, now);
   reschedule(*qp, now);
-  if (waited_for && !waits_for_event(*qp)) send_ack_now(*qp);
+  if (events_told(*qp) != told && qp->transport->ack_owed()) send_ack_first(*qp);
 }
 
-bool Datapath::waits_for_event(const Qp& qp) {
-  return qp.init.recv_cq != nullptr && qp.init.recv_cq->armed();
+// Not whether the queue is armed: the application may be awake and have armed it again before on_packet() returns.
+uint32_t Datapath::events_told(const Qp& qp) {
+  return qp.init.recv_cq == nullptr ? 0 : qp.init.recv_cq->reported();
 }
 
-// The application was asleep until the event for this message: its answer is far away, and must not overtake the ACK. The
-// peer may take any event for that of its own send, as perftest does, which has one channel for both queues.
-void Datapath::send_ack_now(Qp& qp) {
-  if (!qp.transport->ack_owed()) return;
+void Datapath::send_ack_first(Qp& qp) {
   qp.ack_hook.unlink();
-  due_.push_back(qp);
+  urgent_.push_back(qp);
 }
 
 // A copy for every member (IBTA 10.5.2). One that does not want to hear itself gets none of its own messages.

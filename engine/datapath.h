@@ -64,7 +64,8 @@ class Datapath {
 
   // One round: send what is ready, take what arrived, expire timers, send what that made ready. ACKs owed before the
   // round leave with it; those that it makes wait for the next one, so that the application's answer goes first. In the
-  // background nobody answers, and they leave at once; so do those for messages that an event tells of.
+  // background nobody answers, and they leave at once. When an event tells of the message, its ACK leaves ahead of an
+  // answer: perftest has one channel for both queues and takes the next event for that of its own send.
   Moved iterate(Caller caller, Time now);
 
   // Work is left over that needs no outside event: packets ready, ACKs owed.
@@ -101,15 +102,15 @@ class Datapath {
   Path* next_path(Qp& qp);
   void copy_to_own_group(const wire::TxPacket& packet);
   static const wire::Envelope* envelope_for(const wire::TxPacket& packet, Qp& qp, const Path& path);
-  size_t transmit_acks(Time now);
+  size_t transmit_acks(AckList& qps);
   bool sendable(Path& path);
   void on_done(const wire::TxPacket& packet);
   void publish_state(Qp& qp, Time now);
   size_t receive(io::PacketIo& io, Time now);
   void deliver(const io::RxPacket& rx, bool looped, Time now);
   void deliver_to_group(const io::RxPacket& rx, bool looped, const wire::Packet& packet, Time now);
-  static bool waits_for_event(const Qp& qp);
-  void send_ack_now(Qp& qp);
+  static uint32_t events_told(const Qp& qp);
+  void send_ack_first(Qp& qp);
   std::optional<Counter> refuse(const io::RxPacket& rx, bool looped, const wire::Packet& packet, const Qp& qp) const;
   bool is_own(const wire::IpAddress& address) const;
   bool belongs_here(const io::RxPacket& rx, bool looped, const wire::Packet& packet, const Qp& qp) const;
@@ -135,8 +136,10 @@ class Datapath {
 
   QpList qps_;
   ReadyList ready_;
-  AckList owed_;  // ACKs that may wait for the application
-  AckList due_;   // ACKs that have waited
+  // QPs that owe an ACK.
+  AckList owed_;    // may wait for the application's answer
+  AckList waited_;  // have done so, and leave behind this round's data
+  AckList urgent_;  // leave ahead of it
   TimerQueue timers_;
   ModeratedCqs moderated_cqs_;
 };

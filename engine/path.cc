@@ -7,6 +7,22 @@
 
 namespace uroce::engine {
 
+namespace {
+// Headers around the payload: the longest a message packet has (BTH, XRCETH, RETH, ImmDt) and the ICRC, behind the UDP
+// header.
+constexpr uint32_t kUdpOverhead = 8 + 12 + 4 + 16 + 4 + 4;
+// What Linux subtracts from a netdev's MTU before it picks the path MTU (wire.md "MTU").
+constexpr uint32_t kLinuxMtuReserve = 80;
+}  // namespace
+
+uint32_t largest_path_mtu(uint32_t netdev_mtu, uint32_t max_udp_length) {
+  for (uint32_t mtu = 4096; mtu > 256; mtu /= 2) {
+    if (mtu + kLinuxMtuReserve <= netdev_mtu && (max_udp_length == 0 || mtu + kUdpOverhead <= max_udp_length))
+      return mtu;
+  }
+  return 256;
+}
+
 uint16_t source_port(uint32_t flow_label, wire::Qpn local, wire::Qpn remote) {
   uint32_t label = flow_label & 0xfffff;
   if (label == 0) {

@@ -21,6 +21,10 @@ struct Path {
   Time asked_at{};         // when the kernel was last asked to resolve the next hop
 };
 
+// The largest path MTU (256 to 4096 bytes) whose packets fit the netdev's MTU as Linux reckons it, and UDP datagrams of
+// `max_udp_length` bytes (0: as long as the netdev allows).
+uint32_t largest_path_mtu(uint32_t netdev_mtu, uint32_t max_udp_length);
+
 // The UDP source port that Linux and ConnectX derive for a connection, so that ECMP spreads QPs (wire.md "IP and UDP").
 uint16_t source_port(uint32_t flow_label, wire::Qpn local, wire::Qpn remote);
 

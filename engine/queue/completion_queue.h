@@ -121,6 +121,8 @@ class CompletionQueue {
   // One notification for the next matching CQE (IBTA 11.4.2.2). A stronger arm is never weakened by a weaker one.
   void arm(Arm arm);
   bool armed() const { return armed_.load(std::memory_order_relaxed) != 0; }
+  // The producer's: another number after every notification.
+  uint32_t reported() const { return reported_.load(std::memory_order_relaxed); }
   // After arm(): perhaps there are completions that nobody has polled and that came after the last notification, while
   // the queue was not armed. ConnectX notifies of those at once, as it is told the consumer's position with the arming;
   // UCX relies on it and does not poll between arming and sleeping. Then report_missed(), under the progress lock.
