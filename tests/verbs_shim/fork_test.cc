@@ -383,17 +383,17 @@ TEST(DISABLED_ForkOverWire, NothingAttached) {
   pid_t survivor = 0;
   int report[2];
   ASSERT_EQ(pipe(report), 0);
-  EXPECT_EQ(run_child([&] {
+  ASSERT_EQ(run_child([&] {
               Side* near = new Side("rdma0");
               CHILD_CHECK(near->qp != nullptr);
-              const pid_t child = fork();
-              if (child == 0) {
-                char byte;
-                close(alive[1]);
-                CHILD_CHECK(read(alive[0], &byte, 1) == 0);  // until the test is over
-                _exit(0);
-              }
-              CHILD_CHECK(write(report[1], &child, sizeof(child)) == sizeof(child));
+              if (fork() != 0) return;
+              // It has lived: what it is born with is closed on its way out of fork().
+              const pid_t self = getpid();
+              CHILD_CHECK(write(report[1], &self, sizeof(self)) == sizeof(self));
+              char byte;
+              close(alive[1]);
+              CHILD_CHECK(read(alive[0], &byte, 1) == 0);  // until the test is over
+              _exit(0);
             }),
             0);
   ASSERT_EQ(read(report[0], &survivor, sizeof(survivor)), static_cast<ssize_t>(sizeof(survivor)));
