@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <iterator>
 
+#include "engine/io/frame_builder.h"
+#include "engine/memory/memory_access.h"
+
 namespace uroce::io {
 namespace {
 
@@ -22,84 +25,137 @@ std::string FaultInjector::description() const {
   return inner_->description() + ", faults " + format_fault_spec(spec_);
 }
 
+// --- one direction ---------------------------------------------------------------------------------------------------
+
+template <class Packet>
+void FaultInjector::Lane<Packet>::pass(Packet packet) {
+  due_.push_back(std::move(packet));
+  for (Held& held : held_) --held.later_packets;
+  const auto overtaken =
+      std::stable_partition(held_.begin(), held_.end(), [](const Held& held) { return held.later_packets > 0; });
+  for (auto held = overtaken; held != held_.end(); ++held) due_.push_back(std::move(held->packet));
+  held_.erase(overtaken, held_.end());
+}
+
+template <class Packet>
+void FaultInjector::Lane<Packet>::release_all() {
+  for (Held& held : held_) due_.push_back(std::move(held.packet));
+  held_.clear();
+}
+
 // Every packet is copied, whatever happens to it: a test tool may be slow, and one kind of ownership is simple.
+template <class Packet>
+void FaultInjector::pass_through_faults(Packet packet, Lane<Packet>& lane, Counts counts) {
+  if (happens(spec_.drop)) {
+    ++counts.dropped;
+    return;
+  }
+  if (happens(spec_.corrupt)) {
+    ++counts.corrupted;
+    flip_bit(packet);
+  }
+  if (happens(spec_.duplicate)) {
+    ++counts.duplicated;
+    lane.due().push_back(packet);
+  }
+  if (happens(spec_.reorder)) {
+    ++counts.reordered;
+    lane.hold(std::move(packet), 1 + static_cast<int>(random_() % kMaxOvertaking));
+  } else {
+    lane.pass(std::move(packet));
+  }
+}
+
+// --- arriving --------------------------------------------------------------------------------------------------------
+
 size_t FaultInjector::receive(std::span<RxPacket> out) {
   arrived_.resize(out.size());
   const size_t arrived = inner_->receive(arrived_);
-  for (size_t i = 0; i < arrived; ++i) pass_through_faults(arrived_[i]);
+  for (size_t i = 0; i < arrived; ++i) {
+    pass_through_faults(Arriving(arrived_[i]), arriving_,
+                        {faults_.rx_dropped, faults_.rx_duplicated, faults_.rx_reordered, faults_.rx_corrupted});
+  }
   idle_polls_ = arrived == 0 ? idle_polls_ + 1 : 0;
-  if (idle_polls_ >= kIdlePolls) release_all_held();
+  if (idle_polls_ >= kIdlePolls) {
+    arriving_.release_all();
+    leaving_.release_all();
+  }
 
-  const size_t count = std::min(out.size(), due_.size());
-  const auto end = due_.begin() + static_cast<ptrdiff_t>(count);
-  handed_out_.assign(std::make_move_iterator(due_.begin()), std::make_move_iterator(end));
-  due_.erase(due_.begin(), end);
+  std::vector<Arriving>& due = arriving_.due();
+  const size_t count = std::min(out.size(), due.size());
+  const auto end = due.begin() + static_cast<ptrdiff_t>(count);
+  handed_out_.assign(std::make_move_iterator(due.begin()), std::make_move_iterator(end));
+  due.erase(due.begin(), end);
   for (size_t i = 0; i < count; ++i) out[i] = {handed_out_[i].envelope, handed_out_[i].ib};
   return count;
 }
 
-void FaultInjector::pass_through_faults(const RxPacket& packet) {
-  if (happens(spec_.drop)) {
-    ++faults_.rx_dropped;
+void FaultInjector::flip_bit(Arriving& packet) {
+  if (packet.ib.empty()) return;
+  const uint64_t bit = random_() % (packet.ib.size() * 8);
+  packet.ib[bit / 8] ^= static_cast<uint8_t>(1u << (bit % 8));
+}
+
+// --- leaving ---------------------------------------------------------------------------------------------------------
+
+FaultInjector::Leaving::Leaving(const wire::TxPacket& original)
+    : envelope(*original.envelope), payload(original.payload_size), packet(original) {
+  readable = memory::guarded([&] {
+    uint8_t* to = payload.data();
+    for (size_t i = 0; i < original.fragment_count; ++i) {
+      to = std::copy_n(original.fragments[i].data, original.fragments[i].size, to);
+    }
+  });
+  packet.completes = false;  // the original has been taken
+}
+
+std::span<wire::TxPacket> FaultInjector::Leaving::as_burst() {
+  packet.envelope = &envelope;
+  packet.fragment_count = payload.empty() ? 0 : 1;
+  packet.fragments[0] = {payload.data(), static_cast<uint32_t>(payload.size())};
+  return {&packet, 1};
+}
+
+// The backend computes the ICRC of what it is given: it is told the difference to that of the packet as it was.
+void FaultInjector::flip_bit(Leaving& leaving) {
+  wire::TxPacket& packet = leaving.as_burst().front();
+  const size_t covered = packet.header_size + leaving.payload.size();
+  const uint64_t bit = random_() % ((covered + sizeof(packet.icrc_damage)) * 8);
+  const auto mask = static_cast<uint8_t>(1u << (bit % 8));
+  if (bit / 8 >= covered) {
+    packet.icrc_damage ^= 1u << (bit - covered * 8);
     return;
   }
-  Copy copy(packet);
-  if (happens(spec_.corrupt)) corrupt(copy);
-  if (happens(spec_.duplicate)) {
-    ++faults_.rx_duplicated;
-    due_.push_back(copy);
-  }
-  if (happens(spec_.reorder)) {
-    ++faults_.rx_reordered;
-    copy.later_packets = 1 + static_cast<int>(random_() % kMaxOvertaking);
-    held_.push_back(std::move(copy));
-  } else {
-    due_.push_back(std::move(copy));
-    release_overtaken();
-  }
+  const uint32_t icrc = packet_icrc(packet, leaving.envelope);
+  (bit / 8 < packet.header_size ? packet.header[bit / 8] : leaving.payload[bit / 8 - packet.header_size]) ^= mask;
+  packet.icrc_damage ^= icrc ^ packet_icrc(packet, leaving.envelope);
 }
 
-void FaultInjector::corrupt(Copy& copy) {
-  if (copy.ib.empty()) return;
-  const uint64_t bit = random_() % (copy.ib.size() * 8);
-  copy.ib[bit / 8] ^= static_cast<uint8_t>(1u << (bit % 8));
-  ++faults_.rx_corrupted;
-}
-
-// Another packet has gone ahead of those held back; the ones that waited for just this one follow it.
-void FaultInjector::release_overtaken() {
-  for (Copy& copy : held_) --copy.later_packets;
-  const auto overtaken =
-      std::stable_partition(held_.begin(), held_.end(), [](const Copy& copy) { return copy.later_packets > 0; });
-  std::move(overtaken, held_.end(), std::back_inserter(due_));
-  held_.erase(overtaken, held_.end());
-}
-
-void FaultInjector::release_all_held() {
-  std::move(held_.begin(), held_.end(), std::back_inserter(due_));
-  held_.clear();
-}
-
-// Runs of packets without a fault go down as they are. A dropped one counts as taken; a duplicate that meets
-// backpressure is given up.
 size_t FaultInjector::send(std::span<wire::TxPacket> burst) {
-  size_t sent = 0;
-  size_t end = 0;
-  while (end < burst.size()) {
-    const bool drop = happens(spec_.drop);
-    const bool duplicate = !drop && happens(spec_.duplicate);
-    if (!drop) ++end;
-    if (!drop && !duplicate && end < burst.size()) continue;
-    sent += inner_->send(burst.subspan(sent, end - sent));
-    if (sent < end) return sent;
-    if (drop) {
-      ++faults_.tx_dropped;
-      sent = ++end;
-    } else if (duplicate) {
-      faults_.tx_duplicated += inner_->send(burst.subspan(end - 1, 1));
-    }
+  size_t taken = 0;
+  for (; taken < burst.size(); ++taken) {
+    if (leaving_.due().size() >= kBacklog) send_due();
+    if (leaving_.due().size() >= kBacklog) break;
+    Leaving packet(burst[taken]);
+    burst[taken].unreadable = !packet.readable;
+    if (!packet.readable) continue;
+    pass_through_faults(std::move(packet), leaving_,
+                        {faults_.tx_dropped, faults_.tx_duplicated, faults_.tx_reordered, faults_.tx_corrupted});
   }
-  return sent;
+  send_due();
+  return taken;
+}
+
+void FaultInjector::send_due() {
+  std::vector<Leaving>& due = leaving_.due();
+  size_t sent = 0;
+  while (sent < due.size() && inner_->send(due[sent].as_burst()) == 1) ++sent;
+  due.erase(due.begin(), due.begin() + static_cast<ptrdiff_t>(sent));
+}
+
+void FaultInjector::flush() {
+  send_due();
+  inner_->flush();
 }
 
 }  // namespace uroce::io

@@ -1,12 +1,12 @@
 // A PacketIo that wraps another one and makes faults on purpose (UROCE_FAULTS). The engine puts it around any backend.
 //
-// Packets received are dropped, duplicated, reordered and corrupted; packets sent are dropped and duplicated only,
-// since their bytes, and with them the ICRC, are made further down. Each probability applies to each packet in each
-// direction, so with an injector at both ends a packet runs the risk of a drop twice. Same seed and same calls: same
-// faults.
+// Packets are dropped, duplicated, reordered and corrupted on their way in and on their way out. Each probability
+// applies to each packet in each direction, so with an injector at both ends a packet runs every risk twice. Same seed
+// and same calls: same faults.
 //
-// A reordered packet is held back until 1..8 later ones have gone ahead, or until kIdlePolls receive() in a row found
-// nothing. A corrupted one has one bit of its InfiniBand bytes (BTH to ICRC) flipped.
+// A reordered packet is held back until 1..8 later ones of its direction have gone ahead, or until kIdlePolls receive()
+// in a row found nothing. A corrupted one has one bit of its InfiniBand bytes (BTH to ICRC) flipped, as on the wire: a
+// packet sent has the ICRC of what it was.
 #pragma once
 
 #include <memory>
@@ -26,20 +26,24 @@ struct FaultCounters {
   uint64_t rx_corrupted = 0;
   uint64_t tx_dropped = 0;
   uint64_t tx_duplicated = 0;
+  uint64_t tx_reordered = 0;
+  uint64_t tx_corrupted = 0;
 };
 
 class FaultInjector final : public PacketIo {
  public:
   static constexpr int kIdlePolls = 100;
+  // Packets taken that the inner backend has no room for; more are backpressure.
+  static constexpr size_t kBacklog = 64;
 
   FaultInjector(std::unique_ptr<PacketIo> inner, const FaultSpec& spec);
 
   size_t receive(std::span<RxPacket> out) override;
   size_t send(std::span<wire::TxPacket> burst) override;
-  void flush() override { inner_->flush(); }
+  void flush() override;
   std::span<const pollfd> wait_descriptors() const override { return inner_->wait_descriptors(); }
   // Packets held here wake nobody: keep polling until they are out.
-  bool prepare_to_wait() override { return held_.empty() && due_.empty() && inner_->prepare_to_wait(); }
+  bool prepare_to_wait() override { return arriving_.empty() && leaving_.empty() && inner_->prepare_to_wait(); }
   uint32_t max_udp_length() const override { return inner_->max_udp_length(); }
   std::string description() const override;
   bool kernel_routes() const override { return inner_->kernel_routes(); }
@@ -49,27 +53,58 @@ class FaultInjector final : public PacketIo {
 
  private:
   // A packet with bytes of its own.
-  struct Copy {
-    explicit Copy(const RxPacket& packet) : envelope(packet.envelope), ib(packet.ib.begin(), packet.ib.end()) {}
+  struct Arriving {
+    explicit Arriving(const RxPacket& packet) : envelope(packet.envelope), ib(packet.ib.begin(), packet.ib.end()) {}
     wire::Envelope envelope;
     std::vector<uint8_t> ib;
-    int later_packets = 0;  // how many more may overtake it
+  };
+  struct Leaving {
+    explicit Leaving(const wire::TxPacket& original);
+    // Points to its own bytes; valid until it is moved.
+    std::span<wire::TxPacket> as_burst();
+    wire::Envelope envelope;
+    std::vector<uint8_t> payload;
+    wire::TxPacket packet;
+    bool readable;
+  };
+
+  // The packets of one direction.
+  template <class Packet>
+  class Lane {
+   public:
+    bool empty() const { return held_.empty() && due_.empty(); }
+    std::vector<Packet>& due() { return due_; }  // to go on, in this order
+    void pass(Packet packet);                    // and with it what has waited for it
+    void hold(Packet packet, int later_packets) { held_.push_back({std::move(packet), later_packets}); }
+    void release_all();
+
+   private:
+    struct Held {
+      Packet packet;
+      int later_packets;  // how many more may overtake it
+    };
+    std::vector<Held> held_;
+    std::vector<Packet> due_;
+  };
+  struct Counts {
+    uint64_t &dropped, &duplicated, &reordered, &corrupted;
   };
 
   bool happens(double probability);
-  void pass_through_faults(const RxPacket& packet);
-  void corrupt(Copy& copy);
-  void release_overtaken();
-  void release_all_held();
+  template <class Packet>
+  void pass_through_faults(Packet packet, Lane<Packet>& lane, Counts counts);
+  void flip_bit(Arriving& packet);
+  void flip_bit(Leaving& packet);
+  void send_due();
 
   std::unique_ptr<PacketIo> inner_;
   FaultSpec spec_;
   std::mt19937_64 random_;
   FaultCounters faults_;
   std::vector<RxPacket> arrived_;  // one burst of the inner backend
-  std::vector<Copy> held_;         // reordered, waiting to be overtaken
-  std::vector<Copy> due_;          // to be handed out, in this order
-  std::vector<Copy> handed_out_;   // keeps the bytes of the last receive()
+  Lane<Arriving> arriving_;
+  Lane<Leaving> leaving_;
+  std::vector<Arriving> handed_out_;  // keeps the bytes of the last receive()
   int idle_polls_ = 0;
 };
 

@@ -44,7 +44,7 @@ size_t build_frame(const wire::TxPacket& packet, uint16_t ip_id, uint8_t* out) {
   }
   crc = wire::crc32_copy(crc, p, kPadBytes, packet.pad);
   p += packet.pad;
-  wire::store_le32(p, wire::icrc_finish(crc));
+  wire::store_le32(p, wire::icrc_finish(crc) ^ packet.icrc_damage);
   return static_cast<size_t>(p + 4 - out);
 }
 
@@ -57,7 +57,7 @@ uint32_t packet_icrc(const wire::TxPacket& packet, const wire::Envelope& envelop
   for (size_t i = 0; i < packet.fragment_count; ++i) {
     crc = wire::crc32_update(crc, packet.fragments[i].data, packet.fragments[i].size);
   }
-  return wire::icrc_finish(wire::crc32_update(crc, kPadBytes, packet.pad));
+  return wire::icrc_finish(wire::crc32_update(crc, kPadBytes, packet.pad)) ^ packet.icrc_damage;
 }
 
 bool packet_icrc_guarded(const wire::TxPacket& packet, const wire::Envelope& envelope, uint32_t& icrc) {

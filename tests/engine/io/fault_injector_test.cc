@@ -5,8 +5,10 @@
 #include <bit>
 #include <gtest/gtest.h>
 #include <map>
+#include <sys/mman.h>
 
 #include "engine/io/memory_link.h"
+#include "engine/memory/memory_access.h"
 #include "tests/engine/io/test_packet.h"
 #include "wire/icrc.h"
 
@@ -99,9 +101,22 @@ TEST(FaultInjector, DuplicatesOnReceiveAndOnSend) {
   }
 }
 
-TEST(FaultInjector, ReordersByAtMostEightPackets) {
+class EachWay : public testing::TestWithParam<bool> {
+ protected:
+  static bool sending() { return GetParam(); }
+  static PacketIo& from(Bench& bench) { return sending() ? static_cast<PacketIo&>(*bench.faulty) : *bench.plain; }
+  static PacketIo& to(Bench& bench) { return sending() ? static_cast<PacketIo&>(*bench.plain) : *bench.faulty; }
+};
+INSTANTIATE_TEST_SUITE_P(FaultInjector, EachWay, testing::Bool(),
+                         [](const auto& which) { return which.param ? "Sending" : "Receiving"; });
+
+TEST_P(EachWay, ReordersByAtMostEightPackets) {
   Bench bench({.reorder = 0.02, .seed = 9});
-  const std::vector<uint32_t> psns = run(*bench.plain, *bench.faulty);
+  std::vector<uint32_t> psns = run(from(bench), to(bench));
+  // What was sent last may be held back until the sender has found nothing to receive for a while.
+  receive_all(from(bench), [](const RxPacket&) { FAIL(); });
+  from(bench).flush();
+  receive_all(to(bench), [&](const RxPacket& packet) { psns.push_back(psn_of(packet)); });
   ASSERT_EQ(psns.size(), kPackets);
   uint64_t late = 0;
   uint32_t highest = 0;
@@ -113,7 +128,10 @@ TEST(FaultInjector, ReordersByAtMostEightPackets) {
     }
     highest = std::max(highest, psns[i]);
   }
-  EXPECT_EQ(late, bench.faulty->fault_counters().rx_reordered);
+  const FaultCounters counters = bench.faulty->fault_counters();
+  // A packet at the very end, or behind others that are held back as well, is not overtaken by anything.
+  EXPECT_NEAR(static_cast<double>(late), static_cast<double>(sending() ? counters.tx_reordered : counters.rx_reordered),
+              3);
   EXPECT_NEAR(static_cast<double>(late), kPackets * 0.02, 100);
 }
 
@@ -127,6 +145,60 @@ TEST(FaultInjector, APacketHeldBackComesWhenNothingFollows) {
   ASSERT_EQ(bench.faulty->receive(received), 1u);
   EXPECT_EQ(psn_of(received[0]), 5u);
   EXPECT_TRUE(bench.faulty->prepare_to_wait());
+}
+
+TEST(FaultInjector, APacketToSendHeldBackLeavesWhenNothingFollows) {
+  Bench bench({.reorder = 1});
+  send_some(*bench.faulty, 5, 1);
+  EXPECT_FALSE(bench.faulty->prepare_to_wait()) << "would sleep on a packet";
+  std::array<RxPacket, 4> received;
+  for (int poll = 1; poll <= FaultInjector::kIdlePolls; ++poll) {
+    ASSERT_EQ(bench.plain->receive(received), 0u);
+    ASSERT_EQ(bench.faulty->receive(received), 0u);
+    bench.faulty->flush();
+  }
+  ASSERT_EQ(bench.plain->receive(received), 1u);
+  EXPECT_EQ(psn_of(received[0]), 5u);
+  EXPECT_TRUE(bench.faulty->prepare_to_wait());
+}
+
+TEST(FaultInjector, ASentPacketIsCorruptedAsOnTheWire) {
+  Bench bench({.corrupt = 0.3, .seed = 11});
+  uint64_t flipped = 0;
+  for (uint32_t psn = 0; psn < 1000; ++psn) {
+    TestBurst burst;
+    burst.add(envelope_v4(), psn, 61);  // and pad
+    std::array<std::vector<std::vector<uint8_t>>, 2> frames;
+    std::array<RxPacket, 2> received;
+    bench.plain->record_sent(&frames[0]);
+    ASSERT_EQ(bench.plain->send(burst.packets()), 1u);
+    ASSERT_EQ(bench.faulty->send(burst.packets()), 1u);
+    ASSERT_EQ(bench.plain->receive(received), 1u);
+    const std::span<const uint8_t> right = std::span(frames[0][0]).subspan(42);
+    ASSERT_EQ(received[0].ib.size(), right.size());
+    int bits = 0;
+    for (size_t i = 0; i < right.size(); ++i) bits += std::popcount(static_cast<uint8_t>(right[i] ^ received[0].ib[i]));
+    ASSERT_LE(bits, 1);
+    flipped += static_cast<uint64_t>(bits);
+    ASSERT_EQ(bench.faulty->receive(received), 1u);
+    bench.plain->record_sent(nullptr);
+  }
+  EXPECT_EQ(flipped, bench.faulty->fault_counters().tx_corrupted);
+  EXPECT_NEAR(static_cast<double>(flipped), 300, 70);
+}
+
+TEST(FaultInjector, WhatCannotBeReadIsMarkedAndNotSent) {
+  Bench bench({.drop = 0.01});
+  ASSERT_EQ(memory::install_fault_handler(), 0);
+  void* page = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  TestBurst burst;
+  burst.add(envelope_v4(), 1, 16);
+  burst.packets()[0].fragments[0].data = static_cast<const uint8_t*>(page);
+  EXPECT_EQ(bench.faulty->send(burst.packets()), 1u);
+  EXPECT_TRUE(burst.packets()[0].unreadable);
+  munmap(page, 4096);
+  std::array<RxPacket, 1> received;
+  EXPECT_EQ(bench.plain->receive(received), 0u);
 }
 
 TEST(FaultInjector, CorruptsOneBitOfTheInfiniBandPart) {
@@ -167,10 +239,15 @@ TEST(FaultInjector, BackpressureOfTheInnerLinkIsPassedOn) {
   auto [a, b] = make_memory_link({.queue_capacity = 4});
   FaultInjector faulty(std::move(a), {.drop = 0.5, .seed = 2});
   TestBurst burst;
-  for (uint32_t psn = 0; psn < 64; ++psn) burst.add(envelope_v4(), psn, 16);
+  for (uint32_t psn = 0; psn < 256; ++psn) burst.add(envelope_v4(), psn, 16);
   const size_t taken = faulty.send(burst.packets());
   EXPECT_LT(taken, burst.size());
-  EXPECT_EQ(taken, 4 + faulty.fault_counters().tx_dropped);
+  EXPECT_EQ(taken, 4 + FaultInjector::kBacklog + faulty.fault_counters().tx_dropped);
+  std::array<RxPacket, 8> received;
+  EXPECT_EQ(b->receive(received), 4u);
+  EXPECT_EQ(b->receive(received), 0u);  // done with those
+  faulty.flush();
+  EXPECT_EQ(b->receive(received), 4u) << "what was taken goes on when there is room";
 }
 
 // A small `out` gives the rest of what is due with the next calls.
