@@ -1,6 +1,6 @@
 """What the end-to-end tests share: cases with names, run one after the other, a line for each, a summary at the end.
 
-A test file makes a list of Case and calls main(). Every file has the same options:
+A test file makes a list of Case (or a function of the options that does) and calls main(). Every file has the same options, and may have more:
     FILE [--build DIR] [--filter REGEX] [--full] [--list]
 """
 
@@ -34,12 +34,13 @@ class Case:
     quick: bool = True  # False: with --full only
 
 
-def _options(description):
-    parser = argparse.ArgumentParser(description=description)
+def _options(description, add_options):
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=REPOSITORY / "build/release", help="build directory (build/release)")
     parser.add_argument("--filter", default="", metavar="REGEX", help="only cases whose names match")
     parser.add_argument("--full", action="store_true", help="all cases, not only the quick ones")
     parser.add_argument("--list", action="store_true", help="print the names of the cases, run nothing")
+    add_options(parser)
     return parser.parse_args()
 
 
@@ -61,8 +62,9 @@ def _run_case(case, lab):
     return not failure
 
 
-def main(description, cases):
-    options = _options(description)
+def main(description, cases, make_lab=lambda options, mtu: Lab(options.build, mtu), add_options=lambda parser: None):
+    options = _options(description, add_options)
+    cases = cases(options) if callable(cases) else cases
     chosen = [c for c in cases if (c.quick or options.full) and re.search(options.filter, c.name)]
     if options.list:
         print("\n".join(case.name for case in chosen))
@@ -70,7 +72,7 @@ def main(description, cases):
     enter_private_netns()
     failed = []
     for mtu in sorted({case.mtu for case in chosen}):
-        with Lab(options.build, mtu) as lab:
+        with make_lab(options, mtu) as lab:
             failed += [case.name for case in chosen if case.mtu == mtu and not _run_case(case, lab)]
     print(f"{len(chosen) - len(failed)} of {len(chosen)} passed" + "".join(f"\n  failed: {name}" for name in failed))
     return 1 if failed or not chosen else 0

@@ -31,6 +31,7 @@ OURS = (
     ("lib/liburoce.so", "/opt/uroce/lib/liburoce.so"),
     ("lib/liburoce_files.so", "/opt/uroce/lib/liburoce_files.so"),
     ("bin/rc_transfer", "/usr/bin/rc_transfer"),
+    ("bin/rc_errors", "/usr/bin/rc_errors"),
 )
 
 MISSING_TOOL = "{} is not installed; tools/deps installs it"

@@ -4,7 +4,6 @@ Its wire is a tap device in a network namespace of the test. Commands go over vi
 agent, each further port is a slot that QEMU writes to a file, so that what a command printed survives the guest.
 """
 
-import itertools
 import json
 import os
 import shlex
@@ -54,12 +53,12 @@ class GuestProgram:
     def kill(self):
         if self.running():
             self.vm.send(f"kill {self.slot}")
-            self.wait(10)
+            if self.wait(10) is None and self.vm.running():
+                self.vm.stuck = f"cannot be killed: {shlex.join(map(str, self.argv))}"
         self.vm.release(self)
 
     def wait_listening(self, port, timeout=30):
         """Until something in the guest listens on the TCP port. LabError when the program ends instead."""
-        listens = f"grep -q ':{port:04X} 0*:0000 0A' /proc/net/tcp /proc/net/tcp6"
         pattern = f":{port:04X} [0-9A-F]*:0000 0A"
         listens = f"grep -q '{pattern}' /proc/net/tcp /proc/net/tcp6"
         probe = self.vm.start(["sh", "-c", f"until {listens}; do usleep 20000; done"])
@@ -82,7 +81,7 @@ class Vm:
         self.accelerators = accelerators
         self.programs = {}  # slot: GuestProgram
         self.answers = b""
-        self.messages = itertools.count()
+        self.stuck = ""  # why no more can be asked of this guest
 
     def __enter__(self):
         try:
@@ -110,7 +109,7 @@ class Vm:
         command += ["-append", f"console=ttyS0 panic=-1 quiet mitigations=off PORTS={SLOTS.stop - 1}"]
         command += ["-chardev", f"file,id=console,path={self.console_log}", "-serial", "chardev:console"]
         command += ["-qmp", f"unix:{monitor},server=on,wait=off"]
-        command += ["-netdev", f"tap,id=wire,ifname={self.tap},script=no,downscript=no,vhost=off"]
+        command += ["-netdev", f"tap,id=wire,ifname={self.tap},script=no,downscript=no,vhost=off,vnet_hdr=off"]
         # What the tap device cannot pass on to AF_XDP: checksums left to the NIC, and segments larger than the MTU.
         plain = "csum=off,guest_csum=off,gso=off,guest_tso4=off,guest_tso6=off,guest_ecn=off,guest_ufo=off,host_tso4=off,host_tso6=off,host_ecn=off,host_ufo=off"
         command += ["-device", f"virtio-net-pci,netdev=wire,mac={self.mac},host_mtu={self.mtu},mrg_rxbuf=on,{plain}"]

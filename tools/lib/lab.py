@@ -120,10 +120,12 @@ class Host:
     netdev = "roce0"
     device = "uroce_roce0"
     gid_index = {"ipv4": 0, "ipv6": 1, "link-local": 2}
+    uroce = True  # its device is ours
 
     def __init__(self, lab, name, number):
         self.lab = lab
         self.name = name
+        self.enter = ("ip", "netns", "exec", name)  # what a command on this host begins with
         self.ipv4 = f"192.0.2.{number}"
         self.ipv6 = f"fd00:192:0:2::{number}"
 
@@ -133,7 +135,7 @@ class Host:
         io, faults: as --io and --faults of `uroce run`; options: more options of it. user: as an ordinary user without
         capabilities. uroce=False: without uroce. prefix: commands in front of it all that exec, such as prlimit.
         """
-        argv = ["ip", "netns", "exec", self.name, *prefix, "setpriv", "--pdeathsig", "KILL"]
+        argv = [*self.enter, *prefix, "setpriv", "--pdeathsig", "KILL"]
         if user:
             argv += [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--inh-caps=-all"]
         argv.append("--")
@@ -186,13 +188,19 @@ class Lab:
         self.directory = Path(tempfile.mkdtemp(prefix="lab-", dir="/run/netns"))
         self.directory.chmod(0o755)
         try:
-            made = subprocess.run([NETNS, "pair", self.a.name, self.b.name, str(self.mtu)], capture_output=True, text=True)
-            if made.returncode != 0:
-                raise LabError(f"cannot make the two hosts: {made.stderr.strip()}")
+            self.make_hosts()
         except BaseException:
             self.__exit__()
             raise
         return self
+
+    def make_hosts(self):
+        self.run_netns("pair", self.a.name, self.b.name, self.mtu)
+
+    def run_netns(self, *arguments):
+        made = subprocess.run([NETNS, *map(str, arguments)], capture_output=True, text=True)
+        if made.returncode != 0:
+            raise LabError(f"cannot make the hosts: {made.stderr.strip()}")
 
     def __exit__(self, *_):
         self.stop_programs()

@@ -7,6 +7,8 @@
 #                                 whatever else is put into /run/netns, which is a memory file system there.
 #   netns.sh pair A B MTU         makes the namespaces A and B, each with one end of a veth pair, called roce0.
 #                                 A has 192.0.2.1 and fd00:192:0:2::1, B has .2 and ::2.
+#   netns.sh tap A MTU            makes the namespace A with a tap device, called roce0, and the addresses of A above: the
+#                                 wire of a virtual machine.
 #
 # The functions can be sourced as well.
 
@@ -49,11 +51,21 @@ netns_pair() {
   netns_wait_up "$b"
 }
 
+netns_tap() {
+  local name=$1 mtu=$2
+  ip netns add "$name"
+  ip -n "$name" tuntap add roce0 mode tap
+  # Deep enough for what is in flight while an emulated machine does not get to reading it.
+  ip -n "$name" link set roce0 txqueuelen 10000
+  netns_host "$name" 1 "$mtu"
+}
+
 if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
   set -euo pipefail
   case ${1-} in
     private) shift; netns_private "$@" ;;
     pair) shift; netns_pair "$@" ;;
+    tap) shift; netns_tap "$@" ;;
     *) sed -n '2,/^$/s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
   esac
 fi

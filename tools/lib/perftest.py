@@ -81,6 +81,7 @@ def io_mode(output):
 
 def _command(program, arguments, host, port, gid, server_address):
     base = [program, "-d", host.device, "-p", str(port)]
+    gid = host.gid_index.get(gid, gid)
     if program in PINGPONGS:
         base += ["-g", str(gid)]
     else:
@@ -103,7 +104,9 @@ def _judge(program, codes, result):
 
 
 def run_pair(lab, program, arguments=(), gid=0, server=Side(), client=Side(), timeout=60):
-    """Runs server on lab.a and client on lab.b; a hang is ended after `timeout` seconds and is a problem."""
+    """Runs server on lab.a and client on lab.b; a hang is ended after `timeout` seconds and is a problem.
+
+    gid: an index, or "ipv4", "ipv6" or "link-local", whatever index that has on either host."""
     port = next(_ports)
     commands = (
         _command(program, arguments, lab.a, port, gid, None),

@@ -114,6 +114,10 @@ Device::Device(const std::string& name, int gid_index)
   set_nonblocking(context()->async_fd);
 }
 
+bool Device::is_rxe() const {
+  return std::string_view(ibv_get_device_name(context_->device)).starts_with("rxe");
+}
+
 std::string Device::unexpected_events() {
   std::string text;
   ibv_async_event event;

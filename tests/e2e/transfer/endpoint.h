@@ -43,6 +43,8 @@ class Device {
   const ibv_gid& gid() const { return gid_; }
   uint8_t gid_index() const { return gid_index_; }
   uint32_t active_mtu() const { return active_mtu_; }  // bytes
+  // Linux Soft-RoCE, with its peculiarities (docs/interop.md).
+  bool is_rxe() const;
   // Asynchronous events that no healthy run produces, since the last call; empty when none.
   std::string unexpected_events();
 

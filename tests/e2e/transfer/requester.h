@@ -77,6 +77,7 @@ class Requester {
   RegisteredMemory local_;
   Random random_;
   const size_t max_pieces_;
+  const bool is_rxe_;
   const size_t max_read_pieces_;
   RemoteTarget target_;
   std::vector<Slot> slots_;

@@ -1,0 +1,151 @@
+"""How a case of the interoperability tests is made and judged: two programs, a capture of the wire, and the oracle over it."""
+
+import collections
+import contextlib
+import itertools
+import re
+import shutil
+import subprocess
+
+from lab import LabError
+from perftest import Side, io_mode, run_pair
+from suite import Case, Failure, check
+
+FAULTS = "drop=1%,dup=0.5%,reorder=1%,corrupt=0.5%"
+# The client is here, or there.
+DIRECTIONS = ("to-peer", "from-peer")
+# Between the capture point (QEMU) and either transport; both share two cores with an emulated machine.
+SLACK = "200ms"
+
+_ports = itertools.count(20000)
+quirks = collections.Counter()  # rules that the peer broke in the eyes of the oracle, and how often
+
+
+class Roles:
+    """The lab as run_pair() wants it: `a` is the server, `b` the client."""
+
+    def __init__(self, lab, direction, peer=None):
+        here, there = lab.a, peer or lab.b
+        self.a, self.b = (there, here) if direction == "to-peer" else (here, there)
+        self.build = lab.build
+        self.stop_programs = lab.stop_programs
+
+
+def ours(host, io, faults):
+    return Side(io, faults) if host.uroce else Side()
+
+
+# --- the wire ------------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def captured(lab, name, judged=""):
+    """Captures the wire during a case; what fails leaves its evidence behind. judged: the address family ("ipv4") by which
+    the oracle knows our end, whose conduct it judges afterwards. What it says of the peer is counted (quirks)."""
+    if lab.vm is None:
+        yield
+        return
+    evidence = lab.build / "interop/failures" / re.sub(r"[^\w.-]", "_", name)
+    shutil.rmtree(evidence, ignore_errors=True)
+    evidence.mkdir(parents=True)
+    capture = evidence / "wire.pcap"
+    lab.revive()
+    machine = lab.vm
+    machine.start_capture(capture)
+    try:
+        yield
+        stop_capture(machine)
+        if judged:
+            judge(lab, capture, judged)
+    except (Failure, LabError) as error:
+        stop_capture(machine)
+        (evidence / "console").write_text(machine.console())
+        with contextlib.suppress(LabError, OSError):
+            (evidence / "kernel").write_text(lab.b.system("dmesg"))
+        (evidence / "failure").write_text(str(error))
+        raise Failure(f"{error}\n(capture and console: {evidence})") from error
+    shutil.rmtree(evidence)
+
+
+def stop_capture(machine):
+    with contextlib.suppress(LabError, OSError, ValueError):
+        machine.stop_capture()
+
+
+def ask_oracle(lab, capture, host, family):
+    command = [lab.build / "bin/uroce", "check", "--slack", SLACK, "--quiet", "--at", getattr(host, family), capture]
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True)
+
+
+def judge(lab, capture, family):
+    done = ask_oracle(lab, capture, lab.a, family)
+    check(done.returncode == 0, f"the oracle says:\n{done.stdout}{done.stderr}")
+    for rule in re.findall(r": ([a-z-]+): ", ask_oracle(lab, capture, lab.b, family).stdout):
+        quirks[rule] += 1
+
+
+# --- cases ---------------------------------------------------------------------------------------------------------------
+
+
+def pair(program, way, arguments, direction, gid="ipv4", faults=None, io=None, timeout=60, peer=None, judged=True, **case):
+    """perftest or a pingpong. judged: it is RC, which the oracle knows."""
+    name = f"{program}/{way}-{direction}"
+
+    def run(lab):
+        roles = Roles(lab, direction, peer and peer(lab))
+        with captured(lab, name, judged and not faults and gid):
+            result = run_pair(roles, program, arguments, gid, ours(roles.a, io, faults), ours(roles.b, io, faults), timeout)
+            check(not result.problem, f"{result.problem}\n{result.report()}")
+            for host, mode in zip((roles.a, roles.b), result.io_modes):
+                check_io(host, mode, io, faults)
+        return describe(result.rows[-1])
+
+    return Case(name, run, **case)
+
+
+def check_io(host, mode, io, faults):
+    if host.uroce:
+        check(mode.startswith(io or "af_xdp") and (faults or "") in mode, f"uroce says '{mode}', not {io} {faults}")
+
+
+def describe(row):
+    for column in ("BW average[Gb/sec]", "t_typical[usec]", "t_iter[usec]"):
+        if column in row:
+            return f"{row[column]:.2f} {column[column.index('[') + 1 : -1]}"
+    return ""
+
+
+def start_transfer(roles, arguments, gid="ipv4", io=None, faults=None):
+    """Starts both sides of rc_transfer; returns (server, client)."""
+    port = next(_ports)
+    own = ["--port", port]
+    each = [word for word in arguments if word in ("--events", "--rnr")]
+    plan = [word for word in arguments if word not in ("--events", "--rnr")]
+
+    def command(host, rest):
+        program = "rc_transfer" if host.name == "guest" or not host.uroce else roles.build / "bin/rc_transfer"
+        return [program, "--device", host.device, "--gid-index", host.gid_index[gid], *own, *each, *rest]
+
+    def seeded(host, seed):
+        return {"io": io, "faults": f"{faults},seed={seed}" if faults else None} if host.uroce else {}
+
+    server = roles.a.start(command(roles.a, ["--server"]), **seeded(roles.a, 1))
+    server.wait_listening(port)
+    return server, roles.b.start(command(roles.b, [*plan, "--client", roles.a.ipv4]), **seeded(roles.b, 2))
+
+
+def transfer(way, arguments, direction, gid="ipv4", io=None, faults=None, timeout=120, peer=None, **case):
+    """rc_transfer: every byte right, every completion exactly once."""
+    name = f"rc_transfer/{way}-{direction}"
+
+    def run(lab):
+        roles = Roles(lab, direction, peer and peer(lab))
+        with captured(lab, name, not faults and gid):
+            server, client = start_transfer(roles, arguments, gid, io, faults)
+            codes = (client.wait(timeout), server.wait(10))
+            check(codes == (0, 0), f"exit codes {codes} (None: hangs)\n{client.output}\n--- server\n{server.output}")
+            for host, program in ((roles.a, server), (roles.b, client)):
+                check_io(host, io_mode(program.output), io, faults)
+        return client.stdout.strip().splitlines()[-1]
+
+    return Case(name, run, **case)

@@ -1,0 +1,148 @@
+#!/usr/bin/env -S python3 -B
+"""uroce against an endpoint that it did not write: unmodified programs and our data-checking ones, in both directions.
+
+The peer is Linux Soft-RoCE (rxe) in a virtual machine that the script boots, or with --peer a machine that you have, such
+as one with a ConnectX. Names of cases: PROGRAM/WAY-DIRECTION, where "to-peer" means that the client is here.
+
+  sudo tools/interop                                       the short form, under five minutes
+  sudo tools/interop --full                                all of it
+  sudo tools/interop --filter ib_send --list
+  sudo tools/interop --peer HOST --peer-device mlx5_0 --peer-address 198.51.100.2 --netdev eth1 --address 198.51.100.1
+"""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests/e2e"), str(ROOT / "tools/lib")]
+
+import bad_peers
+import inside_guest
+from cases import DIRECTIONS, FAULTS, pair, transfer
+from interop_lab import JUMBO, GuestLab, PeerLab
+from lab import LabError
+from perftest import BANDWIDTH, LATENCY, PINGPONGS
+from suite import main
+
+PROGRAMS = BANDWIDTH + LATENCY
+SEND = ("ib_send_bw", "ib_send_lat")
+UC = ("ib_write_bw", "ib_write_lat", *SEND)
+# Nothing paces an unreliable sender, and perftest waits for every message.
+UNPACED = ["--rate_limit", "0.02", "--rate_units", "g", "--rate_limit_type", "SW", "--burst_size", "4"]
+EVERYTHING = "send,send_imm,send_inv,write,write_imm,read,cas,faa,inline,zero,multi-sge"
+
+
+# perftest asks each side for as many outstanding READs and atomics as the other one's device can do, which only works
+# between devices of one kind: rxe can do 128, uroce as a ConnectX 16.
+OUTSTANDING = ["-o", "16"]
+
+
+def iterations(program):
+    count = ["-n", "200" if program in BANDWIDTH else "500"]
+    return [*count, *OUTSTANDING] if program.startswith(("ib_read", "ib_atomic")) else count
+
+
+def both(make, *arguments, **how):
+    """The case in both directions."""
+    return [make(*arguments, direction=direction, **how) for direction in DIRECTIONS]
+
+
+def perftest():
+    for program in PROGRAMS:
+        yield from both(pair, program, "rc", iterations(program))
+        yield from both(pair, program, "rc-ipv6", iterations(program), gid="ipv6", quick=program in SEND)
+        yield from both(pair, program, "events", [*iterations(program), "-e"], quick=program == "ib_send_lat") if not program.startswith(
+            "ib_write") else ()
+        if program in BANDWIDTH:
+            yield from both(pair, program, "qps-8", [*iterations(program), "-q", "8"], quick=program == "ib_write_bw")
+        if program.startswith(("ib_write", "ib_send")):
+            yield from both(pair, program, "inline", ["-I", "64", "-s", "64", *iterations(program)], quick=program == "ib_send_lat")
+        if not program.startswith("ib_atomic"):
+            for size, count in ((1, 200), (4 << 20, 5)):
+                yield from both(pair, program, f"size-{size}", [*iterations(program), "-s", size, "-n", count], quick=program == "ib_read_bw")
+
+
+def unreliable():
+    for program in UC:
+        arguments = ["-c", "UC", *(["-n", "50", *UNPACED] if program in BANDWIDTH else iterations(program))]
+        yield from both(pair, program, "uc", arguments, judged=False)
+    for program in SEND:
+        arguments = ["-c", "UD", *(["-n", "200", *UNPACED] if program in BANDWIDTH else iterations(program))]
+        yield from both(pair, program, "ud", arguments, judged=False)
+        yield from both(pair, program, "ud-ipv6", arguments, gid="ipv6", judged=False, quick=False)
+
+
+def pingpongs():
+    for program in PINGPONGS[:-1]:  # rxe has no XRC
+        check = [] if "ud" in program else ["-c"]
+        reliable = "_rc_" in program or "_srq_" in program
+        yield from both(pair, program, "ipv4", [*check, "-n", "300"], judged=reliable)
+        yield from both(pair, program, "events", [*check, "-n", "300", "-e"], judged=reliable, quick=False)
+
+
+def path_mtus():
+    for mtu in (256, 512, 1024):
+        yield from both(transfer, f"mtu-{mtu}", ["--mtu", mtu, "--messages", 100], quick=mtu == 256)
+    for mtu in (2048, 4096):
+        yield from both(transfer, f"mtu-{mtu}", ["--mtu", mtu, "--messages", 100, "--max-size", 1 << 20], mtu=JUMBO, quick=mtu == 4096)
+        for program in ("ib_write_bw", "ib_read_bw", "ib_send_bw"):
+            yield from both(pair, program, f"mtu-{mtu}", [*iterations(program), "-m", mtu], mtu=JUMBO, quick=False)
+
+
+def transfers():
+    yield from both(transfer, "everything", ["--mix", EVERYTHING, "--messages", 300])
+    yield from both(transfer, "bidirectional", ["--bidirectional", "--qps", 4, "--messages", 100])
+    yield from both(transfer, "ipv6", ["--messages", 200], gid="ipv6")
+    yield from both(transfer, "events", ["--events", "--messages", 200])
+    yield from both(transfer, "unsignaled", ["--unsignaled", "--messages", 200], quick=False)
+    yield from both(transfer, "rnr", ["--rnr", "--mix", "send,send_imm,write_imm", "--messages", 100, "--max-size", 20000])
+    yield from both(transfer, "udp", ["--mix", EVERYTHING, "--messages", 200], io="udp")
+    yield from both(transfer, "long", ["--mix", EVERYTHING, "--bidirectional", "--messages", 5000], timeout=600, quick=False)
+    for kind in EVERYTHING.split(",")[:8]:
+        yield from both(transfer, f"only-{kind}", ["--mix", kind, "--messages", 300], quick=False)
+
+
+def faults():
+    words = ["--bidirectional", "--messages", 100]
+    yield from both(transfer, "faults", words, faults=FAULTS)
+    for fault in ("drop=3%", "reorder=5%", "dup=5%", "corrupt=3%"):
+        yield from both(transfer, fault.split("=")[0], words, faults=fault, quick=False)
+    yield from both(transfer, "faults-udp", words, faults=FAULTS, io="udp", quick=False)
+    yield from both(transfer, "faults-ipv6", words, faults=FAULTS, gid="ipv6", quick=False)
+    for program in BANDWIDTH:
+        yield from both(pair, program, "faults", iterations(program), faults=FAULTS, timeout=120, quick=program == "ib_read_bw")
+
+
+def cases(options):
+    chosen = [*perftest(), *unreliable(), *pingpongs(), *path_mtus(), *transfers(), *faults()]
+    return chosen if options.peer else [*chosen, *inside_guest.cases(), *bad_peers.cases()]
+
+
+def add_options(parser):
+    parser.add_argument("--accel", action="append", metavar="NAME", help="QEMU's accelerator (tcg,thread=multi), e.g. kvm")
+    remote = parser.add_argument_group("another machine instead of the virtual one")
+    remote.add_argument("--peer", metavar="HOST", help="where ssh goes, as a user that may use its RDMA device")
+    remote.add_argument("--peer-device", metavar="NAME", help="its device, e.g. mlx5_0")
+    remote.add_argument("--peer-address", metavar="IPv4", help="its address on the RoCE network")
+    remote.add_argument("--peer-address6", metavar="IPv6", default="", help="likewise; without it no IPv6 cases")
+    remote.add_argument("--netdev", metavar="NAME", help="the netdev here that reaches it")
+    remote.add_argument("--address", metavar="IPv4", help="the address of the netdev")
+    remote.add_argument("--address6", metavar="IPv6", default="", help="likewise")
+    remote.add_argument("--ssh", default="ssh -o BatchMode=yes", metavar="COMMAND", help="(ssh -o BatchMode=yes)")
+
+
+def make_lab(options, mtu):
+    if not options.peer:
+        return GuestLab(options.build, mtu, options.accel or ["tcg,thread=multi"])
+    missing = [name for name in ("peer_device", "peer_address", "netdev", "address") if getattr(options, name) is None]
+    if missing:
+        raise LabError("--peer needs " + ", ".join("--" + name.replace("_", "-") for name in missing))
+    return PeerLab(options.build, mtu, options)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(__doc__, cases, make_lab, add_options))
+    except LabError as error:
+        print(f"interop: {error}", file=sys.stderr)
+        sys.exit(1)
