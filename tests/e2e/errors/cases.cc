@@ -30,16 +30,19 @@ std::vector<Case> make_cases() {
     const char* name;
     std::vector<ibv_wr_opcode> opcodes;
     uint8_t rnr_retry = kForever;
+    bool many_packets = false;
   } kinds[] = {
       {Fault::kUnknownKey, "unknown-key", remote},
       {Fault::kStaleKey, "stale-key", remote},
       {Fault::kForeignKey, "foreign-key", remote},
       {Fault::kBefore, "begins-before", remote},
       {Fault::kBehind, "ends-behind", remote},
+      {Fault::kBehind, "ends-behind-packets", {kWrite, kRead}, kForever, true},
       {Fault::kNoRight, "no-right", remote},
       {Fault::kMisaligned, "misaligned", {kAdd}},
       {Fault::kClosedWindow, "closed-window", {kWrite, kRead}},
       {Fault::kTooLong, "too-long", {kSend}},
+      {Fault::kTooLong, "too-long-packets", {kSend}, kForever, true},
       {Fault::kNoReceive, "no-receive-rnr-0", {kSend}, 0},
       {Fault::kNoReceive, "no-receive-rnr-1", {kSend}, 1},
       {Fault::kLateReceive, "late-receive-rnr-7", {kSend}},
@@ -48,11 +51,13 @@ std::vector<Case> make_cases() {
       {Fault::kPeerDestroyed, "peer-destroyed", {kWrite, kSend}},
       {Fault::kLocalKey, "local-unknown-key", {kWrite, kRead, kSend}},
       {Fault::kLocalBounds, "local-ends-behind", {kWrite, kRead, kSend}},
+      {Fault::kLocalBounds, "local-ends-behind-packets", {kWrite, kRead, kSend}, kForever, true},
   };
   std::vector<Case> cases;
   for (const auto& kind : kinds) {
     for (const ibv_wr_opcode opcode : kind.opcodes) {
-      cases.push_back({std::string(word(opcode)) + "-" + kind.name, kind.fault, opcode, kind.rnr_retry});
+      cases.push_back(
+          {std::string(word(opcode)) + "-" + kind.name, kind.fault, opcode, kind.rnr_retry, kind.many_packets});
     }
   }
   return cases;
@@ -62,7 +67,13 @@ std::vector<Case> make_cases() {
 
 uint32_t Case::length() const {
   if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) return 8;
+  if (many_packets) return kLong;
   return fault == Fault::kTooLong ? 2 * kPiece : kPiece;
+}
+
+uint32_t Case::first_receive() const {
+  if (!many_packets) return kPiece;
+  return fault == Fault::kTooLong ? kLong - kPiece : kLong;
 }
 
 bool Case::peer_is_dead() const {

@@ -34,8 +34,10 @@ struct Case {
   Fault fault;
   ibv_wr_opcode opcode;
   uint8_t rnr_retry;  // of the requester's QP
+  bool many_packets;  // what is wrong is not in the first one
 
-  uint32_t length() const;  // bytes of the request
+  uint32_t length() const;         // bytes of the request
+  uint32_t first_receive() const;  // bytes of the responder's first receive
   // The peer's QP takes nothing at all, so nothing that is posted before the request could succeed.
   bool peer_is_dead() const;
   // It is the requester that fails, at its own memory.

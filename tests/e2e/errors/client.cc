@@ -118,7 +118,7 @@ class Attempt {
     set(request, item_->opcode, kBadAt, item_->length());
     if (item_->fault == Fault::kLocalKey) request.sge.lkey ^= kNeverGivenOut;
     if (item_->fault == Fault::kLocalBounds) {
-      request.sge.addr += kLocalEndsBehind - kBadAt;
+      request.sge.addr += local_ends_behind(item_->length()) - kBadAt;
       if (item_->opcode != IBV_WR_RDMA_READ) request.sge.lkey = short_->lkey;
     }
     if (item_->local()) return;  // the peer would allow it
@@ -220,7 +220,8 @@ class Attempt {
     }
     if (item_->next_may_run()) memory_.ignore(kTargetSlot, follower_at(1), kPiece);
     if (item_->fault == Fault::kLocalBounds) {  // of an answer, what fits may have been placed
-      memory_.ignore(kTargetSlot, kLocalEndsBehind, kRegionEnd - kLocalEndsBehind);
+      const size_t begin = local_ends_behind(item_->length());
+      memory_.ignore(kTargetSlot, begin, kRegionEnd - begin);
     }
     memory_.expect_untouched(complaints);
   }
@@ -268,7 +269,7 @@ bool Client::run_case(size_t index) {
   }
   const bool ok = verdict.complaint.empty();
   const std::string excuse = verdict.reason.empty() ? "" : " (" + verdict.reason + ")";
-  fmt::print("{:<24} {:<18} {:<46} {}\n", item.name, seen.requester_text(), seen.responder_text(),
+  fmt::print("{:<32} {:<17} {:<45} {}\n", item.name, seen.requester_text(), seen.responder_text(),
              ok ? "ok" + excuse : "WRONG: " + verdict.complaint);
   std::fflush(stdout);
   return ok;

@@ -25,12 +25,12 @@ int right_for(ibv_wr_opcode opcode) {
   }
 }
 
-size_t bad_offset(Fault fault) {
-  switch (fault) {
+size_t bad_offset(const Case& item) {
+  switch (item.fault) {
     case Fault::kBefore:
       return kBeginsBefore;
     case Fault::kBehind:
-      return kEndsBehind;
+      return item.many_packets ? kRegionEnd - kLong + 4 : kEndsBehind;
     case Fault::kMisaligned:
       return kBadAt + 4;
     default:
@@ -59,7 +59,7 @@ class Stage {
     if (item.fault == Fault::kClosedWindow) rights |= IBV_ACCESS_MW_BIND;
     ibv_pd* const pd = item.fault == Fault::kForeignKey ? foreign_pd : pd_;
     target_ = memory_.region(pd, kTargetSlot, kRegionBegin, kRegionEnd, rights);
-    bad_address_ = memory_.address(kTargetSlot, bad_offset(item.fault));
+    bad_address_ = memory_.address(kTargetSlot, bad_offset(item));
     bad_key_ = target_->rkey;
     if (item.fault == Fault::kUnknownKey) bad_key_ ^= kNeverGivenOut;
     if (item.fault == Fault::kStaleKey) target_.reset();
@@ -70,8 +70,8 @@ class Stage {
     }
   }
 
-  void post_receive(uint32_t i) {
-    const ibv_sge sge{memory_.address(kReceiveSlot, receive_at(i)), kPiece, receive_->lkey};
+  void post_receive(uint32_t i, uint32_t length = kPiece) {
+    const ibv_sge sge{memory_.address(kReceiveSlot, receive_at(i)), length, receive_->lkey};
     if (const int error = pair_.post_receive(sge); error != 0) transfer::fail_verbs("ibv_post_recv", error);
   }
 
@@ -152,7 +152,11 @@ class Stage {
       }
     }
     // A message that does not fit may have been begun; it stays in the receive's bounds.
-    if (item.fault == Fault::kTooLong) memory_.ignore(kReceiveSlot, receive_at(0), kPiece);
+    if (item.opcode == IBV_WR_SEND && (item.fault == Fault::kTooLong || item.local())) {
+      memory_.ignore(kReceiveSlot, receive_at(0), item.first_receive());
+    }
+    // The requester finds that it has no more data when the first packets are sent.
+    if (item.local() && item.many_packets) memory_.ignore(kOpenSlot, kBadAt, kLong);
     memory_.expect_untouched(complaints);
   }
 
@@ -215,7 +219,9 @@ void Server::run_case(const Case& item) {
   Stage stage(device_, control_, peer_, pd_.get());
   stage.make_target(item, foreign_pd_.get());
   stage.connect(&item);
-  for (uint32_t i = 0; i < item.receives(); ++i) stage.post_receive(i);
+  for (uint32_t i = 0; i < item.receives(); ++i) {
+    stage.post_receive(i, i == 0 ? item.first_receive() : kPiece);
+  }
   stage.prepare(item);
   control_.send(kReady, {});
   if (item.fault == Fault::kLateReceive) {
