@@ -17,7 +17,7 @@
 namespace uroce::errors {
 
 // The longest that anything is waited for; a guest may be slow.
-inline constexpr std::chrono::seconds kPatience{20};
+inline constexpr std::chrono::seconds kPatience{10};
 
 // One work queue: what was posted to it, and its completions as they came.
 struct Work {
