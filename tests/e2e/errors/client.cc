@@ -146,12 +146,19 @@ class Attempt {
     }
     bad_ = item_->peer_is_dead() ? 0 : 1;
     unsignaled_ = bad_ + 2;
-    if (bad_ == 1) {
-      memory_.put(kOpenSlot, kLeadAt, kPiece, kLeadStream);
-      set(*requests.emplace(requests.begin()), IBV_WR_RDMA_WRITE, kLeadAt, kPiece);
+    if (bad_ == 0) return post(requests);
+    memory_.put(kOpenSlot, kLeadAt, kPiece, kLeadStream);
+    Request lead;
+    set(lead, IBV_WR_RDMA_WRITE, kLeadAt, kPiece);
+    if (reason_to_fail_alone(*item_, own_provider()) != nullptr) {
+      if (post({&lead, 1}) != 0 || !pair_.wait(pair_.sends)) complaints.add("the WRITE before it does not complete");
+    } else {
+      requests.insert(requests.begin(), lead);
     }
     return post(requests);
   }
+
+  Provider own_provider() const { return provider_of(ibv_get_device_name(sink_->context->device)); }
 
   void post_receives() {
     for (uint32_t i = 0; i < kReceives; ++i) post_receive(i);
@@ -209,7 +216,7 @@ class Attempt {
 
   // To a QP in ERR. The user space part of rxe puts receives into a ring that nobody looks at any more.
   void post_late() {
-    if (provider_of(ibv_get_device_name(sink_->context->device)) == Provider::kRxe) return;
+    if (own_provider() == Provider::kRxe) return;
     std::array<Request, 1> late;
     set(late[0], IBV_WR_RDMA_WRITE, follower_at(0), kPiece);
     if (post(late) != 0) complaints.add("a QP in ERR takes no requests");
@@ -273,6 +280,9 @@ bool Client::run_case(size_t index) {
   Verdict verdict = judge(item, provider_, peer_.provider, seen);
   for (const std::string& more : {complaints, run_healthy()}) {
     if (!more.empty()) verdict.complaint += (verdict.complaint.empty() ? "" : "; ") + more;
+  }
+  if (const char* const reason = reason_to_fail_alone(item, provider_)) {
+    verdict.reason += fmt::format("{}{}", verdict.reason.empty() ? "" : "; ", reason);
   }
   const bool ok = verdict.complaint.empty();
   const std::string excuse = verdict.reason.empty() ? "" : " (" + verdict.reason + ")";
