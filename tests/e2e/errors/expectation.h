@@ -37,7 +37,7 @@ struct Verdict {
   std::string complaint;  // empty: as expected
   std::string reason;     // of the deviations that were met
 };
-// A request that fails at its own memory must not be posted while others are in flight. Why, or null: it may.
+// A request that fails before it is sent must not be posted while others are in flight. Why, or null: it may.
 const char* reason_to_fail_alone(const Case& item, Provider requester);
 
 Verdict judge(const Case& item, Provider requester, Provider responder, const Ending& seen);
