@@ -193,7 +193,7 @@ void Control::parse_input() {
   while (input_.size() - position >= kHeaderSize) {
     const uint64_t header = load_be64(&input_[position]);
     const auto count = static_cast<uint32_t>(header);
-    if (count > kMaxWords) throw Failure(ExitCode::kUsage, "what is at the other end is not rc_transfer");
+    if (count > kMaxWords) throw Failure(ExitCode::kUsage, "what is at the other end is another program");
     const size_t size = kHeaderSize + count * sizeof(uint64_t);
     if (input_.size() - position < size) break;
     Record record{static_cast<RecordType>(header >> 32), {}};
@@ -229,16 +229,19 @@ std::optional<Record> Control::next() {
   return record;
 }
 
-Record Control::expect(RecordType type, size_t min_words, Clock::time_point deadline) {
+Record Control::expect_any(Clock::time_point deadline) {
   for (;;) {
     pump();
-    if (std::optional<Record> record = next()) {
-      if (record->type == type && record->words.size() >= min_words) return std::move(*record);
-      throw Failure(ExitCode::kUsage, fmt::format("unexpected control record {} of {} words",
-                                                  static_cast<uint32_t>(record->type), record->words.size()));
-    }
+    if (std::optional<Record> record = next()) return std::move(*record);
     wait(deadline, "the other side says nothing on the control connection");
   }
+}
+
+Record Control::expect(RecordType type, size_t min_words, Clock::time_point deadline) {
+  Record record = expect_any(deadline);
+  if (record.type == type && record.words.size() >= min_words) return record;
+  throw Failure(ExitCode::kUsage, fmt::format("unexpected control record {} of {} words",
+                                              static_cast<uint32_t>(record.type), record.words.size()));
 }
 
 void Control::flush(Clock::time_point deadline) {

@@ -1,7 +1,7 @@
 // The control connection between the two sides: TCP, or a socket pair with --self.
 //
 // Carries the exchange of addresses at set-up, the progress of each QP while messages flow, and the verdict. A record
-// is a type, a count and that many 64-bit words, all big-endian. Used by session.cc.
+// is a type, a count and that many 64-bit words, all big-endian. Used by session.cc, and by rc_errors (../errors).
 #pragma once
 
 #include <chrono>
@@ -26,6 +26,7 @@ enum class RecordType : uint32_t {
   kFinished,   // all messages completed and verified
   kVerdict,    // messages, bytes, digest
   kFailed,     // exit code
+  kOfOtherPrograms = 100,  // from here on: what another program that uses this connection says
 };
 
 struct Record {
@@ -57,7 +58,9 @@ class Control {
   void pump();
   // The next complete record. Throws on kFailed, and when the peer is gone.
   std::optional<Record> next();
-  // Waits for the next record, which must be of this type and have at least `min_words`.
+  // Waits for the next record.
+  Record expect_any(Clock::time_point deadline);
+  // The same; it must be of this type and have at least `min_words`.
   Record expect(RecordType type, size_t min_words, Clock::time_point deadline);
   // Waits until everything sent has been taken by the kernel.
   void flush(Clock::time_point deadline);

@@ -16,7 +16,8 @@ constexpr unsigned kQpBits = 12;
 
 // A handle that cannot be given back is a defect of the provider; the run has its verdict by then, so it is only said.
 void destroyed(int rc, const char* call) {
-  if (rc != 0) fmt::print(stderr, "rc_transfer: {} failed: {}\n", call, std::strerror(rc > 0 ? rc : errno));
+  if (rc != 0)
+    fmt::print(stderr, "{}: {} failed: {}\n", program_invocation_short_name, call, std::strerror(rc > 0 ? rc : errno));
 }
 
 void set_nonblocking(int fd) {
@@ -252,7 +253,7 @@ void QueuePair::connect(const Device& device, QueuePairAddress local, QueuePairA
   attr.dest_qp_num = remote.qpn;
   attr.rq_psn = remote.psn;
   attr.max_dest_rd_atomic = p.responder_depth;
-  attr.min_rnr_timer = 6;  // 80 us
+  attr.min_rnr_timer = p.rnr_timer;
   attr.ah_attr.is_global = 1;
   attr.ah_attr.port_num = Device::kPort;
   attr.ah_attr.grh.dgid = p.remote_gid;
@@ -266,8 +267,8 @@ void QueuePair::connect(const Device& device, QueuePairAddress local, QueuePairA
   attr = {};
   attr.qp_state = IBV_QPS_RTS;
   attr.timeout = p.ack_timeout;
-  attr.retry_cnt = 7;
-  attr.rnr_retry = 7;  // for ever
+  attr.retry_cnt = p.retry_count;
+  attr.rnr_retry = p.rnr_retry;
   attr.sq_psn = local.psn;
   attr.max_rd_atomic = p.initiator_depth;
   modify(attr,

@@ -1,6 +1,6 @@
 // The verbs objects of one side: device, PD, completion queues and channel, memory regions, RC QPs.
 // Set-up and tear-down, and the rules that hold for every completion: each signaled WR once, in order, no other.
-// Used by session.cc, requester.cc and responder.cc. Only public libibverbs calls.
+// Used by session.cc, requester.cc and responder.cc, and by rc_errors (../errors). Only public libibverbs calls.
 #pragma once
 
 #include <array>
@@ -114,6 +114,9 @@ struct ConnectionParameters {
   uint8_t initiator_depth;  // READs and atomics outstanding from here
   uint8_t responder_depth;  // READs and atomics accepted at once
   uint8_t ack_timeout;      // 4.096 us * 2^n
+  uint8_t retry_count = 7;
+  uint8_t rnr_retry = 7;  // for ever
+  uint8_t rnr_timer = 6;  // code of what RNR NAKs from here ask for: 80 us
 };
 
 class QueuePair {
@@ -128,6 +131,7 @@ class QueuePair {
 
   uint32_t index() const { return index_; }
   uint32_t qpn() const { return qp_->qp_num; }
+  ibv_qp* get() const { return qp_.get(); }
   // RESET to RTS.
   void connect(const Device& device, QueuePairAddress local, QueuePairAddress remote, const ConnectionParameters& p);
 
