@@ -1,1 +1,73 @@
-def cases(): return []
+"""uroce beside a peer that stops, dies, or takes its device away in the middle of a transfer."""
+
+import os
+import re
+import signal
+import time
+
+from cases import Roles, captured, start_transfer
+from lab import wait_until
+from suite import Case, check
+
+LONG = ["--messages", "1000000", "--bidirectional"]
+# Enough for 5 s of silence: 4.096 us * 2^19 is 2.1 s, eight times. rxe takes the retry count 7 as endless.
+OUTLIVES_A_STOP = ["--ack-timeout", "19"]
+# About 30 ms, eight times.
+IMPATIENT = ["--ack-timeout", "13"]
+
+
+def begin(lab, arguments):
+    """A transfer from here to the peer that is well under way."""
+    server, client = start_transfer(Roles(lab, "to-peer"), [*LONG, *arguments])
+    before = lab.a.packets()
+    wait_until(lambda: lab.a.packets() > before + 500 or not client.running(), 60, "traffic")
+    check(client.running(), f"the client ended at once\n{client.output}")
+    return server, client
+
+
+def expect_retry_exceeded(client, seconds):
+    """The client ends by itself, with the right completion status, in a sensible time."""
+    code = client.wait(seconds)
+    check(code is not None, f"no end within {seconds} s\n{client.output}")
+    check(code == 1 and re.search(r"status (12|5) ", client.output), f"exit code {code}\n{client.output}")
+
+
+def stopped(lab):
+    """The whole machine stands still for 5 s: the transfer goes on afterwards."""
+    with captured(lab, "bad-peer/stopped"):
+        _, client = begin(lab, OUTLIVES_A_STOP)
+        lab.vm.process.send_signal(signal.SIGSTOP)
+        try:
+            time.sleep(5)
+        finally:
+            lab.vm.process.send_signal(signal.SIGCONT)
+        before = lab.a.packets()
+        wait_until(lambda: lab.a.packets() > before + 5000 or not client.running(), 60, "traffic goes on")
+        check(client.running(), f"the transfer ended\n{client.output}")
+    return "goes on after 5 s"
+
+
+def killed(lab):
+    lab.revive()
+    _, client = begin(lab, IMPATIENT)
+    start = time.monotonic()
+    os.kill(lab.vm.process.pid, signal.SIGKILL)
+    expect_retry_exceeded(client, 20)
+    return f"retry exceeded after {time.monotonic() - start:.1f} s"
+
+
+def link_deleted(lab):
+    with captured(lab, "bad-peer/link-deleted"):
+        server, client = begin(lab, IMPATIENT)
+        lab.b.delete_link()
+        expect_retry_exceeded(client, 20)
+        server.kill()
+        lab.b.add_link()
+        again = start_transfer(Roles(lab, "to-peer"), ["--messages", "100"])
+        codes = [program.wait(60) for program in reversed(again)]
+        check(codes == [0, 0], f"after the link came back: exit codes {codes}\n{again[1].output}\n--- server\n{again[0].output}")
+    return "retry exceeded; a new connection works"
+
+
+def cases():
+    return [Case("bad-peer/stopped", stopped), Case("bad-peer/link-deleted", link_deleted), Case("bad-peer/killed", killed)]

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 
 from lab import LabError
-from perftest import Side, io_mode, run_pair
+from perftest import PINGPONGS, Side, io_mode, run_pair
 from suite import Case, Failure, check
 
 FAULTS = "drop=1%,dup=0.5%,reorder=1%,corrupt=0.5%"
@@ -16,6 +16,11 @@ FAULTS = "drop=1%,dup=0.5%,reorder=1%,corrupt=0.5%"
 DIRECTIONS = ("to-peer", "from-peer")
 # Between the capture point (QEMU) and either transport; both share two cores with an emulated machine.
 SLACK = "200ms"
+
+# Timeout of the QPs, 4.096 us * 2^17: an emulated machine may not get its turn for half a second.
+PATIENCE = 17
+# What rc_transfer would send by default, but READs of zero bytes (docs/interop.md).
+DEFAULT_MIX = "send,send_imm,write,write_imm,read,cas,faa,inline,multi-sge"
 
 _ports = itertools.count(20000)
 quirks = collections.Counter()  # rules that the peer broke in the eyes of the oracle, and how often
@@ -94,7 +99,8 @@ def pair(program, way, arguments, direction, gid="ipv4", faults=None, io=None, t
     def run(lab):
         roles = Roles(lab, direction, peer and peer(lab))
         with captured(lab, name, judged and not faults and gid):
-            result = run_pair(roles, program, arguments, gid, ours(roles.a, io, faults), ours(roles.b, io, faults), timeout)
+            words = arguments if program in PINGPONGS else [*arguments, "-u", PATIENCE]
+            result = run_pair(roles, program, words, gid, ours(roles.a, io, faults), ours(roles.b, io, faults), timeout)
             check(not result.problem, f"{result.problem}\n{result.report()}")
             for host, mode in zip((roles.a, roles.b), result.io_modes):
                 check_io(host, mode, io, faults)
@@ -118,9 +124,15 @@ def describe(row):
 def start_transfer(roles, arguments, gid="ipv4", io=None, faults=None):
     """Starts both sides of rc_transfer; returns (server, client)."""
     port = next(_ports)
-    own = ["--port", port]
+    own = ["--port", port, *(() if "--ack-timeout" in arguments else ("--ack-timeout", PATIENCE))]
+    if "--mix" not in arguments:
+        arguments = [*arguments, "--mix", DEFAULT_MIX]
     each = [word for word in arguments if word in ("--events", "--rnr")]
     plan = [word for word in arguments if word not in ("--events", "--rnr")]
+    if "--ack-timeout" in plan:
+        at = plan.index("--ack-timeout")
+        each += plan[at : at + 2]
+        del plan[at : at + 2]
 
     def command(host, rest):
         program = "rc_transfer" if host.name == "guest" or not host.uroce else roles.build / "bin/rc_transfer"
@@ -146,6 +158,30 @@ def transfer(way, arguments, direction, gid="ipv4", io=None, faults=None, timeou
             check(codes == (0, 0), f"exit codes {codes} (None: hangs)\n{client.output}\n--- server\n{server.output}")
             for host, program in ((roles.a, server), (roles.b, client)):
                 check_io(host, io_mode(program.output), io, faults)
+        return client.stdout.strip().splitlines()[-1]
+
+    return Case(name, run, **case)
+
+
+def errors(way, direction, gid="ipv4", io=None, timeout=120, **case):
+    """rc_errors: requests that have to fail, and what is left after them."""
+    name = f"rc_errors/{way}-{direction}"
+
+    def run(lab):
+        roles = Roles(lab, direction)
+        port = next(_ports)
+
+        def start(host, rest):
+            program = "rc_errors" if host is lab.b else lab.build / "bin/rc_errors"
+            command = [program, "--device", host.device, "--gid-index", host.gid_index[gid], "--port", port, *rest]
+            return host.start(command, **({"io": io} if host.uroce else {}))
+
+        with captured(lab, name):
+            server = start(roles.a, ["--server"])
+            server.wait_listening(port)
+            client = start(roles.b, ["--client", roles.a.ipv4])
+            codes = (client.wait(timeout), server.wait(10))
+            check(codes == (0, 0), f"exit codes {codes} (None: hangs)\n{client.output}\n--- server\n{server.output}")
         return client.stdout.strip().splitlines()[-1]
 
     return Case(name, run, **case)

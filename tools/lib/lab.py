@@ -161,6 +161,11 @@ class Host:
             raise LabError(f"{' '.join(command)}: {program.output}")
         return program.stdout
 
+    def packets(self):
+        """How many the netdev has sent and received, those of AF_XDP included."""
+        told = json.loads(self.system("ip", "-json", "-statistics", "link", "show", "dev", self.netdev))[0]["stats64"]
+        return told["rx"]["packets"] + told["tx"]["packets"]
+
     def xdp_program(self):
         """What `ip link` says of an XDP program on the netdev; None when there is none."""
         return json.loads(self.system("ip", "-json", "link", "show", "dev", self.netdev))[0].get("xdp")

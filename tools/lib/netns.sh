@@ -55,8 +55,6 @@ netns_tap() {
   local name=$1 mtu=$2
   ip netns add "$name"
   ip -n "$name" tuntap add roce0 mode tap
-  # Deep enough for what is in flight while an emulated machine does not get to reading it.
-  ip -n "$name" link set roce0 txqueuelen 10000
   netns_host "$name" 1 "$mtu"
 }
 

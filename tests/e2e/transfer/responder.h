@@ -34,6 +34,9 @@ class Responder {
   uint64_t allowed() const { return binding_.empty() ? prepared_ : binding_.front(); }
   // A receive is over.
   void received(uint64_t number, const ibv_wc& wc);
+  // Windows of type 2 belong to the QP that they were bound through, and have to go before it (rxe waits for them).
+  void release_windows() { windows_.clear(); }
+
   // A window bind for this message is over.
   void bound(uint64_t number, const ibv_wc& wc);
   // The requester has completed that many more messages, whose bytes had these hashes at its side.
@@ -83,6 +86,7 @@ class Responder {
   Random random_;
   const size_t max_pieces_;
   const bool starve_;
+  const bool is_rxe_;
   std::vector<Slot> slots_;
   std::vector<Window> windows_;
   std::deque<uint64_t> binding_;      // messages whose window bind has not completed

@@ -28,6 +28,12 @@ class Session {
   // `options.plan` becomes the client's.
   Session(Options& options, bool is_server, Control control, Device& device, std::atomic<uint64_t>& heartbeat);
 
+  ~Session() {
+    for (Channel& channel : channels_) {
+      if (channel.responder) channel.responder->release_windows();
+    }
+  }
+
   // Throws Failure, after having told the peer, unless everything is as it must be.
   Result run();
 
