@@ -1,4 +1,4 @@
-// The command line: uroce run | devices | doctor | check | version. Parses the arguments and hands over.
+// The command line: uroce run | devices | doctor | capture | check | version. Parses the arguments and hands over.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
@@ -7,12 +7,14 @@
 #include <unistd.h>
 
 #include "cli/arguments.h"
+#include "cli/capture.h"
 #include "cli/check.h"
 #include "cli/device_list.h"
 #include "cli/devices.h"
 #include "cli/doctor.h"
 #include "cli/exit_codes.h"
 #include "cli/run.h"
+#include "engine/io/capture/settings.h"
 
 namespace uroce::cli {
 namespace {
@@ -34,6 +36,16 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
   run->add_option("--xdp-mode", options.xdp_mode, "XDP in the driver (native), in the stack (generic), or auto")
       ->check(CLI::IsMember({"auto", "native", "generic"}))
       ->envname("UROCE_XDP_MODE");
+  run->add_option("--capture", options.capture,
+                  "Write all packets to FILE (pcapng); %p in it becomes the process id, %d the device")
+      ->envname("UROCE_CAPTURE");
+  run->add_option("--capture-snap", options.capture_snap, "Keep so many bytes of each packet, at least 64")
+      ->check(CLI::Range(io::kSmallestSnap, uint32_t{1} << 18));
+  run->add_option("--capture-files", options.capture_files, "A ring of so many files, of --capture-size each")
+      ->check(CLI::Range(2, 99999));
+  run->add_option("--capture-size", options.capture_size, "Megabytes per file of the ring")
+      ->check(CLI::Range(1, 1 << 20));
+  run->add_option("--capture-qpn", options.capture_qpn, "Only packets of these QPs, e.g. 0x11,0x12");
   run->add_flag("!--no-files", options.files, "Do not show the program /sys/class/infiniband and /dev/infiniband");
   run->add_flag("--quiet", options.quiet, "No line about the packet I/O on stderr (UROCE_QUIET=1)");
   run->footer(
@@ -41,7 +53,8 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
       "  sudo uroce run ib_send_lat -d uroce_eth0            (server)\n"
       "  sudo uroce run ib_send_lat -d uroce_eth0 192.0.2.1  (client)\n"
       "  uroce run --io udp -- ibv_rc_pingpong -g 0 192.0.2.1\n"
-      "  sudo uroce run --faults drop=1% -- ib_write_bw -d uroce_eth0 192.0.2.1\n\n"
+      "  sudo uroce run --faults drop=1% -- ib_write_bw -d uroce_eth0 192.0.2.1\n"
+      "  uroce run --capture trace.pcapng ib_write_lat -d uroce_eth0 192.0.2.1\n\n"
       "Exit code: the command's; 1 refused beforehand, 2 wrong usage, 126 not executable, 127 not found.");
   return run;
 }
@@ -62,6 +75,29 @@ CLI::App* add_doctor(CLI::App& app, std::string& netdev, bool& json) {
       "Examples:\n  uroce doctor\n  sudo uroce doctor --netdev eth0\n\n"
       "Exit code: 0 at least one device can be used, 1 none can, 2 wrong usage.");
   return doctor;
+}
+
+CLI::App* add_capture(CLI::App& app, CaptureOptions& options) {
+  CLI::App* capture = app.add_subcommand("capture", "Listen to the packets of a process that is running");
+  capture->add_option("target", options.target, "Process id, device or netdev; needed if there are several processes");
+  capture->add_option("-w,--write", options.file, "Write pcapng to this file, - for standard output");
+  capture->add_option("-s,--snap", options.snap, "Keep so many bytes of each packet, at least 64")
+      ->check(CLI::Range(io::kSmallestSnap, uint32_t{1} << 18));
+  capture->add_option("--qpn", options.qpns, "Only packets of these QPs, e.g. 0x11,0x12")->take_all()->expected(1);
+  capture->add_option("-c,--count", options.count, "Stop after so many packets")->check(CLI::PositiveNumber);
+  capture->add_option("--duration", options.duration, "Stop after so many seconds")->check(CLI::Range(0.001, 1e9));
+  capture->add_option("--files", options.files, "A ring of so many files, of --size each")->check(CLI::Range(2, 99999));
+  capture->add_option("--size", options.size, "Megabytes per file of the ring")->check(CLI::Range(1, 1 << 20));
+  capture->add_flag("-l,--list", options.list, "List the processes that can be listened to");
+  capture->add_flag("-q,--quiet", options.quiet, "No lines on stderr unless packets are missing");
+  capture->footer(
+      "Examples:\n"
+      "  uroce capture -w trace.pcapng                    (the only process there is)\n"
+      "  uroce capture 4711 -w trace.pcapng --duration 5\n"
+      "  uroce capture uroce_eth0 -w - | tshark -r -\n"
+      "  uroce capture -w - | wireshark -k -i -\n\n"
+      "Ctrl-C ends the capture, not the process. Exit code: 0 ok, 1 failed, 2 wrong usage.");
+  return capture;
 }
 
 CLI::App* add_check(CLI::App& app, CheckOptions& options) {
@@ -126,12 +162,14 @@ int main(int argc, char** argv) {
              kExitCodes);
 
   RunOptions run_options;
+  CaptureOptions capture_options;
   CheckOptions check_options;
   bool devices_as_json = false, doctor_as_json = false;
   std::string doctor_netdev;
   const CLI::App* run_command = add_run(app, run_options);
   const CLI::App* devices_command = add_devices(app, devices_as_json);
   const CLI::App* doctor_command = add_doctor(app, doctor_netdev, doctor_as_json);
+  const CLI::App* capture_command = add_capture(app, capture_options);
   const CLI::App* check_command = add_check(app, check_options);
   const CLI::App* version_command = app.add_subcommand("version", "Print the version");
 
@@ -146,6 +184,7 @@ int main(int argc, char** argv) {
   if (run_command->parsed()) return run(std::move(run_options));
   if (devices_command->parsed()) return show_devices(devices_as_json);
   if (doctor_command->parsed()) return show_doctor(doctor_netdev, doctor_as_json);
+  if (capture_command->parsed()) return capture(capture_options);
   if (check_command->parsed()) return check(check_options);
   if (version_command->parsed()) {
     fmt::print("{}\n", kVersionLine);

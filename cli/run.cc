@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fmt/format.h>
 #include <system_error>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include "cli/host_probe.h"
 #include "cli/library.h"
 #include "cli/target.h"
+#include "engine/io/capture/settings.h"
 #include "engine/io/fault_spec.h"
 #include "engine/net/net_view.h"
 
@@ -53,6 +55,32 @@ std::optional<std::string> check_netdev(RunOptions& options) {
   }
 }
 
+// The program may change its directory, and the library says nothing good of a name that it cannot use.
+std::optional<std::string> check_capture(RunOptions& options) {
+  const bool ring = !options.capture_files.empty() || !options.capture_size.empty();
+  const bool other = ring || !options.capture_snap.empty() || !options.capture_qpn.empty();
+  if (options.capture.empty()) {
+    return other ? std::optional<std::string>("--capture-... needs --capture FILE") : std::nullopt;
+  }
+  if (options.capture == "-") return "--capture needs a file; to watch in a pipe: uroce capture -w -";
+  if (options.capture_files.empty() != options.capture_size.empty()) {
+    return "--capture-files and --capture-size make a ring of files together";
+  }
+  if (!io::expand_capture_name(options.capture, 0, "")) {
+    return fmt::format("--capture {}: after % there may be p (process id), d (device) or %", options.capture);
+  }
+  if (!options.capture_qpn.empty() && !io::parse_capture_qpns(options.capture_qpn)) {
+    return fmt::format("--capture-qpn {}: up to 16 QPNs, e.g. 0x11,0x12", options.capture_qpn);
+  }
+  std::error_code error;
+  options.capture = std::filesystem::absolute(options.capture, error).string();
+  const std::string directory = std::filesystem::path(options.capture).parent_path().string();
+  if (directory.find('%') == std::string::npos && access(directory.c_str(), W_OK | X_OK) != 0) {
+    return fmt::format("cannot write to {}: {}", directory, std::strerror(errno));
+  }
+  return std::nullopt;
+}
+
 std::optional<std::string> check_settings(RunOptions& options) {
   if (!options.faults.empty()) {
     const auto spec = io::parse_fault_spec(options.faults);
@@ -62,6 +90,7 @@ std::optional<std::string> check_settings(RunOptions& options) {
     const Privileges privileges = current_privileges();
     if (!privileges.af_xdp()) return privilege_problem(privileges);
   }
+  if (auto problem = check_capture(options)) return problem;
   return check_netdev(options);
 }
 
@@ -111,7 +140,12 @@ void set_environment(const RunOptions& options, const std::string& libraries) {
   const std::pair<const char*, const std::string&> settings[] = {{"UROCE_IO", options.io},
                                                                  {"UROCE_NETDEV", options.netdev},
                                                                  {"UROCE_FAULTS", options.faults},
-                                                                 {"UROCE_XDP_MODE", options.xdp_mode}};
+                                                                 {"UROCE_XDP_MODE", options.xdp_mode},
+                                                                 {"UROCE_CAPTURE", options.capture},
+                                                                 {"UROCE_CAPTURE_SNAP", options.capture_snap},
+                                                                 {"UROCE_CAPTURE_FILES", options.capture_files},
+                                                                 {"UROCE_CAPTURE_SIZE", options.capture_size},
+                                                                 {"UROCE_CAPTURE_QPN", options.capture_qpn}};
   for (const auto& [name, value] : settings) {
     if (!value.empty()) setenv(name, value.c_str(), 1);
   }

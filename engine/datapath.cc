@@ -258,8 +258,25 @@ void Datapath::purge_completions(Qp& qp) {
 
 size_t Datapath::receive(io::PacketIo& io, Time now) {
   const size_t count = io.receive(arrived_);
-  for (size_t i = 0; i < count; ++i) deliver(arrived_[i], &io == loop_.get(), now);
+  const bool looped = &io == loop_.get();
+  if (count > 0 && io.wants_verdicts()) {
+    deliver_watched(io, count, looped, now);
+  } else {
+    for (size_t i = 0; i < count; ++i) deliver(arrived_[i], looped, now);
+  }
   return count;
+}
+
+// The same while somebody looks on: what became of a packet is what the counters say.
+void Datapath::deliver_watched(io::PacketIo& io, size_t count, bool looped, Time now) {
+  std::array<uint64_t, kReceiveBurst> verdicts;
+  Counters::Snapshot before;
+  for (size_t i = 0; i < count; ++i) {
+    counters_.snapshot(before);
+    deliver(arrived_[i], looped, now);
+    verdicts[i] = counters_.moved_since(before);
+  }
+  io.on_verdicts(std::span(verdicts).first(count));
 }
 
 // The order of checks: length, opcode, TVer, QPN, addresses, P_Key, ICRC, then the transport's (faults.md, Security).

@@ -108,6 +108,7 @@ class Datapath {
   void publish_state(Qp& qp, Time now);
   size_t receive(io::PacketIo& io, Time now);
   void deliver(const io::RxPacket& rx, bool looped, Time now);
+  void deliver_watched(io::PacketIo& io, size_t count, bool looped, Time now);
   void deliver_to_group(const io::RxPacket& rx, bool looped, const wire::Packet& packet, Time now);
   static uint32_t events_told(const Qp& qp);
   void send_ack_first(Qp& qp);

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "engine/base/fork.h"
+#include "engine/capture_setup.h"
 #include "engine/device_identity.h"
 #include "engine/io_selection.h"
 #include "engine/local_engine.h"
@@ -100,6 +101,7 @@ void Host::finish() {
     engine->progress();
     if (options_.print_counters) std::fputs(engine->counters_text().c_str(), stderr);
   }
+  finish_captures();
 }
 
 std::shared_ptr<Engine> Host::engine(const DeviceInfo& device) {

@@ -3,9 +3,9 @@
 #include <cstdio>
 #include <fmt/format.h>
 
+#include "engine/capture_setup.h"
 #include "engine/io/af_xdp.h"
 #include "engine/io/af_xdp_error.h"
-#include "engine/io/fault_injector.h"
 #include "engine/io/udp.h"
 #include "engine/net/multicast_memberships.h"
 
@@ -81,10 +81,7 @@ std::variant<OpenedIo, io::IoError> open_packet_io(const net::Netdev& netdev, co
     return memberships->join(index, group);
   };
   opened.leave = [memberships](const wire::IpAddress& group) { memberships->leave(group); };
-  if (!options.faults.empty()) {
-    const auto spec = io::parse_fault_spec(options.faults);  // has been checked when the environment was read
-    opened.io = std::make_unique<io::FaultInjector>(std::move(opened.io), std::get<io::FaultSpec>(spec));
-  }
+  opened.io = with_faults_and_capture(std::move(opened.io), netdev, options);
   if (!options.quiet) {
     say(netdev, opened.io->description() + (reason.empty() ? "" : fmt::format(" (not AF_XDP: {})", reason)));
   }

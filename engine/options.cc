@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "engine/engine.h"
+#include "engine/io/capture/settings.h"
 #include "engine/io/fault_spec.h"
 
 namespace uroce::engine {
@@ -18,6 +19,40 @@ std::string_view variable(const char* name) {
 bool is_on(const char* name) {
   const std::string_view value = variable(name);
   return !value.empty() && value != "0";
+}
+
+// Sets `out` to a number between `least` and `most`; unset leaves it.
+template <class T>
+std::optional<std::string> read_number(const char* name, uint64_t least, uint64_t most, uint64_t unit, T& out) {
+  const std::string_view text = variable(name);
+  if (text.empty()) return std::nullopt;
+  const auto value = io::parse_capture_number(text, most);
+  if (!value || *value < least) return fmt::format("{}={}: a number from {} to {}", name, text, least, most);
+  out = static_cast<T>(*value * unit);
+  return std::nullopt;
+}
+
+std::optional<std::string> read_capture(Options& out) {
+  out.capture = variable("UROCE_CAPTURE");
+  if (!io::expand_capture_name(out.capture, 0, "")) {
+    return fmt::format("UROCE_CAPTURE={}: after % there may be p (process id), d (device) or %", out.capture);
+  }
+  if (const auto problem = read_number("UROCE_CAPTURE_SNAP", io::kSmallestSnap, 1 << 18, 1, out.capture_snap)) {
+    return problem;
+  }
+  if (const auto problem = read_number("UROCE_CAPTURE_FILES", 2, 99999, 1, out.capture_files)) return problem;
+  if (const auto problem = read_number("UROCE_CAPTURE_SIZE", 1, 1 << 20, io::kMegabyte, out.capture_size)) {
+    return problem;
+  }
+  if ((out.capture_files == 0) != (out.capture_size == 0)) {
+    return "UROCE_CAPTURE_FILES and UROCE_CAPTURE_SIZE make a ring of files together";
+  }
+  const std::string_view qpns = variable("UROCE_CAPTURE_QPN");
+  if (qpns.empty()) return std::nullopt;
+  const auto numbers = io::parse_capture_qpns(qpns);
+  if (!numbers) return fmt::format("UROCE_CAPTURE_QPN={}: up to 16 QPNs, e.g. 0x11,0x12", qpns);
+  out.capture_qpns = *numbers;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -45,6 +80,7 @@ std::optional<std::string> Options::from_environment(Options& out) {
     const auto spec = io::parse_fault_spec(out.faults);
     if (const auto* error = std::get_if<std::string>(&spec)) return fmt::format("UROCE_FAULTS: {}", *error);
   }
+  if (const auto problem = read_capture(out)) return problem;
   out.netdev = variable("UROCE_NETDEV");
   out.quiet = is_on("UROCE_QUIET");
   out.print_counters = is_on("UROCE_COUNTERS");

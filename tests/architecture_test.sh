@@ -31,7 +31,7 @@ only engine/congestion engine/base/ engine/congestion/
 only engine/memory engine/base/ engine/memory/
 only engine/queue engine/base/ engine/queue/
 only engine/transport wire/ engine/base/ engine/congestion/ engine/memory/ engine/queue/ engine/transport/
-only engine/io wire/ engine/base/ engine/io/ engine/memory/memory_access.h roce_steer.skel.h
+only engine/io wire/ engine/base/ engine/io/ engine/memory/memory_access.h trace/ roce_steer.skel.h
 only engine/net wire/ engine/base/ engine/net/
 only trace wire/ engine/base/ trace/
 only oracle wire/ engine/base/ trace/ oracle/

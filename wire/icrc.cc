@@ -61,10 +61,10 @@ constexpr std::array<uint32_t, 16> kUnreadBytes = [] {
   return powers;
 }();
 
-// True if two ICRCs can differ by `difference` because of the IPv4 ID alone. An ID, as a polynomial D below x^16, is
+// If two ICRCs can differ by `difference` because of the IPv4 ID alone, the difference of the IDs; else nullopt. An ID, as a polynomial D below x^16, is
 // followed by n bytes: the rest of the IP header, UDP, and the IB part. It adds D * x^(32 + 8n) to the register, so
 // dividing by x^(32 + 8n) must give such a D, with nothing in the upper coefficients.
-bool is_difference_of_ids(uint32_t difference, size_t ib_size) {
+std::optional<uint16_t> difference_of_ids(uint32_t difference, size_t ib_size) {
   constexpr size_t kIpAfterId = kIpv4Size - 6;
   uint32_t d = difference;
   size_t bytes = 4 + kIpAfterId + kUdpSize + ib_size;
@@ -72,7 +72,9 @@ bool is_difference_of_ids(uint32_t difference, size_t ib_size) {
     if (bytes & 1) d = polynomial::multiply(d, unread);
     bytes >>= 1;
   }
-  return bytes == 0 && (d & 0xffff) == 0;
+  if (bytes != 0 || (d & 0xffff) != 0) return std::nullopt;
+  const uint32_t id = d >> 16;  // its first byte lowest, as bytes enter the register
+  return static_cast<uint16_t>(id << 8 | id >> 8);
 }
 
 }  // namespace
@@ -131,15 +133,21 @@ uint32_t icrc_reference(const Envelope& envelope, std::span<const uint8_t> ib_wi
 }
 
 bool icrc_matches(const Envelope& envelope, std::span<const uint8_t> ib) {
-  if (ib.size() < Bth::kSize + kIcrcSize) return false;
+  return icrc_ip_id(envelope, ib).has_value();
+}
+
+std::optional<uint16_t> icrc_ip_id(const Envelope& envelope, std::span<const uint8_t> ib) {
+  if (ib.size() < Bth::kSize + kIcrcSize) return std::nullopt;
   const auto covered = ib.first(ib.size() - kIcrcSize);
   const uint32_t received = load_le32(covered.data() + covered.size());
 
   // With the ID unknown any one will do as a base. Backends leave it 0, which Linux sends: then the plain comparison
   // fits.
   const uint32_t difference = received ^ icrc(envelope, covered);
-  if (difference == 0) return true;
-  return !envelope.ip_id_known && is_v4(envelope) && is_difference_of_ids(difference, covered.size());
+  if (difference == 0) return envelope.ip_id;
+  if (envelope.ip_id_known || !is_v4(envelope)) return std::nullopt;
+  const std::optional<uint16_t> other = difference_of_ids(difference, covered.size());
+  return other ? std::optional(static_cast<uint16_t>(envelope.ip_id ^ *other)) : std::nullopt;
 }
 
 }  // namespace uroce::wire

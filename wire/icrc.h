@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "wire/envelope.h"
@@ -40,5 +41,9 @@ uint32_t icrc_reference(const Envelope& envelope, std::span<const uint8_t> ib_wi
 // envelope.dont_fragment, which a socket backend leaves true: all native endpoints set it (reference wire.md, IP and
 // UDP). ID 0, which Linux sends, costs nothing extra.
 bool icrc_matches(const Envelope& envelope, std::span<const uint8_t> ib);
+
+// The IPv4 identification with which `ib` has the ICRC that it has, for an envelope that does not know it
+// (ip_id_known false); nullopt: there is none, the packet is corrupted.
+std::optional<uint16_t> icrc_ip_id(const Envelope& envelope, std::span<const uint8_t> ib);
 
 }  // namespace uroce::wire

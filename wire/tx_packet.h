@@ -8,6 +8,7 @@
 
 #include "wire/envelope.h"
 #include "wire/psn.h"
+#include "wire/send_reason.h"
 
 namespace uroce::wire {
 
@@ -33,6 +34,9 @@ struct TxPacket {
   // The last packet of an unreliable message: the transport wants to know when its bytes have been made, and gets
   // `send_index` back, the message's place in the send queue.
   bool completes = false;
+  SendReason reason = SendReason::kFirst;  // for who looks on: the capture stage
+  uint8_t faults = 0;   // set by PacketIo::send: bits of io::Fault, what was done to the packet on purpose
+  uint16_t ip_id = 0;   // set by PacketIo::send: the IPv4 identification that it left with
   uint32_t send_index = 0;
   uint32_t icrc_damage = 0;  // what the right ICRC is XORed with: the fault injector's, who breaks packets on purpose
   uint32_t address_handle =
@@ -45,6 +49,7 @@ struct TxPacket {
     fragment_count = 0;
     pad = 0;
     completes = false;
+    reason = SendReason::kFirst;
   }
 
   // Size of everything covered by the UDP header: UDP header, BTH.., payload, pad, ICRC.

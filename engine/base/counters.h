@@ -69,6 +69,20 @@ class Counters {
   }
   uint64_t get(Counter counter) const { return values_[static_cast<size_t>(counter)].load(std::memory_order_relaxed); }
 
+  // What moved between two points in time: what became of a packet, for who looks on. Bit n is counter n.
+  using Snapshot = std::array<uint64_t, static_cast<size_t>(Counter::kCount)>;
+  static_assert(static_cast<size_t>(Counter::kCount) <= 64);
+  void snapshot(Snapshot& out) const {
+    for (size_t i = 0; i < out.size(); ++i) out[i] = values_[i].load(std::memory_order_relaxed);
+  }
+  uint64_t moved_since(const Snapshot& before) const {
+    uint64_t moved = 0;
+    for (size_t i = 0; i < before.size(); ++i) {
+      moved |= uint64_t{values_[i].load(std::memory_order_relaxed) != before[i]} << i;
+    }
+    return moved;
+  }
+
   static constexpr const char* text(Counter counter) {
     constexpr const char* kTexts[] = {
 #define X(name, text) text,

@@ -104,7 +104,8 @@ bool AfXdp::send_one(wire::TxPacket& packet) {
   XskQueue& xsk = queues_[packet.envelope->source_port % queues_.size()]->xsk;
   if (tx_slots_.empty() || xsk.tx_room(chunks) < chunks) return false;
   const uint64_t address = tx_slots_.take(chunks);
-  if (!build_frame_guarded(packet, next_ip_id_++, area_.data(address))) {
+  packet.ip_id = next_ip_id_++;
+  if (!build_frame_guarded(packet, packet.ip_id, area_.data(address))) {
     packet.unreadable = true;
     for (uint32_t i = 0; i < chunks; ++i) tx_slots_.complete(address);
     return true;

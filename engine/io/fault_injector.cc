@@ -45,25 +45,31 @@ void FaultInjector::Lane<Packet>::release_all() {
 
 // Every packet is copied, whatever happens to it: a test tool may be slow, and one kind of ownership is simple.
 template <class Packet>
-void FaultInjector::pass_through_faults(Packet packet, Lane<Packet>& lane, Counts counts) {
+uint8_t FaultInjector::pass_through_faults(Packet packet, Lane<Packet>& lane, Counts counts) {
   if (happens(spec_.drop)) {
     ++counts.dropped;
-    return;
+    return kFaultDropped;
   }
   if (happens(spec_.corrupt)) {
     ++counts.corrupted;
+    packet.faults |= kFaultCorrupted;
     flip_bit(packet);
   }
   if (happens(spec_.duplicate)) {
     ++counts.duplicated;
     lane.due().push_back(packet);
+    packet.faults |= kFaultDuplicated;
   }
-  if (happens(spec_.reorder)) {
+  const bool reorder = happens(spec_.reorder);
+  if (reorder) packet.faults |= kFaultReordered;
+  const uint8_t faults = packet.faults;
+  if (reorder) {
     ++counts.reordered;
     lane.hold(std::move(packet), 1 + static_cast<int>(random_() % kMaxOvertaking));
   } else {
     lane.pass(std::move(packet));
   }
+  return faults;
 }
 
 // --- arriving --------------------------------------------------------------------------------------------------------
@@ -72,8 +78,10 @@ size_t FaultInjector::receive(std::span<RxPacket> out) {
   arrived_.resize(out.size());
   const size_t arrived = inner_->receive(arrived_);
   for (size_t i = 0; i < arrived; ++i) {
-    pass_through_faults(Arriving(arrived_[i]), arriving_,
-                        {faults_.rx_dropped, faults_.rx_duplicated, faults_.rx_reordered, faults_.rx_corrupted});
+    const uint8_t faults =
+        pass_through_faults(Arriving(arrived_[i]), arriving_,
+                            {faults_.rx_dropped, faults_.rx_duplicated, faults_.rx_reordered, faults_.rx_corrupted});
+    if (faults == kFaultDropped && dropped_observer_) dropped_observer_({arrived_[i].envelope, arrived_[i].ib, faults});
   }
   idle_polls_ = arrived == 0 ? idle_polls_ + 1 : 0;
   if (idle_polls_ >= kIdlePolls) {
@@ -86,7 +94,7 @@ size_t FaultInjector::receive(std::span<RxPacket> out) {
   const auto end = due.begin() + static_cast<ptrdiff_t>(count);
   handed_out_.assign(std::make_move_iterator(due.begin()), std::make_move_iterator(end));
   due.erase(due.begin(), end);
-  for (size_t i = 0; i < count; ++i) out[i] = {handed_out_[i].envelope, handed_out_[i].ib};
+  for (size_t i = 0; i < count; ++i) out[i] = {handed_out_[i].envelope, handed_out_[i].ib, handed_out_[i].faults};
   return count;
 }
 
@@ -139,8 +147,9 @@ size_t FaultInjector::send(std::span<wire::TxPacket> burst) {
     Leaving packet(burst[taken]);
     burst[taken].unreadable = !packet.readable;
     if (!packet.readable) continue;
-    pass_through_faults(std::move(packet), leaving_,
-                        {faults_.tx_dropped, faults_.tx_duplicated, faults_.tx_reordered, faults_.tx_corrupted});
+    burst[taken].faults =
+        pass_through_faults(std::move(packet), leaving_,
+                            {faults_.tx_dropped, faults_.tx_duplicated, faults_.tx_reordered, faults_.tx_corrupted});
   }
   send_due();
   return taken;

@@ -9,6 +9,7 @@
 // packet sent has the ICRC of what it was.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <random>
 #include <span>
@@ -51,12 +52,16 @@ class FaultInjector final : public PacketIo {
   IoCounters counters() const override { return inner_->counters(); }
   FaultCounters fault_counters() const { return faults_; }
 
+  // `observer` sees every packet that is dropped on its way in, and nobody else does.
+  void observe_dropped(std::function<void(const RxPacket&)> observer) { dropped_observer_ = std::move(observer); }
+
  private:
   // A packet with bytes of its own.
   struct Arriving {
     explicit Arriving(const RxPacket& packet) : envelope(packet.envelope), ib(packet.ib.begin(), packet.ib.end()) {}
     wire::Envelope envelope;
     std::vector<uint8_t> ib;
+    uint8_t faults = 0;
   };
   struct Leaving {
     explicit Leaving(const wire::TxPacket& original);
@@ -66,6 +71,7 @@ class FaultInjector final : public PacketIo {
     std::vector<uint8_t> payload;
     wire::TxPacket packet;
     bool readable;
+    uint8_t faults = 0;
   };
 
   // The packets of one direction.
@@ -91,8 +97,9 @@ class FaultInjector final : public PacketIo {
   };
 
   bool happens(double probability);
+  // The faults it got, bits of Fault.
   template <class Packet>
-  void pass_through_faults(Packet packet, Lane<Packet>& lane, Counts counts);
+  uint8_t pass_through_faults(Packet packet, Lane<Packet>& lane, Counts counts);
   void flip_bit(Arriving& packet);
   void flip_bit(Leaving& packet);
   void send_due();
@@ -101,6 +108,7 @@ class FaultInjector final : public PacketIo {
   FaultSpec spec_;
   std::mt19937_64 random_;
   FaultCounters faults_;
+  std::function<void(const RxPacket&)> dropped_observer_;
   std::vector<RxPacket> arrived_;  // one burst of the inner backend
   Lane<Arriving> arriving_;
   Lane<Leaving> leaving_;

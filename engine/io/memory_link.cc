@@ -68,7 +68,8 @@ size_t MemoryEnd::send(std::span<wire::TxPacket> burst) {
       break;
     }
     uint8_t* const frame = out_->reserve(frame_size(packet));
-    if (!build_frame_guarded(packet, next_ip_id_++, frame)) {
+    packet.ip_id = next_ip_id_++;
+    if (!build_frame_guarded(packet, packet.ip_id, frame)) {
       packet.unreadable = true;
       continue;
     }

@@ -15,11 +15,20 @@
 
 namespace uroce::io {
 
+// What a fault injector did to a packet; bits.
+enum Fault : uint8_t {
+  kFaultDropped = 1,
+  kFaultDuplicated = 2,  // sent: it left twice; received: this is the second copy
+  kFaultReordered = 4,   // received: it was held back until others had gone ahead
+  kFaultCorrupted = 8,   // received: one bit of `ib` was flipped
+};
+
 // A received RoCE v2 packet: the envelope as values, the InfiniBand part (BTH to ICRC, both included) as bytes.
 // `ib` has the length that UDP and IP agree on, never the frame's. Nothing in it has been checked beyond that.
 struct RxPacket {
   wire::Envelope envelope;
   std::span<const uint8_t> ib;  // one contiguous piece; valid until the next receive()
+  uint8_t faults = 0;           // bits of Fault
 };
 
 // Counts that a backend keeps; monotonic.
@@ -32,6 +41,7 @@ struct IoCounters {
   uint64_t tx_bytes = 0;
   uint64_t tx_backpressure = 0;  // send() took fewer packets than offered
   uint64_t tx_errors = 0;        // the kernel refused a packet; it is lost, retransmission repairs it
+  uint64_t capture_dropped = 0;  // packets that moved and are missing in captures, which were too slow
 };
 
 class PacketIo {
@@ -67,6 +77,12 @@ class PacketIo {
   virtual bool kernel_routes() const { return false; }
 
   virtual IoCounters counters() const = 0;
+
+  // Somebody wants to know what became of the packets of each receive(): a capture that is on. Then the engine tells
+  // it for every one of them, in order and before the next call of receive(), as the counters that moved on its
+  // account (Counters::moved_since).
+  virtual bool wants_verdicts() const { return false; }
+  virtual void on_verdicts(std::span<const uint64_t>) {}
 };
 
 }  // namespace uroce::io

@@ -48,7 +48,7 @@ void Completer::on_timer() {
     recovering_ = false;
     timing_ = false;
     timer_.probed(qp_.now);
-    window_.rewind();
+    window_.rewind(wire::SendReason::kProbe);
   }
 }
 
@@ -184,7 +184,7 @@ void Completer::on_rnr_nak(wire::Psn psn, uint8_t code) {
   const Time resume = qp_.now + wire::rnr_delay(code);
   requester_.wait_until(resume);
   timer_.restart(resume, qp_.attr.timeout);
-  window_.rewind();
+  window_.rewind(wire::SendReason::kRnrNak);
 }
 
 // Goes back to the oldest unacknowledged PSN. NAKs of one gap, however many, go back once.
@@ -194,7 +194,9 @@ void Completer::retry(RetryCause cause) {
   ++retries_;
   recovering_ = cause != RetryCause::kTimeout;
   timing_ = false;
-  window_.rewind();
+  window_.rewind(cause == RetryCause::kTimeout      ? wire::SendReason::kTimeout
+                 : cause == RetryCause::kImpliedNak ? wire::SendReason::kImpliedNak
+                                                    : wire::SendReason::kPsnNak);
 }
 
 void Completer::progress() {

@@ -36,6 +36,7 @@ class CongestionEndpoint {
   void pull_cnp(wire::TxPacket& out) {
     cnp_pending_ = false;
     out.clear_payload();
+    out.reason = wire::SendReason::kCnp;
     wire::Bth bth{};
     bth.opcode = wire::Opcode::kCnp;
     bth.becn = true;

@@ -180,6 +180,7 @@ bool Requester::build(const SendQueue::Entry& entry, wire::TxPacket& out) {
   const wire::Psn psn = window_.next();
   const uint32_t n = (psn.value() - entry.progress.first_psn) & wire::kMask24;
   out.clear_payload();
+  out.reason = window_.reason();
   uint32_t psns = 1;
   bool last = true;
   bool readable = true;

@@ -18,6 +18,7 @@ using wire::Opcode;
 using wire::Operation;
 using wire::Packet;
 using wire::Psn;
+using wire::SendReason;
 
 namespace {
 
@@ -57,7 +58,7 @@ void Responder::reset() {
   expected_ = Psn{};
   msn_ = wire::Msn{};
   message_ = Message::kNone;
-  silent_ = ack_owed_ = false;
+  silent_ = ack_owed_ = ack_again_ = false;
   receive_.drop();
   received_ = acks_coalesced_ = 0;
   replays_.reset();
@@ -80,7 +81,7 @@ void Responder::on_ahead() {
     return;
   }
   silent_ = true;
-  nak(Aeth::make_nak(NakCode::kPsnSequenceError, msn_), expected_);
+  nak(Aeth::make_nak(NakCode::kPsnSequenceError, msn_), expected_, SendReason::kNakGap);
 }
 
 void Responder::on_duplicate(const Packet& packet) {
@@ -89,7 +90,7 @@ void Responder::on_duplicate(const Packet& packet) {
   if (operation == Operation::kSend || operation == Operation::kWrite) {
     // Never executed again, always acknowledged (IBTA 9.7.5.1.4): the peer may have missed the ACK.
     if (!ack_owed_) ack_due_ = qp_.now;
-    ack_owed_ = true;
+    ack_owed_ = ack_again_ = true;
     return;
   }
   ReplayEntry* entry = replays_.find(packet.bth.psn);
@@ -129,9 +130,9 @@ void Responder::replay_read(ReplayEntry& entry, const Packet& packet) {
 }
 
 void Responder::on_expected(const Packet& packet) {
-  if (!in_sequence(packet) || !length_valid(packet) || !find_target(packet)) {
-    return reject(NakCode::kInvalidRequest, packet.bth.psn, WcStatus::kRemoteInvalidRequestError);
-  }
+  if (!in_sequence(packet)) return refuse(packet, SendReason::kNakOpcodeSequence);
+  if (!length_valid(packet)) return refuse(packet, SendReason::kNakPacketLength);
+  if (!find_target(packet)) return refuse(packet, SendReason::kNakNoSrq);
   switch (packet.info->operation) {
     case Operation::kSend:
       return on_send(packet);
@@ -147,7 +148,7 @@ void Responder::on_expected(const Packet& packet) {
     case Operation::kFlush:
       return on_flush(packet);
     default:
-      return reject(NakCode::kInvalidRequest, packet.bth.psn, WcStatus::kRemoteInvalidRequestError);
+      return refuse(packet, SendReason::kNakOperation);
   }
 }
 
@@ -191,13 +192,13 @@ void Responder::on_send(const Packet& packet) {
     message_ = Message::kSend;
   }
   if (uint64_t{received_} + packet.payload.size() > receive_.length()) {
-    return reject(NakCode::kInvalidRequest, packet.bth.psn, WcStatus::kLocalLengthError);
+    return reject(NakCode::kInvalidRequest, packet.bth.psn, WcStatus::kLocalLengthError, SendReason::kNakReceiveLength);
   }
   if (const WcStatus status = receive_.place(received_, packet.payload); status != WcStatus::kSuccess) {
-    return reject(NakCode::kRemoteOperationalError, packet.bth.psn, status);
+    return reject(NakCode::kRemoteOperationalError, packet.bth.psn, status, SendReason::kNakReceiveMemory);
   }
   if (packet.info->has_ieth && !qp_.mrs.invalidate(packet.ieth.rkey, qp_.receive.pd, qp_.qpn.value())) {
-    return reject(NakCode::kRemoteAccessError, packet.bth.psn, WcStatus::kLocalProtectionError);
+    return reject(NakCode::kRemoteAccessError, packet.bth.psn, WcStatus::kLocalProtectionError, SendReason::kNakInvalidate);
   }
   received_ += static_cast<uint32_t>(packet.payload.size());
   if (packet.info->last) receive_.complete(packet, received_);
@@ -205,13 +206,11 @@ void Responder::on_send(const Packet& packet) {
 }
 
 void Responder::on_write(const Packet& packet) {
-  if (!write_.fits(packet)) {
-    return reject(NakCode::kInvalidRequest, packet.bth.psn, WcStatus::kRemoteInvalidRequestError);
-  }
+  if (!write_.fits(packet)) return refuse(packet, SendReason::kNakWriteLength);
   if (packet.info->has_immdt && !receive_ && !take_receive(packet.bth.psn)) return;
   switch (write_.place(packet)) {
     case WriteTarget::Result::kNoAccess:
-      return reject(NakCode::kRemoteAccessError, packet.bth.psn, WcStatus::kLocalAccessError);
+      return refuse_access(packet);
     case WriteTarget::Result::kMemoryLost:
       return memory_lost(packet.bth.psn);
     case WriteTarget::Result::kOk:
@@ -233,11 +232,9 @@ ReplayEntry& Responder::remember(const Packet& packet, ReplayEntry::Kind kind, u
 
 void Responder::on_read(const Packet& packet) {
   const wire::Reth& reth = packet.reth;
-  if (reth.length > kMaxRead || !more_answers_allowed()) {
-    return reject(NakCode::kInvalidRequest, packet.bth.psn, WcStatus::kRemoteInvalidRequestError);
-  }
+  if (reth.length > kMaxRead || !more_answers_allowed()) return refuse(packet, SendReason::kNakDepth);
   if (reth.length != 0 && translate(reth.rkey, reth.va, reth.length, memory::kRemoteRead).result != AccessResult::kOk) {
-    return reject(NakCode::kRemoteAccessError, packet.bth.psn, WcStatus::kLocalAccessError);
+    return refuse_access(packet);
   }
   ReplayEntry& entry = remember(packet, ReplayEntry::Kind::kRead, packet_count(reth.length, qp_.attr.path_mtu));
   entry.va = reth.va;
@@ -248,13 +245,9 @@ void Responder::on_read(const Packet& packet) {
 
 void Responder::on_atomic(const Packet& packet) {
   const wire::AtomicEth& op = packet.atomic_eth;
-  if (op.va % sizeof(uint64_t) != 0 || !more_answers_allowed()) {
-    return reject(NakCode::kInvalidRequest, packet.bth.psn, WcStatus::kRemoteInvalidRequestError);
-  }
+  if (op.va % sizeof(uint64_t) != 0 || !more_answers_allowed()) return refuse(packet, SendReason::kNakAtomic);
   const memory::Translation t = translate(op.rkey, op.va, sizeof(uint64_t), memory::kRemoteAtomic);
-  if (t.result != AccessResult::kOk) {
-    return reject(NakCode::kRemoteAccessError, packet.bth.psn, WcStatus::kLocalAccessError);
-  }
+  if (t.result != AccessResult::kOk) return refuse_access(packet);
   uint64_t original = 0;
   if (!memory::guarded([&] { original = execute_atomic(t.address, packet); })) return memory_lost(packet.bth.psn);
   remember(packet, ReplayEntry::Kind::kAtomic, 1).original = original;
@@ -264,12 +257,10 @@ void Responder::on_atomic(const Packet& packet) {
 void Responder::on_atomic_write(const Packet& packet) {
   const wire::Reth& reth = packet.reth;
   if (reth.length != sizeof(uint64_t) || reth.va % sizeof(uint64_t) != 0 || !more_answers_allowed()) {
-    return reject(NakCode::kInvalidRequest, packet.bth.psn, WcStatus::kRemoteInvalidRequestError);
+    return refuse(packet, SendReason::kNakAtomic);
   }
   const memory::Translation t = translate(reth.rkey, reth.va, sizeof(uint64_t), memory::kRemoteWrite);
-  if (t.result != AccessResult::kOk) {
-    return reject(NakCode::kRemoteAccessError, packet.bth.psn, WcStatus::kLocalAccessError);
-  }
+  if (t.result != AccessResult::kOk) return refuse_access(packet);
   uint64_t value;
   std::memcpy(&value, packet.payload.data(), sizeof(value));
   if (!memory::guarded([&] { store_whole(t.address, value); })) return memory_lost(packet.bth.psn);
@@ -284,16 +275,14 @@ void Responder::on_flush(const Packet& packet) {
   const uint32_t rights = (feth.placement_type & wire::Feth::kGlobalVisibility ? memory::kFlushGlobal : 0u) |
                           (feth.placement_type & wire::Feth::kPersistence ? memory::kFlushPersistent : 0u);
   if (rights == 0 || feth.selectivity > wire::Feth::kWholeRegion || !more_answers_allowed()) {
-    return reject(NakCode::kInvalidRequest, packet.bth.psn, WcStatus::kRemoteInvalidRequestError);
+    return refuse(packet, SendReason::kNakFlush);
   }
   // Of a whole region the address and length do not count.
   const bool whole = feth.selectivity == wire::Feth::kWholeRegion;
   const AccessResult result =
       whole ? qp_.mrs.check_remote(reth.rkey, qp_.receive.pd, qp_.qpn.value(), rights)
             : qp_.mrs.translate_remote(reth.rkey, qp_.receive.pd, qp_.qpn.value(), reth.va, reth.length, rights).result;
-  if ((qp_.attr.access & rights) != rights || result != AccessResult::kOk) {
-    return reject(NakCode::kRemoteAccessError, packet.bth.psn, WcStatus::kLocalAccessError);
-  }
+  if ((qp_.attr.access & rights) != rights || result != AccessResult::kOk) return refuse_access(packet);
   std::atomic<int> order{0};
   order.exchange(1, std::memory_order_seq_cst);  // a full fence that TSan understands too
   remember(packet, ReplayEntry::Kind::kBare, 1);
@@ -304,7 +293,7 @@ void Responder::on_flush(const Packet& packet) {
 bool Responder::take_receive(Psn psn) {
   if (receive_.take()) return true;
   silent_ = true;
-  nak(Aeth::make_rnr_nak(qp_.attr.min_rnr_timer, msn_), psn);
+  nak(Aeth::make_rnr_nak(qp_.attr.min_rnr_timer, msn_), psn, SendReason::kNakNoReceive);
   return false;
 }
 
@@ -328,15 +317,15 @@ void Responder::accepted(const Packet& packet, uint32_t psns, bool message_done)
   }
 }
 
-void Responder::nak(Aeth aeth, Psn psn) {
-  nak_ = {true, psn, aeth};
-  ack_owed_ = false;  // a NAK acknowledges everything before its PSN
+void Responder::nak(Aeth aeth, Psn psn, SendReason why) {
+  nak_ = {true, psn, aeth, why};
+  ack_owed_ = ack_again_ = false;  // a NAK acknowledges everything before its PSN
   acks_coalesced_ = 0;
 }
 
 // A violation by the peer, or a receive buffer that cannot take the message: NAK, and the QP is done (IBTA table 59).
-void Responder::reject(NakCode code, Psn psn, WcStatus receive_status) {
-  nak(Aeth::make_nak(code, msn_), psn);
+void Responder::reject(NakCode code, Psn psn, WcStatus receive_status, SendReason why) {
+  nak(Aeth::make_nak(code, msn_), psn, why);
   if (receive_) {
     receive_.fail(receive_status);
   } else {
@@ -347,16 +336,25 @@ void Responder::reject(NakCode code, Psn psn, WcStatus receive_status) {
   qp_.failed = true;
 }
 
+// The two violations that are most of them.
+void Responder::refuse(const Packet& packet, SendReason why) {
+  reject(NakCode::kInvalidRequest, packet.bth.psn, WcStatus::kRemoteInvalidRequestError, why);
+}
+
+void Responder::refuse_access(const Packet& packet) {
+  reject(NakCode::kRemoteAccessError, packet.bth.psn, WcStatus::kLocalAccessError, SendReason::kNakAccess);
+}
+
 // The region is valid, but the application has unmapped or protected its memory: our fault, not the peer's.
 void Responder::memory_lost(Psn psn) {
   qp_.counters.add(Counter::kMemoryFaults);
-  reject(NakCode::kRemoteOperationalError, psn, WcStatus::kLocalProtectionError);
+  reject(NakCode::kRemoteOperationalError, psn, WcStatus::kLocalProtectionError, SendReason::kNakMemoryLost);
 }
 
 // The same, found when a READ response was being made. What is queued behind it is not sent any more.
 void Responder::on_unreadable(Psn psn) {
   replays_.reset();
-  nak(Aeth::make_nak(NakCode::kRemoteOperationalError, msn_), psn);
+  nak(Aeth::make_nak(NakCode::kRemoteOperationalError, msn_), psn, SendReason::kNakMemoryLost);
   qp_.events.on_event(AsyncEvent::kQpFatal);
   qp_.failed = true;
 }
@@ -371,6 +369,7 @@ Aeth Responder::ack_aeth() const {
 bool Responder::pull(wire::TxPacket& out) {
   out.clear_payload();
   while (ReplayEntry* entry = replays_.next_to_answer()) {
+    if (entry->replay) out.reason = SendReason::kAnswerAgain;
     switch (entry->kind) {
       case ReplayEntry::Kind::kRead:
         if (pull_read_response(*entry, out)) return true;
@@ -383,8 +382,10 @@ bool Responder::pull(wire::TxPacket& out) {
         return true;
     }
   }
+  out.reason = SendReason::kFirst;
   if (!nak_.pending) return false;
   nak_.pending = false;
+  out.reason = nak_.why;
   qp_.counters.add(nak_.aeth.kind() == wire::AethKind::kRnrNak ? Counter::kTxRnrNaks : Counter::kTxNaks);
   emit_bth(qp_, Opcode::kRcAcknowledge, nak_.psn, out);
   emit_aeth(nak_.aeth, out);
@@ -409,7 +410,7 @@ bool Responder::pull_read_response(ReplayEntry& entry, wire::TxPacket& out) {
       return false;
     }
     if (t.result != AccessResult::kOk) {
-      nak(Aeth::make_nak(NakCode::kRemoteAccessError, msn_), entry.first + n);
+      nak(Aeth::make_nak(NakCode::kRemoteAccessError, msn_), entry.first + n, SendReason::kNakAccess);
       qp_.events.on_event(AsyncEvent::kQpAccessError);
       qp_.failed = true;
       replays_.reset();  // ends `entry` too
@@ -447,9 +448,10 @@ void Responder::pull_bare_response(ReplayEntry& entry, wire::TxPacket& out) {
 
 bool Responder::pull_ack(wire::TxPacket& out) {
   if (!ack_owed_ || wants_to_send()) return false;
-  ack_owed_ = false;
-  acks_coalesced_ = 0;
   out.clear_payload();
+  if (ack_again_) out.reason = SendReason::kAckAgain;
+  ack_owed_ = ack_again_ = false;
+  acks_coalesced_ = 0;
   emit_bth(qp_, Opcode::kRcAcknowledge, expected_ - 1, out);
   emit_aeth(ack_aeth(), out);
   qp_.counters.add(Counter::kTxAcks);
@@ -462,7 +464,7 @@ void Responder::emit_aeth(Aeth aeth, wire::TxPacket& out) {
 }
 
 void Responder::flush() {
-  ack_owed_ = false;
+  ack_owed_ = ack_again_ = false;
   // What the peer should send again is of no use any more; why the QP failed is.
   const bool asks_again = nak_.aeth.kind() == wire::AethKind::kRnrNak ||
                           nak_.aeth.value() == static_cast<uint8_t>(NakCode::kPsnSequenceError);

@@ -59,6 +59,7 @@ class Responder {
     bool pending = false;
     wire::Psn psn;
     wire::Aeth aeth;
+    wire::SendReason why{};
   };
 
   void on_expected(const wire::Packet& packet);
@@ -82,8 +83,10 @@ class Responder {
   bool take_receive(wire::Psn psn);
   void accepted(const wire::Packet& packet, uint32_t psns, bool message_done);
 
-  void nak(wire::Aeth aeth, wire::Psn psn);
-  void reject(wire::NakCode code, wire::Psn psn, queue::WcStatus receive_status);
+  void nak(wire::Aeth aeth, wire::Psn psn, wire::SendReason why);
+  void reject(wire::NakCode code, wire::Psn psn, queue::WcStatus receive_status, wire::SendReason why);
+  void refuse(const wire::Packet& packet, wire::SendReason why);
+  void refuse_access(const wire::Packet& packet);
   void memory_lost(wire::Psn psn);
   bool pull_read_response(ReplayEntry& entry, wire::TxPacket& out);
   void pull_atomic_response(ReplayEntry& entry, wire::TxPacket& out);
@@ -105,6 +108,7 @@ class Responder {
   ReplayCache replays_;
   Nak nak_;
   bool ack_owed_ = false;
+  bool ack_again_ = false;  // what is acknowledged came more than once
   uint32_t acks_coalesced_ = 0;
   Time ack_due_ = kNever;
 };

@@ -11,6 +11,7 @@
 
 #include "engine/queue/work_queue.h"
 #include "wire/psn.h"
+#include "wire/send_reason.h"
 
 namespace uroce::transport {
 
@@ -34,6 +35,7 @@ class SendWindow {
   uint32_t outstanding() const { return offset(end_); }  // PSNs ever sent and not acknowledged
   bool idle() const { return unacknowledged_ == end_; }
   bool resending() const { return next_ != end_; }
+  wire::SendReason reason() const { return resending() ? why_ : wire::SendReason::kFirst; }  // of the packet at next()
   // True for a PSN that was sent and is not acknowledged yet.
   bool covers(wire::Psn psn) const { return offset(psn) < outstanding(); }
 
@@ -63,8 +65,10 @@ class SendWindow {
     next_ = offset(first) <= outstanding() ? first : unacknowledged_;
   }
 
-  // Go back: sending goes on at the oldest unacknowledged PSN, which is of the oldest incomplete WQE.
-  void rewind() {
+  // Go back: sending goes on at the oldest unacknowledged PSN, which is of the oldest incomplete WQE. `why` is told of
+  // the packets that are sent again.
+  void rewind(wire::SendReason why) {
+    why_ = why;
     next_ = unacknowledged_;
     cursor_ = sq_.tail();
   }
@@ -75,6 +79,7 @@ class SendWindow {
   wire::Psn next_;
   wire::Psn end_;
   uint32_t cursor_ = 0;
+  wire::SendReason why_ = wire::SendReason::kFirst;  // went back last
 };
 
 }  // namespace uroce::transport

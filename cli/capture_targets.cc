@@ -1,0 +1,124 @@
+#include "cli/capture_targets.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sstream>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "engine/io/capture/protocol.h"
+
+namespace uroce::cli {
+namespace protocol = io::capture_protocol;
+
+namespace {
+
+constexpr int kAnswerTimeout = 1000;  // ms
+
+std::optional<int> process_id(const std::string& text) {
+  if (text.empty() || text.size() > 9 || !std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; }))
+    return std::nullopt;
+  return std::stoi(text);
+}
+
+// Asks the process behind the socket. False: nobody is there.
+bool ask(CaptureTarget& target) {
+  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  if (fd < 0) return false;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, target.socket.c_str(), sizeof(address.sun_path) - 1);
+  protocol::Message message;
+  message.kind = protocol::Kind::kDescribe;
+  const bool connected = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+  // Who was killed leaves its socket behind.
+  if (!connected && errno == ECONNREFUSED) unlink(target.socket.c_str());
+  const bool answered = connected && protocol::send(fd, message) == 0 &&
+                        protocol::receive(fd, message, nullptr, kAnswerTimeout) == 0 &&
+                        message.kind == protocol::Kind::kDescription;
+  close(fd);
+  if (!answered) return false;
+  std::istringstream lines(protocol::get_text(message.text));
+  std::getline(lines, target.program);
+  for (std::string line; std::getline(lines, line);) target.devices.push_back(line);
+  return true;
+}
+
+std::string why_no_process(int pid) {
+  struct stat status {};
+  const std::string directory = fmt::format("/proc/{}", pid);
+  if (stat(directory.c_str(), &status) != 0) return fmt::format("no process {}", pid);
+  if (geteuid() != 0 && status.st_uid != geteuid()) {
+    return fmt::format("process {} is another user's: not permitted, try as root", pid);
+  }
+  return fmt::format("process {} has no RDMA device of uroce open (it opens one with its first queue pair)", pid);
+}
+
+constexpr const char* kNoneThere =
+    "no process has an RDMA device of uroce open; start one, or start it with uroce run --capture FILE";
+
+}  // namespace
+
+bool CaptureTarget::has_device(std::string_view device_or_netdev) const {
+  return std::any_of(devices.begin(), devices.end(), [&](const std::string& line) {
+    return line.starts_with(fmt::format("{} (", device_or_netdev)) ||
+           line.find(fmt::format(" ({}): ", device_or_netdev)) != std::string::npos;
+  });
+}
+
+std::vector<CaptureTarget> find_capture_targets() {
+  std::vector<CaptureTarget> targets;
+  for (const std::string& directory : protocol::all_directories()) {
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+      CaptureTarget target;
+      target.socket = entry.path().string();
+      const auto pid = process_id(entry.path().filename().string());
+      if (!pid) continue;
+      target.pid = *pid;
+      if (ask(target)) targets.push_back(std::move(target));
+    }
+  }
+  std::sort(targets.begin(), targets.end(), [](const auto& a, const auto& b) { return a.pid < b.pid; });
+  return targets;
+}
+
+std::string format_capture_targets(const std::vector<CaptureTarget>& targets) {
+  std::string text;
+  for (const CaptureTarget& target : targets) {
+    text += fmt::format("{:>8}  {:<16}", target.pid, target.program);
+    for (size_t i = 0; i < target.devices.size(); ++i) text += (i == 0 ? "  " : ", ") + target.devices[i];
+    text += "\n";
+  }
+  return text;
+}
+
+ChosenTarget choose_capture_target(const std::vector<CaptureTarget>& targets, const std::string& wanted) {
+  ChosenTarget chosen;
+  std::vector<CaptureTarget> fitting = targets;
+  if (const auto pid = process_id(wanted)) {
+    std::erase_if(fitting, [&](const auto& target) { return target.pid != *pid; });
+    if (fitting.empty()) chosen.problem = why_no_process(*pid);
+  } else if (!wanted.empty()) {
+    std::erase_if(fitting, [&](const auto& target) { return !target.has_device(wanted); });
+    chosen.device = wanted;
+    if (fitting.empty()) chosen.problem = fmt::format("no process has '{}' open; see uroce capture --list", wanted);
+  } else if (fitting.empty()) {
+    chosen.problem = kNoneThere;
+  }
+  if (fitting.size() == 1) chosen.target = fitting.front();
+  if (fitting.size() > 1) {
+    chosen.problem = fmt::format("several processes could be meant; say which, e.g. uroce capture {} -w FILE\n{}",
+                                 fitting.front().pid, format_capture_targets(fitting));
+    chosen.problem.pop_back();
+  }
+  return chosen;
+}
+
+}  // namespace uroce::cli

@@ -1,0 +1,92 @@
+#include "engine/capture_setup.h"
+
+#include <algorithm>
+#include <cstring>
+#include <fmt/format.h>
+#include <mutex>
+#include <unistd.h>
+
+#include "engine/base/fork.h"
+#include "engine/device_identity.h"
+#include "engine/io/capture.h"
+#include "engine/io/capture/hub.h"
+#include "engine/io/capture/server.h"
+#include "engine/io/capture/settings.h"
+#include "engine/io/fault_injector.h"
+
+namespace uroce::engine {
+namespace {
+
+// The files that this process captures to.
+struct CaptureFilesOpen {
+  std::mutex lock;
+  std::vector<std::string> names;
+};
+
+// Says how a capture to a file ended.
+class FileControl final : public io::CaptureControl {
+ public:
+  FileControl(std::string name, bool quiet) : name_(std::move(name)), quiet_(quiet) {}
+  void on_end(uint64_t captured, uint64_t dropped, int error) override {
+    if (quiet_ && dropped == 0 && error == 0) return;
+    std::string text = fmt::format("{}: {} packets captured", name_, captured);
+    if (dropped > 0) text += fmt::format(", {} missing because the disk was too slow", dropped);
+    if (error != 0) text += fmt::format("; then the capture ended: {}", std::strerror(error));
+    io::CaptureHub::say(text);
+  }
+
+ private:
+  const std::string name_;
+  const bool quiet_;
+};
+
+void capture_to_file(const std::string& device, const Options& options) {
+  const auto name = io::expand_capture_name(options.capture, getpid(), device);  // the pattern has been checked
+  CaptureFilesOpen& open = per_process<CaptureFilesOpen>();
+  std::lock_guard guard(open.lock);
+  if (std::find(open.names.begin(), open.names.end(), *name) != open.names.end()) return;
+  open.names.push_back(*name);
+  io::CaptureSettings settings;
+  settings.filter = {.snap = options.capture_snap, .qpns = options.capture_qpns};
+  if (io::names_device(options.capture)) settings.device = device;
+  const int error = io::CaptureHub::instance().start(
+      std::move(settings), std::make_unique<io::CaptureFiles>(*name, options.capture_files, options.capture_size),
+      std::make_unique<FileControl>(*name, options.quiet));
+  if (error != 0) io::CaptureHub::say(fmt::format("cannot capture to {}: {}", *name, std::strerror(error)));
+}
+
+}  // namespace
+
+std::unique_ptr<io::PacketIo> with_faults_and_capture(std::unique_ptr<io::PacketIo> io, const net::Netdev& netdev,
+                                                      const Options& options) {
+  std::unique_ptr<io::FaultInjector> injector;
+  if (!options.faults.empty()) {
+    const auto spec = io::parse_fault_spec(options.faults);  // has been checked when the environment was read
+    injector = std::make_unique<io::FaultInjector>(std::move(io), std::get<io::FaultSpec>(spec));
+  }
+  io::PacketIo& inside = injector ? static_cast<io::PacketIo&>(*injector) : *io;
+  io::TapInfo info{.netdev = netdev.name,
+                   .device = device_name(netdev),
+                   .description = inside.description(),
+                   .mac = netdev.mac,
+                   .addresses = netdev.addresses};
+  const auto tap = std::make_shared<io::CaptureTap>(std::move(info), inside.kernel_routes());
+  if (injector) {
+    injector->observe_dropped([tap](const io::RxPacket& packet) {
+      if (tap->listening()) tap->not_delivered(packet, io::Capture::wall_clock());
+    });
+    io = std::move(injector);
+  }
+  if (!options.capture.empty()) capture_to_file(tap->info().device, options);
+  io::CaptureHub::instance().add_tap(tap);
+  io::CaptureServer::start();
+  return std::make_unique<io::Capture>(std::move(io), tap,
+                                       [tap] { io::CaptureHub::instance().remove_tap(*tap); });
+}
+
+void finish_captures() {
+  io::CaptureServer::finish();
+  io::CaptureHub::instance().finish();
+}
+
+}  // namespace uroce::engine

@@ -1,0 +1,68 @@
+#include "engine/io/capture/comment.h"
+
+#include "engine/base/counters.h"
+
+namespace uroce::io {
+namespace {
+
+// Counters that say nothing about the packet on whose account they moved.
+constexpr uint64_t bit(Counter counter) {
+  return uint64_t{1} << static_cast<uint8_t>(counter);
+}
+constexpr uint64_t kOrdinary = bit(Counter::kRxRequests) | bit(Counter::kRxAcks) | bit(Counter::kRxCnps) |
+                               bit(Counter::kTxAcks) | bit(Counter::kTxCnps) | bit(Counter::kTxNaks) |
+                               bit(Counter::kTxRnrNaks) | bit(Counter::kTxReadResponses) | bit(Counter::kTxRequests);
+
+// Of one packet, where the counters speak of many.
+const char* verdict_text(Counter counter) {
+  switch (counter) {
+    case Counter::kRxDuplicates:
+      return "duplicate request";
+    case Counter::kRxOutOfSequence:
+      return "ahead of the expected PSN";
+    case Counter::kRxPsnNaks:
+      return "NAK: the peer misses this PSN";
+    case Counter::kRxRnrNaks:
+      return "RNR NAK: the peer has no receive request";
+    case Counter::kRxFatalNaks:
+      return "NAK that ends the QP";
+    case Counter::kRxImpliedNaks:
+      return "implied NAK: a response was lost";
+    case Counter::kRxCongestionMarks:
+      return "congestion mark (CE)";
+    case Counter::kCqOverruns:
+      return "the completion queue overran";
+    default:
+      return Counters::text(counter);
+  }
+}
+
+void append(std::string& text, const char* remark) {
+  if (!text.empty()) text += "; ";
+  text += remark;
+}
+
+void append_faults(const CapturedPacket& packet, std::string& text) {
+  const uint8_t faults = packet.faults;
+  if (faults & kFaultDropped) append(text, packet.outbound ? "fault injected: dropped on send" : "fault injected: dropped on receive");
+  if (faults & kFaultDuplicated) append(text, packet.outbound ? "fault injected: sent twice" : "fault injected: second copy");
+  if (faults & kFaultReordered) append(text, "fault injected: held back, later packets went ahead");
+  if (faults & kFaultCorrupted) append(text, "fault injected: one bit flipped");
+}
+
+}  // namespace
+
+void capture_comment(const CapturedPacket& packet, std::string& text) {
+  if (packet.missing > 0) {
+    append(text, "capture: ");
+    text += std::to_string(packet.missing);
+    text += packet.missing == 1 ? " packet is missing before this one" : " packets are missing before this one";
+  }
+  if (packet.reason != wire::SendReason::kFirst) append(text, wire::text(packet.reason));
+  append_faults(packet, text);
+  for (uint64_t rest = packet.verdict & ~kOrdinary; rest != 0; rest &= rest - 1) {
+    append(text, verdict_text(static_cast<Counter>(__builtin_ctzll(rest))));
+  }
+}
+
+}  // namespace uroce::io

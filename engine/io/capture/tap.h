@@ -1,0 +1,109 @@
+// The point of one packet I/O where captures listen. Copies of the packets go into a ring for each listener; traffic
+// never waits for one. Made beside the packet I/O and kept by Capture (engine/io/capture.h) and the process's
+// CaptureHub.
+//
+// Listeners come and go in other threads, without a lock that the packet path would have to take.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/io/capture/ring.h"
+#include "engine/io/packet_io.h"
+
+namespace uroce::io {
+
+// What a packet I/O is called in captures.
+struct TapInfo {
+  std::string netdev;
+  std::string device;
+  std::string description;  // of the packet I/O
+  wire::MacAddress mac{};
+  std::vector<wire::IpAddress> addresses;
+};
+
+// In front of a packet's bytes in a ring.
+struct CapturedPacket {
+  int64_t time = 0;       // ns since 1970
+  uint64_t verdict = 0;   // received: counters that moved (Counters::moved_since)
+  uint32_t captured = 0;  // bytes that follow: the frame, or its beginning
+  uint32_t original = 0;  // bytes on the wire
+  uint32_t missing = 0;   // packets in front of this one that found no room
+  bool outbound = false;
+  bool delivered = true;   // received: false if a fault injector took it away before the engine saw it
+  bool hidden_id = false;  // the IPv4 header was not seen: the identification is not known
+  uint8_t faults = 0;      // bits of Fault
+  wire::SendReason reason = wire::SendReason::kFirst;
+};
+
+// What one listener takes from one tap.
+class CaptureChannel {
+ public:
+  struct Filter {
+    uint32_t snap = 0;           // bytes of a frame that are kept; 0: all
+    std::vector<uint32_t> qpns;  // either end of a packet; none: all packets
+  };
+  // `kick` is called when the ring fills up, from the packet path: it wakes the consumer and does nothing else.
+  CaptureChannel(const TapInfo& tap, Filter filter, size_t ring_size, std::function<void()> kick)
+      : info(tap), ring(ring_size), filter_(std::move(filter)), kick_(std::move(kick)) {}
+
+  const TapInfo& info;
+  CaptureRing ring;
+  std::atomic<uint64_t> seen{0};     // packets that passed the filter
+  std::atomic<uint64_t> dropped{0};  // of these, those that found no room
+
+ private:
+  friend class CaptureTap;
+  bool wants(uint32_t qpn, uint32_t other) const;
+  uint8_t* open(CapturedPacket& packet);
+  void close();
+
+  const Filter filter_;
+  const std::function<void()> kick_;
+  uint32_t missing_ = 0;  // since the last one that found room
+};
+
+class CaptureTap {
+ public:
+  static constexpr size_t kMaxListeners = 8;
+
+  // `kernel_routes`: of the packet I/O, which then fills in headers that cannot be seen here.
+  explicit CaptureTap(TapInfo info, bool kernel_routes = false)
+      : info_(std::move(info)), kernel_routes_(kernel_routes) {}
+  CaptureTap(const CaptureTap&) = delete;
+
+  const TapInfo& info() const { return info_; }
+
+  // --- the packet path, under the progress lock ---------------------------------------------------------------------
+  bool listening() const { return listeners_.load(std::memory_order_relaxed) != 0; }
+  // The packets have been taken by the packet I/O. `time`: ns since 1970.
+  void sent(std::span<const wire::TxPacket> packets, int64_t time);
+  void received(std::span<const RxPacket> packets, std::span<const uint64_t> verdicts, int64_t time);
+  // A fault injector took the packet away.
+  void not_delivered(const RxPacket& packet, int64_t time);
+
+  // --- any thread -----------------------------------------------------------------------------------------------------
+  // False: too many. One at a time, with remove(); the caller sees to it.
+  bool add(CaptureChannel& channel);
+  // Nothing is put into the channel any more.
+  void remove(CaptureChannel& channel);
+  uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
+
+ private:
+  class Use;
+  void record_sent(CaptureChannel& channel, const wire::TxPacket& packet, int64_t time);
+  void record_received(CaptureChannel& channel, const RxPacket& packet, uint64_t verdict, bool delivered, int64_t time);
+
+  const TapInfo info_;
+  const bool kernel_routes_;
+  std::atomic<uint32_t> listeners_{0};
+  std::atomic<uint32_t> uses_{0};  // odd while the packet path uses the channels
+  std::array<std::atomic<CaptureChannel*>, kMaxListeners> channels_{};
+  std::atomic<uint64_t> dropped_{0};
+};
+
+}  // namespace uroce::io
