@@ -65,8 +65,12 @@ void RetryJudge::judge_rnr(Psn psn, Context& context) {
 }
 
 void RetryJudge::judge_nak(Psn psn, Context& context) {
-  if (!nak_ || (context.now <= nak_->time + context.options.slack && context.options.slack > Duration{})) return;
+  if (!nak_) return;
   const int32_t behind = Psn::distance(nak_->psn, psn);
+  if (context.now <= nak_->time + context.options.slack && context.options.slack > Duration{}) {
+    if (behind == 0) nak_->binding = false;  // may not know of it yet, but most likely does
+    return;
+  }
   if (behind < 0) return;  // an unanswered READ in front of it
   if (behind > 0) {
     if (nak_->binding) {

@@ -209,6 +209,7 @@ bool CaptureSession::write(Source& source) {
 uint32_t CaptureSession::interface_of(Source& source, bool delivered) {
   std::optional<uint32_t>& interface = delivered ? source.interface : source.not_delivered_interface;
   if (interface) return *interface;
+  if (!delivered) interface_of(source, true);  // the netdev comes first
   const TapInfo& info = source.info;
   const std::string name = delivered ? info.netdev : info.netdev + ":not-delivered";
   const std::string description =

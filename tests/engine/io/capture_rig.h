@@ -1,0 +1,106 @@
+// What the tests of the capture stage share: a directory of their own, a session that writes into it, and what is in the
+// files afterwards.
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <string>
+#include <vector>
+
+#include "engine/io/capture.h"
+#include "engine/io/capture/session.h"
+#include "trace/capture_reader.h"
+
+namespace uroce::io::test {
+
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory() {
+    std::string name = (std::filesystem::temp_directory_path() / "uroce-capture-XXXXXX").string();
+    path = mkdtemp(name.data());
+  }
+  ~TemporaryDirectory() { std::filesystem::remove_all(path); }
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+
+  std::string operator/(const std::string& name) const { return path + "/" + name; }
+  std::string path;
+};
+
+struct CaptureContents {
+  std::vector<trace::Record> records;
+  std::vector<trace::Interface> interfaces;
+  bool good = false;
+
+  const std::string& interface(const trace::Record& record) const { return interfaces.at(record.interface).name; }
+};
+
+inline CaptureContents read_capture(const std::string& path) {
+  CaptureContents contents;
+  std::ifstream in(path, std::ios::binary);
+  trace::CaptureReader reader(in);
+  trace::Record record;
+  trace::ReadResult result;
+  while ((result = reader.next(record)) == trace::ReadResult::kRecord) contents.records.push_back(record);
+  EXPECT_EQ(result, trace::ReadResult::kEnd) << path << ": " << reader.error();
+  contents.good = result == trace::ReadResult::kEnd;
+  contents.interfaces = reader.interfaces();
+  return contents;
+}
+
+// What was told at the end of a capture; outlives the session.
+struct Outcome {
+  std::atomic<bool> over{false};
+  uint64_t captured = 0, dropped = 0;
+  int error = 0;
+};
+
+class NotingControl final : public CaptureControl {
+ public:
+  explicit NotingControl(Outcome& outcome) : outcome_(outcome) {}
+  void on_end(uint64_t captured, uint64_t dropped, int error) override {
+    outcome_.captured = captured;
+    outcome_.dropped = dropped;
+    outcome_.error = error;
+    outcome_.over = true;
+  }
+
+ private:
+  Outcome& outcome_;
+};
+
+// Gives out one descriptor.
+class OneDescriptor final : public CaptureOutput {
+ public:
+  explicit OneDescriptor(int fd) : fd_(fd) {}
+  int open_next() override { return std::exchange(fd_, -ECANCELED); }
+
+ private:
+  int fd_;
+};
+
+inline constexpr std::chrono::milliseconds kPatient{20000};  // only ever waited out by a failing test
+
+// A session that captures from `tap` into a file, or into what `output` says.
+struct TestCapture {
+  TestCapture(const std::shared_ptr<CaptureTap>& tap, std::unique_ptr<CaptureOutput> output,
+              CaptureSettings settings = {})
+      : session(std::make_unique<CaptureSession>(std::move(settings), std::move(output),
+                                                 std::make_unique<NotingControl>(outcome))) {
+    EXPECT_EQ(session->start(), 0);
+    session->add_tap(tap);
+  }
+  TestCapture(const std::shared_ptr<CaptureTap>& tap, const std::string& path, CaptureSettings settings = {})
+      : TestCapture(tap, std::make_unique<CaptureFiles>(path, 0, 0), std::move(settings)) {}
+  void finish() {
+    session->request_stop();
+    EXPECT_TRUE(session->wait(kPatient));
+    session.reset();
+  }
+
+  Outcome outcome;
+  std::unique_ptr<CaptureSession> session;
+};
+
+}  // namespace uroce::io::test
