@@ -26,6 +26,7 @@ struct ReplayEntry {
   uint32_t length = 0;    // bytes from va on
   uint32_t start = 0;     // READ: response number where the execution in progress began (0 unless replayed)
   uint32_t next = 0;      // READ: response number to send next
+  uint32_t furthest = 0;  // READ: the first response that has never been sent
   uint32_t end = 0;       // READ: response number where it ends (before `count` for a replay of a part)
   uint32_t stop = 0;      // READ: bytes from va on where it ends (before `length` for a replay of a part)
   uint64_t original = 0;  // atomic: the value it found

@@ -369,7 +369,7 @@ Aeth Responder::ack_aeth() const {
 bool Responder::pull(wire::TxPacket& out) {
   out.clear_payload();
   while (ReplayEntry* entry = replays_.next_to_answer()) {
-    if (entry->replay) out.reason = SendReason::kAnswerAgain;
+    if (entry->replay) out.reason = SendReason::kAnswerAgain;  // of a READ: see there
     switch (entry->kind) {
       case ReplayEntry::Kind::kRead:
         if (pull_read_response(*entry, out)) return true;
@@ -426,7 +426,8 @@ bool Responder::pull_read_response(ReplayEntry& entry, wire::TxPacket& out) {
                                       : Opcode::kRcReadResponseMiddle;
   emit_bth(qp_, opcode, entry.first + n, out);
   if (first || last) emit_aeth(ack_aeth(), out);
-  ++entry.next;
+  out.reason = n < entry.furthest ? SendReason::kAnswerAgain : SendReason::kFirst;
+  entry.furthest = std::max(entry.furthest, ++entry.next);
   if (last) replays_.answered(entry);
   qp_.counters.add(Counter::kTxReadResponses);
   return true;

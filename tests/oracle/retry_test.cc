@@ -41,6 +41,21 @@ TEST(Retry, NakBeforeTheSlackIsOverNeedNotBeKnown) {
   EXPECT_EQ(t.found(), "nak-ignored@5");
 }
 
+// Going back at once is going back: later packets follow when the peer's silence is over.
+TEST(Retry, NakAnsweredWithinTheSlackIsAnswered) {
+  Options options;
+  options.slack = milliseconds(1);
+  Trace t(Trace::usual(), options);
+  t.out(send(100));
+  t.out(send(101));
+  t.in(nak(100, 0));
+  t.out(send(100));
+  t.out(send(101));
+  t.wait(milliseconds(2));
+  t.out(send(102));
+  EXPECT_EQ(t.found(), "") << t.texts();
+}
+
 TEST(Retry, LateNakForThePartOfAReadThatIsAnswered) {
   Trace t;
   t.out(read(100, 300));

@@ -8,6 +8,7 @@
 
 #include "tests/engine/transport/peer_packet.h"
 #include "wire/packet.h"
+#include "wire/send_reason.h"
 
 namespace uroce::transport::test {
 
@@ -15,6 +16,7 @@ namespace uroce::transport::test {
 struct SentPacket {
   wire::Packet headers;
   Bytes payload;
+  wire::SendReason reason = wire::SendReason::kFirst;
 };
 
 inline void PrintTo(const SentPacket& packet, std::ostream* out) {

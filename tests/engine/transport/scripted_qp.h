@@ -313,6 +313,7 @@ class ScriptedQp final : public QpEvents {
     EXPECT_EQ(bth.pad, packet.pad);
     sent.payload.assign(sent.headers.payload.begin(), sent.headers.payload.end());
     sent.headers.payload = {};
+    sent.reason = packet.reason;
     return sent;
   }
 
