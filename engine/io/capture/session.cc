@@ -25,6 +25,8 @@ namespace {
 constexpr std::chrono::milliseconds kPeriod{5};
 constexpr std::chrono::milliseconds kIdlePeriod{50};
 constexpr int kIdleRounds = 20;
+// Packets that are written before the thread looks whether it is to stop: traffic may never leave the rings empty.
+constexpr int kRound = 1024;
 
 std::string program_name() {
   char name[32] = "";
@@ -140,25 +142,25 @@ uint64_t CaptureSession::dropped() const {
 
 void CaptureSession::run() {
   while (!stop_.load() && !failed()) {
-    const bool moved = drain();
+    const int moved = drain();
     if (!stop_.load() && !failed()) sleep(moved);
   }
   detach_all();  // from here on the rings only empty
-  while (!failed() && drain()) {
+  while (!failed() && drain() > 0) {
   }
   close_file();
   if (control_) control_->on_end(captured_, dropped(), error_);
   ended_.store(true);
 }
 
-// Writes what is in the rings now. True: there was something.
-bool CaptureSession::drain() {
+// Writes what is in the rings, up to kRound packets. How many there were.
+int CaptureSession::drain() {
   std::unique_lock guard(lock_);
-  bool moved = false;
-  while (Source* const source = oldest()) {
+  int moved = 0;
+  while (Source* const source = moved < kRound ? oldest() : nullptr) {
     guard.unlock();  // sources stay where they are; writing may take long
-    moved = true;
-    if (!next_file_if_full() || !write(*source)) return false;
+    ++moved;
+    if (!next_file_if_full() || !write(*source)) return 0;
     if (settings_.max_packets != 0 && captured_ == settings_.max_packets) {
       stop_.store(true);
       detach_all();
@@ -166,12 +168,12 @@ bool CaptureSession::drain() {
       for (auto& each : sources_) {
         while (!each->channel->ring.front().empty()) each->channel->ring.pop();
       }
-      return false;
+      return 0;
     }
     guard.lock();
   }
   guard.unlock();
-  if (moved && out_ && !out_->flush()) error_ = stream_->error();
+  if (moved > 0 && out_ && !out_->flush()) error_ = stream_->error();
   return moved;
 }
 
@@ -280,9 +282,9 @@ void CaptureSession::close_file() {
   stream_.reset();
 }
 
-void CaptureSession::sleep(bool moved) {
-  idle_rounds_ = moved ? 0 : std::min(idle_rounds_ + 1, kIdleRounds);
-  const auto time = idle_rounds_ < kIdleRounds ? kPeriod : kIdlePeriod;
+void CaptureSession::sleep(int moved) {
+  idle_rounds_ = moved > 0 ? 0 : std::min(idle_rounds_ + 1, kIdleRounds);
+  const std::chrono::milliseconds time = moved == kRound ? std::chrono::milliseconds{} : idle_rounds_ < kIdleRounds ? kPeriod : kIdlePeriod;
   pollfd descriptors[2] = {{kick_descriptor_, POLLIN, 0}, {control_ ? control_->descriptor() : -1, POLLIN, 0}};
   const int ready = poll(descriptors, 2, static_cast<int>(time.count()));
   if (ready <= 0) return;

@@ -60,7 +60,7 @@ class CaptureSession {
   };
 
   void run();
-  bool drain();
+  int drain();
   Source* oldest();
   bool write(Source& source);
   uint32_t interface_of(Source& source, bool delivered);
@@ -69,7 +69,7 @@ class CaptureSession {
   bool next_file_if_full();
   void close_file();
   void detach_all();
-  void sleep(bool moved);
+  void sleep(int moved);
   uint64_t dropped() const;
   bool failed() const { return error_ != 0; }
   void kick() const;

@@ -594,7 +594,7 @@ TEST(Capture, ListenersComeAndGoWhileTrafficFlows) {
       for (int round = 0; round < 10; ++round) {
         const std::string file = directory / (std::to_string(i) + ".pcapng");
         CaptureSettings settings;
-        settings.max_packets = round % 2 ? 0 : 100;
+        settings.max_packets = round % 2 ? 3000 : 100;
         auto session = std::make_unique<CaptureSession>(settings, std::make_unique<CaptureFiles>(file, 0, 0), nullptr);
         ASSERT_EQ(session->start(), 0);
         static std::mutex one_at_a_time;  // as the hub sees to it
@@ -614,6 +614,26 @@ TEST(Capture, ListenersComeAndGoWhileTrafficFlows) {
   stop = true;
   traffic.join();
   EXPECT_FALSE(bench.tap->listening());
+}
+
+// Traffic that never leaves the ring empty does not keep a capture from ending.
+TEST(Capture, EndsInTheMiddleOfTraffic) {
+  Bench bench;
+  CaptureSettings settings;
+  settings.ring_size = 1 << 22;
+  std::atomic<bool> stop{false};
+  TestCapture capture(bench.tap, "/dev/null", settings);
+  // Faster than the writer: the ring is full all the time.
+  std::thread traffic([&] {
+    TestBurst burst;
+    for (uint32_t psn = 0; psn < 32; ++psn) burst.add(envelope_v4(), psn, 1);
+    while (!stop) bench.tap->sent(burst.packets(), 1);
+  });
+  while (bench.tap->dropped() == 0) std::this_thread::yield();
+  capture.finish();
+  EXPECT_GT(capture.outcome.dropped, 0u);
+  stop = true;
+  traffic.join();
 }
 
 TEST(CaptureHub, ACaptureHearsDevicesThatOpenLater) {
