@@ -1,0 +1,286 @@
+#!/usr/bin/env -S python3 -B
+"""Captures of running programs: what is in them is what was on the wire and what the engine says of it, and whoever
+listens disturbs nobody. Read back with tshark and `uroce check`. See suite.py."""
+
+import collections
+import itertools
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from suite import Case, check, main
+from lab import NOBODY, SKIPPED, Program, clean_environment, wait_until
+
+FAULTS = "drop=1%,dup=0.5%,reorder=0.5%,corrupt=0.3%,seed=7"
+_ports = itertools.count(21000)
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def tshark(file, *arguments):
+    done = subprocess.run(["tshark", "-r", file, *arguments], capture_output=True, text=True, check=False)
+    check(done.returncode == 0, f"tshark {file}: {done.stderr}")
+    return done.stdout
+
+
+def records(file):
+    """(interface, comment, opcode) of each frame; fails where the capture is no RoCE v2."""
+    fields = ("frame.interface_name", "frame.comment", "infiniband.bth.opcode")
+    text = tshark(file, "-T", "fields", *itertools.chain.from_iterable(("-e", field) for field in fields))
+    rows = [line.split("\t") for line in text.splitlines()]
+    check(all(len(row) == 3 and row[2] for row in rows), f"{file}: frames that are not RoCE v2")
+    return rows
+
+
+def remarks(rows):
+    """How often each remark was made; a comment has several of them."""
+    return collections.Counter(remark for row in rows for remark in row[1].split("; ") if remark)
+
+
+def counters(program):
+    """What UROCE_COUNTERS=1 printed."""
+    found = re.findall(r"^roce0: (.*): (\d+)$", program.output, re.MULTILINE)
+    return collections.Counter({name: int(value) for name, value in found})
+
+
+def judge(lab, file):
+    """`uroce check` finds no violation."""
+    done = subprocess.run([lab.build / "bin/uroce", "check", file], capture_output=True, text=True, check=False)
+    check(done.returncode == 0, f"uroce check {file}: exit code {done.returncode}\n{done.stdout[-1500:]}{done.stderr}")
+
+
+# --- programs ---------------------------------------------------------------------------------------------------------
+
+
+def pair(lab, command, io, **how):
+    """A perftest pair that has ended well: server, client."""
+    command = [*command, "-d", lab.a.device, "-F", "-x", 0, "-p", next(_ports)]
+    how = {"io": io, "env": {"UROCE_COUNTERS": "1"}, **how}
+    options = how.pop("options", lambda host: ())
+    server = lab.a.start(command, options=options(lab.a), **how)
+    server.wait_listening(command[-1])
+    client = lab.b.run([*command, lab.a.ipv4], options=options(lab.b), timeout=60, **how)
+    server.wait(20)
+    for program in (client, server):
+        check(program.process.returncode == 0, f"exit code {program.process.returncode}\n{program.output}")
+    return server, client
+
+
+def endless(lab, io, **how):
+    """A perftest pair that runs until it is ended; packets flow."""
+    command = ["ib_write_bw", "-d", lab.a.device, "-F", "-x", 0, "-p", next(_ports), "-s", 4096, "--run_infinitely", "-D", 1]
+    server = lab.a.start(command, io=io, **how)
+    server.wait_listening(command[6])
+    client = lab.b.start([*command, lab.a.ipv4], io=io, **how)
+    wait_until(lambda: "BW average" in client.stdout and rate_lines(client) > 0, 20, "the client reports a rate")
+    return server, client
+
+
+def rate_lines(program):
+    """--run_infinitely prints a line every second."""
+    return len(re.findall(r"^ +4096 ", program.stdout, re.MULTILINE))
+
+
+def uroce_capture(lab, *arguments, stdout=None, user=False):
+    """`uroce capture` as it is typed on the host, outside the network namespaces."""
+    argv = [str(lab.uroce_for(user)), "capture", *map(str, arguments)]
+    if user:
+        argv = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--inh-caps=-all", "--", *argv]
+    program = Program(argv, lab.new_log(), clean_environment())
+    return lab.track(program)
+
+
+def ended(program, code=0, timeout=20):
+    check(program.wait(timeout) == code, f"{program.argv}: exit code {program.process.returncode}, not {code}\n{program.output}")
+    return program.output
+
+
+def told_counts(output):
+    found = re.search(r"(\d+) packets captured, (none|\d+) missing", output)
+    check(found, f"no counts: {output}")
+    return int(found[1]), 0 if found[2] == "none" else int(found[2])
+
+
+# --- cases ------------------------------------------------------------------------------------------------------------
+
+
+def to_file(lab, io, command, faults=None):
+    """All packets of both sides, judged from both sides; remarks are what the counters say."""
+    name = lambda host: lab.directory / f"{host.name}.pcapng"
+    programs = pair(lab, command, io, faults=faults, options=lambda host: ("--capture", name(host)))
+    told = []
+    for host, program in zip((lab.a, lab.b), programs):
+        rows, count = records(name(host)), counters(program)
+        here = [row for row in rows if row[0] == host.netdev]
+        said = remarks(rows)
+        check(f"{len(rows)} packets captured" in program.output and "missing" not in program.output, program.output)
+        again = sum(n for remark, n in said.items() if remark.startswith("retransmission: "))
+        for what, seen, counted in (
+            ("sent again", again, count["request packets sent again"]),
+            ("NAKs", said["NAK: a PSN is missing, this one is expected"], count["NAKs sent"]),
+            ("bad ICRCs", said["drop: ICRC mismatch"], count["drop: ICRC mismatch"]),
+            ("duplicates", said["duplicate request"], count["duplicate requests received"]),
+            ("gap drops", said["drop: behind a gap that a NAK has reported"], count["drop: behind a gap that a NAK has reported"]),
+            ("NAKs received", said["NAK: the peer misses this PSN"], count["PSN sequence error NAKs received"]),
+        ):
+            check(seen == counted, f"{host.name}: {what}: {seen} in the capture, {counted} counted\n{said}\n{count}")
+        if faults:
+            check(said["fault injected: dropped on receive"] + said["fault injected: dropped on send"] > 0, f"no faults: {said}")
+        else:
+            check(len(here) == len(rows) == count["packets sent"] + count["packets received"], f"{len(rows)} packets, {count}")
+        judge(lab, name(host))
+        # The ICRC as Wireshark computes it is judged by `uroce check`; IP and UDP are judged here.
+        bad = tshark(name(host), "-o", "ip.check_checksum:TRUE", "-Y", "ip.checksum.status == 0 || _ws.malformed")
+        check(not bad, f"{host.name}: tshark complains\n{bad[:500]}")
+        told.append(f"{len(rows)} packets, {again} sent again")
+        name(host).unlink()
+    return "; ".join(told)
+
+
+def settings(lab):
+    """Snap length, ring of files, QPN filter, %p and %d, through `uroce run`."""
+    command = ["ib_send_bw", "-n", 500, "-s", 4096]
+    ring = lambda host: ("--capture", lab.directory / f"{host.name}-%d-%p.pcapng", "--capture-snap", 80, "--capture-files", 2,
+                         "--capture-size", 1)
+    pair(lab, [*command, "-n", 20000], "udp", options=ring)
+    files = sorted(lab.directory.glob(f"{lab.b.name}-{lab.b.device}-*_*.pcapng"))
+    check(len(files) == 2, f"{files}")
+    for file in files:
+        check(file.stat().st_size < 1100000, f"{file}: {file.stat().st_size} bytes")
+        lengths = set(tshark(file, "-T", "fields", "-e", "frame.cap_len").split())
+        check(max(map(int, lengths)) == 80, f"{file}: {lengths}")
+    nobody = lambda host: ("--capture", lab.directory / f"{host.name}.pcapng", "--capture-qpn", "0x2")
+    pair(lab, command, "udp", options=nobody)
+    check(not records(lab.directory / f"{lab.a.name}.pcapng"), "packets of other QPs")
+
+
+def live(lab, io):
+    """Attach and detach while packets flow, in every way there is."""
+    server, client = endless(lab, io)
+    file = lab.directory / "live.pcapng"
+    # By number of packets.
+    captured, missing = told_counts(ended(uroce_capture(lab, client.pid, "-w", file, "--count", 5000)))
+    check(captured == 5000 == len(records(file)), f"{captured} told, {len(records(file))} there, 5000 wanted")
+    # By time, with a snap length.
+    captured, missing = told_counts(ended(uroce_capture(lab, server.pid, "-w", file, "--duration", 0.5, "--snap", 80)))
+    check(captured == int(tshark(file, "-T", "fields", "-e", "frame.number").split()[-1]) > 100, f"{captured} packets")
+    # Until Ctrl-C.
+    listener = uroce_capture(lab, client.pid, "-w", file, "--snap", 80)
+    wait_until(lambda: file.exists() and file.stat().st_size > 1000000, 10, "packets are captured")
+    listener.process.send_signal(signal.SIGINT)
+    captured, missing = told_counts(ended(listener))
+    check(captured > 1000, f"{captured} packets")
+    # A ring of files, handed over one by one.
+    listener = uroce_capture(lab, client.pid, "-w", file, "--files", 2, "--size", 1)
+    wait_until(lambda: (lab.directory / "live_00004.pcapng").exists(), 20, "four files")
+    listener.process.send_signal(signal.SIGINT)
+    told_counts(ended(listener))
+    files = sorted(lab.directory.glob("live_*.pcapng"))
+    check(len(files) == 2 and records(files[0]), f"{files}")
+    # Into a pipe, whose reader leaves when it has seen enough.
+    listener = subprocess.Popen([lab.build / "bin/uroce", "capture", str(client.pid), "-w", "-"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    reader = subprocess.run(["tshark", "-l", "-r", "-", "-c", "200", "-T", "fields", "-e", "infiniband.bth.destqp"],
+                            stdin=listener.stdout, capture_output=True, text=True, timeout=30, check=False)
+    listener.stdout.close()
+    qpns = {qpn for qpn in reader.stdout.split()}
+    check(len(reader.stdout.split()) == 200, f"tshark: {reader.stdout[-300:]}{reader.stderr}")
+    check(listener.wait(20) == 0, f"uroce capture: {listener.stderr.read()}")
+    # One QP's packets only; an unused number gives none.
+    qpn = qpns.pop()
+    captured, _ = told_counts(ended(uroce_capture(lab, client.pid, "-w", file, "--count", 100, "--qpn", qpn)))
+    check(captured == 100, f"{captured} of QP {qpn}")
+    captured, _ = told_counts(ended(uroce_capture(lab, client.pid, "-w", file, "--duration", 0.2, "--qpn", "0x2")))
+    check(captured == 0, f"{captured} packets of another QP")
+    # The traffic has not noticed.
+    lines = rate_lines(client)
+    wait_until(lambda: rate_lines(client) > lines + 1, 10, "traffic goes on")
+    check(server.running() and client.running(), client.output)
+    # The end of the process ends a capture with the counts.
+    listener = uroce_capture(lab, client.pid, "-w", file, "--snap", 80)
+    wait_until(lambda: "capturing" in listener.output, 10, "it captures")
+    client.process.kill()
+    check("was killed" in ended(listener, 1), listener.output)
+
+
+def several(lab):
+    """Which process is meant, and what is said when it is not clear."""
+    none = ended(uroce_capture(lab, "-w", "/dev/null"), 1)
+    check("no process has an RDMA device of uroce open" in none, none)
+    server, client = endless(lab, "udp")
+    both = ended(uroce_capture(lab, "-w", "/dev/null"), 1)
+    check(all(str(p.pid) in both for p in (server, client)) and "ib_write_bw" in both and lab.a.device in both, both)
+    listed = ended(uroce_capture(lab, "--list"))
+    check(len(listed.splitlines()) == 2 and all(f"{lab.a.device} ({lab.a.netdev}): udp" in line for line in listed.splitlines()), listed)
+    check("several processes" in ended(uroce_capture(lab, lab.a.device, "-w", "/dev/null"), 1), "a device in two processes")
+    check("no process 999999999" in ended(uroce_capture(lab, 999999999, "-w", "/dev/null"), 1), "a process that is not there")
+    check("has no RDMA device" in ended(uroce_capture(lab, 1, "-w", "/dev/null"), 1), "a process without uroce")
+    check("no process has 'eth77' open" in ended(uroce_capture(lab, "eth77", "-w", "/dev/null"), 1), "no such device")
+    check("No such file" in ended(uroce_capture(lab, client.pid, "-w", "/nonexistent/x"), 1), "no such directory")
+    check("No space left" in ended(uroce_capture(lab, client.pid, "-w", "/dev/full"), 1), "full disk")
+    check("not permitted" in ended(uroce_capture(lab, client.pid, "-w", "/dev/null", user=True), 1), "another user's process")
+    server.kill()
+    told_counts(ended(uroce_capture(lab, "-w", "/dev/null", "--count", 10)))  # the only one: its retransmissions
+    check(not Path(f"/run/uroce/{server.pid}").exists(), "the socket of a killed process stays")
+
+
+def unprivileged(lab):
+    """An ordinary user's process: the user may listen, and root may."""
+    server, client = endless(lab, "udp", user=True)
+    for user in (True, False):
+        told_counts(ended(uroce_capture(lab, client.pid, "-w", "/dev/null", "--count", 100, user=user)))
+
+
+def stuck(lab, io):
+    """Nobody reads: traffic goes on at its pace, what is missing is counted."""
+    server, client = endless(lab, io)
+    listener = subprocess.Popen([lab.build / "bin/uroce", "capture", str(client.pid), "-w", "-"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    lines = rate_lines(client)
+    wait_until(lambda: rate_lines(client) > lines + 3, 20, "traffic goes on")
+    listener.send_signal(signal.SIGINT)
+    _, told = listener.communicate(timeout=20)
+    captured, missing = told_counts(told)
+    check(missing > 1000, told)
+    check(server.running() and client.running(), client.output)
+    return f"{missing} packets missing"
+
+
+def disk_full(lab):
+    """The capture ends, the program does not; what was written can be read."""
+    file = lambda host: lab.directory / f"{host.name}.pcapng"
+    server, client = pair(lab, ["ib_send_bw", "-n", 2000, "-s", 4096], "udp", prefix=("prlimit", "--fsize=1000000"),
+                          options=lambda host: ("--capture", file(host)))
+    for host, program in ((lab.a, server), (lab.b, client)):
+        check("then the capture ended: File too large" in program.output, program.output)
+        check(900000 < file(host).stat().st_size <= 1000000, f"{file(host).stat().st_size} bytes")
+    _, client = pair(lab, ["ib_send_bw", "-n", 10], "udp", options=lambda host: ("--capture", "/dev/full"))
+    check("cannot capture to /dev/full: No space left on device" in client.output, client.output)
+
+
+SEND = ["ib_send_bw", "-n", 2000, "-s", 8192]
+READ = ["ib_read_bw", "-n", 1000, "-s", 8192]
+CASES = [
+    Case("file-af_xdp", lambda lab: to_file(lab, "af_xdp", SEND)),
+    Case("file-udp", lambda lab: to_file(lab, "udp", SEND)),
+    Case("file-read-af_xdp", lambda lab: to_file(lab, "af_xdp", READ), quick=False),
+    Case("faults-af_xdp", lambda lab: to_file(lab, "af_xdp", SEND, FAULTS)),
+    Case("faults-udp", lambda lab: to_file(lab, "udp", SEND, FAULTS)),
+    Case("faults-read-udp", lambda lab: to_file(lab, "udp", READ, FAULTS), quick=False),
+    Case("faults-atomic-af_xdp", lambda lab: to_file(lab, "af_xdp", ["ib_atomic_bw", "-n", 1000], FAULTS), quick=False),
+    Case("settings", settings),
+    Case("live-af_xdp", lambda lab: live(lab, "af_xdp")),
+    Case("live-udp", lambda lab: live(lab, "udp")),
+    Case("several", several),
+    Case("unprivileged", unprivileged),
+    Case("stuck-reader", lambda lab: stuck(lab, "af_xdp")),
+    Case("disk-full", disk_full),
+]
+
+if __name__ == "__main__":
+    if shutil.which("tshark") is None:
+        print("skipped: tshark is not installed")
+        sys.exit(SKIPPED)
+    sys.exit(main(__doc__, CASES))
