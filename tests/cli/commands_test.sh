@@ -4,7 +4,7 @@
 set -u
 uroce=$1
 failures=0
-unset UROCE_IO UROCE_NETDEV UROCE_FAULTS UROCE_XDP_MODE UROCE_QUIET LD_PRELOAD
+unset UROCE_CAPTURE UROCE_IO UROCE_NETDEV UROCE_FAULTS UROCE_XDP_MODE UROCE_QUIET LD_PRELOAD
 
 # expect CODE PATTERN ARGUMENTS...: `uroce ARGUMENTS` ends with CODE and prints a line that matches PATTERN.
 expect() {
@@ -22,7 +22,7 @@ expect() {
 expect 0 '^uroce [0-9]+\.[0-9]+' --version
 expect 0 '^uroce [0-9]+\.[0-9]+' version
 expect 0 'Examples:' --help
-for command in run devices doctor check; do expect 0 'Examples:' "$command" --help; done
+for command in run devices doctor capture check; do expect 0 'Examples:' "$command" --help; done
 expect 2 'Subcommands:' # nothing given
 expect 2 'nonsense' nonsense
 expect 2 'command is required' run
@@ -36,9 +36,27 @@ expect 2 "^uroce: bad --at 'here'" check --at here /dev/null
 expect 2 '^uroce: cannot open /nonexistent: No such file' check /nonexistent
 expect 2 '^uroce: /dev/null: the file is empty' check /dev/null
 
+expect 2 '^uroce: -w FILE is required' capture
+expect 2 '^uroce: --files and --size make a ring' capture -w /dev/null --files 3
+expect 2 '^uroce: a ring of files needs -w FILE' capture -w - --files 3 --size 1
+expect 2 "^uroce: bad --qpn '0x1000000'" capture -w /dev/null --qpn 0x1000000
+expect 2 'not in range' capture -w /dev/null --snap 10
+expect 1 '^uroce: no process 999999999' capture 999999999 -w /dev/null
+expect 1 "^uroce: no process has 'nosuch0' open" capture nosuch0 -w /dev/null
+expect 0 '' capture --list
+expect 1 'after % there may be p' run --capture %x true
+expect 1 'needs --capture FILE' run --capture-snap 100 true
+expect 1 'make a ring of files together' run --capture x --capture-files 2 true
+expect 1 'up to 16 QPNs' run --capture x --capture-qpn many true
+expect 1 '^uroce: cannot write to /nonexistent: No such file' run --capture /nonexistent/x true
+expect 2 'not in range' run --capture x --capture-snap 10 true
+
 # shellcheck disable=SC2016  # expanded by the shell that uroce starts
 {
   expect 7 '^udp eth=none .*/liburoce\.so:.*/liburoce_files\.so$' run --io udp -- sh -c 'echo "$UROCE_IO eth=${UROCE_NETDEV-none} $LD_PRELOAD"; exit 7'
+  expect 0 '^/tmp/%d-%p 80 3 5 0x11$' run --capture /tmp/%d-%p --capture-snap 80 --capture-files 3 --capture-size 5 --capture-qpn 0x11 \
+    sh -c 'echo "$UROCE_CAPTURE $UROCE_CAPTURE_SNAP $UROCE_CAPTURE_FILES $UROCE_CAPTURE_SIZE $UROCE_CAPTURE_QPN"'
+  (cd /tmp && expect 0 '^/tmp/here$' run --capture here sh -c 'cd /; echo "$UROCE_CAPTURE"')
   expect 0 '^--io x$' run printf '%s %s\n' --io x
   expect 0 '^drop=1%,seed=7 generic 1$' run --faults drop=1%,seed=7 --xdp-mode generic --quiet \
     sh -c 'echo "$UROCE_FAULTS $UROCE_XDP_MODE $UROCE_QUIET"'
