@@ -56,7 +56,9 @@ expect 2 'not in range' run --capture x --capture-snap 10 true
   expect 7 '^udp eth=none .*/liburoce\.so:.*/liburoce_files\.so$' run --io udp -- sh -c 'echo "$UROCE_IO eth=${UROCE_NETDEV-none} $LD_PRELOAD"; exit 7'
   expect 0 '^/tmp/%d-%p 80 3 5 0x11$' run --capture /tmp/%d-%p --capture-snap 80 --capture-files 3 --capture-size 5 --capture-qpn 0x11 \
     sh -c 'echo "$UROCE_CAPTURE $UROCE_CAPTURE_SNAP $UROCE_CAPTURE_FILES $UROCE_CAPTURE_SIZE $UROCE_CAPTURE_QPN"'
-  (cd /tmp && expect 0 '^/tmp/here$' run --capture here sh -c 'cd /; echo "$UROCE_CAPTURE"')
+  pushd /tmp >/dev/null || exit 1
+  expect 0 '^/tmp/here$' run --capture here sh -c 'cd /; echo "$UROCE_CAPTURE"'
+  popd >/dev/null || exit 1
   expect 0 '^--io x$' run printf '%s %s\n' --io x
   expect 0 '^drop=1%,seed=7 generic 1$' run --faults drop=1%,seed=7 --xdp-mode generic --quiet \
     sh -c 'echo "$UROCE_FAULTS $UROCE_XDP_MODE $UROCE_QUIET"'
