@@ -173,12 +173,14 @@ bool Session::wait_for_news() {
 int Session::report(int error) const {
   if (!options_.quiet || news_.dropped > 0) {
     std::string text = fmt::format("{} packets captured", news_.captured);
-    text += news_.dropped == 0 ? ", none missing" : fmt::format(", {} missing: the disk or the reader was too slow", news_.dropped);
+    text += news_.dropped == 0 ? ", none missing"
+                               : fmt::format(", {} missing: the disk or the reader was too slow", news_.dropped);
     complain(text);
   }
   // A reader that has seen enough is no failure.
   if (error == 0 || error == EPIPE) return kExitOk;
-  return complain(fmt::format("{}: {}", options_.file == "-" ? "standard output" : options_.file, std::strerror(error)));
+  return complain(
+      fmt::format("{}: {}", options_.file == "-" ? "standard output" : options_.file, std::strerror(error)));
 }
 
 int Session::run(const CaptureTarget& target) {

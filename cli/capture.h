@@ -12,11 +12,11 @@ struct CaptureOptions {
   std::string file;    // "-": standard output
   uint32_t snap = 0;   // bytes kept of each frame; 0: all
   std::vector<std::string> qpns;
-  uint64_t count = 0;     // packets; 0: no limit
-  double duration = 0;    // seconds; 0: no limit
-  uint32_t files = 0;     // a ring of so many; 0: one file
-  uint32_t size = 0;      // megabytes per file of the ring
-  bool list = false;      // only lists the processes
+  uint64_t count = 0;   // packets; 0: no limit
+  double duration = 0;  // seconds; 0: no limit
+  uint32_t files = 0;   // a ring of so many; 0: one file
+  uint32_t size = 0;    // megabytes per file of the ring
+  bool list = false;    // only lists the processes
   bool quiet = false;
 };
 

@@ -22,7 +22,8 @@ namespace {
 constexpr int kAnswerTimeout = 1000;  // ms
 
 std::optional<int> process_id(const std::string& text) {
-  if (text.empty() || text.size() > 9 || !std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; }))
+  if (text.empty() || text.size() > 9 ||
+      !std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; }))
     return std::nullopt;
   return std::stoi(text);
 }

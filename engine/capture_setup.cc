@@ -80,8 +80,7 @@ std::unique_ptr<io::PacketIo> with_faults_and_capture(std::unique_ptr<io::Packet
   if (!options.capture.empty()) capture_to_file(tap->info().device, options);
   io::CaptureHub::instance().add_tap(tap);
   io::CaptureServer::start();
-  return std::make_unique<io::Capture>(std::move(io), tap,
-                                       [tap] { io::CaptureHub::instance().remove_tap(*tap); });
+  return std::make_unique<io::Capture>(std::move(io), tap, [tap] { io::CaptureHub::instance().remove_tap(*tap); });
 }
 
 void finish_captures() {

@@ -32,9 +32,9 @@ uint32_t PcapngWriter::add_interface(const InterfaceInfo& info) {
   if (!info.description.empty()) option(pcapng::kIfDescription, info.description);
   for (const wire::IpAddress& address : info.addresses) {
     if (address.is_v4()) {  // and its mask, which we do not know: the host's own
-      option(pcapng::kIfIpv4Address, std::array<uint8_t, 8>{address.v4_bytes()[0], address.v4_bytes()[1],
-                                                            address.v4_bytes()[2], address.v4_bytes()[3], 255, 255, 255,
-                                                            255});
+      option(pcapng::kIfIpv4Address,
+             std::array<uint8_t, 8>{address.v4_bytes()[0], address.v4_bytes()[1], address.v4_bytes()[2],
+                                    address.v4_bytes()[3], 255, 255, 255, 255});
     } else {
       std::array<uint8_t, 17> with_prefix;
       std::copy(address.bytes.begin(), address.bytes.end(), with_prefix.begin());

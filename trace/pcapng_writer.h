@@ -26,8 +26,8 @@ struct InterfaceInfo {
   std::string_view name;
   std::string_view description{};
   std::span<const wire::IpAddress> addresses{};
-  wire::MacAddress mac{};     // zero: unknown
-  uint32_t snap_length = 0;   // bytes; 0: none
+  wire::MacAddress mac{};    // zero: unknown
+  uint32_t snap_length = 0;  // bytes; 0: none
 };
 
 // Whole blocks go to the stream, one write each: a reader that follows a growing file sees no half block unless the

@@ -61,9 +61,9 @@ constexpr std::array<uint32_t, 16> kUnreadBytes = [] {
   return powers;
 }();
 
-// If two ICRCs can differ by `difference` because of the IPv4 ID alone, the difference of the IDs; else nullopt. An ID, as a polynomial D below x^16, is
-// followed by n bytes: the rest of the IP header, UDP, and the IB part. It adds D * x^(32 + 8n) to the register, so
-// dividing by x^(32 + 8n) must give such a D, with nothing in the upper coefficients.
+// If two ICRCs can differ by `difference` because of the IPv4 ID alone, the difference of the IDs; else nullopt. An ID,
+// as a polynomial D below x^16, is followed by n bytes: the rest of the IP header, UDP, and the IB part. It adds D *
+// x^(32 + 8n) to the register, so dividing by x^(32 + 8n) must give such a D, with nothing in the upper coefficients.
 std::optional<uint16_t> difference_of_ids(uint32_t difference, size_t ib_size) {
   constexpr size_t kIpAfterId = kIpv4Size - 6;
   uint32_t d = difference;

@@ -198,7 +198,8 @@ void Responder::on_send(const Packet& packet) {
     return reject(NakCode::kRemoteOperationalError, packet.bth.psn, status, SendReason::kNakReceiveMemory);
   }
   if (packet.info->has_ieth && !qp_.mrs.invalidate(packet.ieth.rkey, qp_.receive.pd, qp_.qpn.value())) {
-    return reject(NakCode::kRemoteAccessError, packet.bth.psn, WcStatus::kLocalProtectionError, SendReason::kNakInvalidate);
+    return reject(NakCode::kRemoteAccessError, packet.bth.psn, WcStatus::kLocalProtectionError,
+                  SendReason::kNakInvalidate);
   }
   received_ += static_cast<uint32_t>(packet.payload.size());
   if (packet.info->last) receive_.complete(packet, received_);

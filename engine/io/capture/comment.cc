@@ -44,8 +44,10 @@ void append(std::string& text, const char* remark) {
 
 void append_faults(const CapturedPacket& packet, std::string& text) {
   const uint8_t faults = packet.faults;
-  if (faults & kFaultDropped) append(text, packet.outbound ? "fault injected: dropped on send" : "fault injected: dropped on receive");
-  if (faults & kFaultDuplicated) append(text, packet.outbound ? "fault injected: sent twice" : "fault injected: second copy");
+  if (faults & kFaultDropped)
+    append(text, packet.outbound ? "fault injected: dropped on send" : "fault injected: dropped on receive");
+  if (faults & kFaultDuplicated)
+    append(text, packet.outbound ? "fault injected: sent twice" : "fault injected: second copy");
   if (faults & kFaultReordered) append(text, "fault injected: held back, later packets went ahead");
   if (faults & kFaultCorrupted) append(text, "fault injected: one bit flipped");
 }

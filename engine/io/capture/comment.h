@@ -1,5 +1,5 @@
-// What a capture says of a packet, in words: why it was sent, what became of it, what a fault injector did to it. Called
-// by the writer thread of a capture.
+// What a capture says of a packet, in words: why it was sent, what became of it, what a fault injector did to it.
+// Called by the writer thread of a capture.
 #pragma once
 
 #include <string>

@@ -22,7 +22,10 @@ size_t extension_at(const std::string& path) {
   return dot == std::string::npos || (slash != std::string::npos && dot < slash + 2) || dot == 0 ? path.size() : dot;
 }
 
-std::string with_suffix(const std::string& path, const std::string& suffix) {
+// `path` with a number in front of its extension.
+std::string with_suffix(const std::string& path, const char* format, unsigned number) {
+  char suffix[16];
+  std::snprintf(suffix, sizeof(suffix), format, number);
   std::string name = path;
   return name.insert(extension_at(path), suffix);
 }
@@ -50,9 +53,7 @@ int open_own(const std::string& path) {
 }  // namespace
 
 std::string CaptureFiles::name(uint32_t number) const {
-  char suffix[16];
-  std::snprintf(suffix, sizeof(suffix), "_%05u", number);
-  return with_suffix(path_, suffix);
+  return with_suffix(path_, "_%05u", number);
 }
 
 int CaptureFiles::open_next() {
@@ -60,7 +61,7 @@ int CaptureFiles::open_next() {
   if (files_ > 1 && number_ > files_) unlink(name(number_ - files_).c_str());
   const std::string path = files_ > 1 ? name(number_) : path_;
   const int fd = open_own(path);
-  return fd == -EWOULDBLOCK ? open_own(with_suffix(path, "_" + std::to_string(getpid()))) : fd;
+  return fd == -EWOULDBLOCK ? open_own(with_suffix(path, "_%u", static_cast<unsigned>(getpid()))) : fd;
 }
 
 DescriptorStream::DescriptorStream(int descriptor, int stop) : descriptor_(descriptor), stop_(stop) {

@@ -1,5 +1,5 @@
-// Where a capture goes: files that it opens itself, one or a ring of several, or descriptors that somebody else hands it.
-// And a stream onto such a descriptor. Used by the writer thread of a CaptureSession.
+// Where a capture goes: files that it opens itself, one or a ring of several, or descriptors that somebody else hands
+// it. And a stream onto such a descriptor. Used by the writer thread of a CaptureSession.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,6 @@
-// Where captured packets wait for the writer: a bounded ring of bytes, one producer, one consumer, no locks. A full ring
-// refuses; nobody waits. The producer is whoever holds the engine's progress lock, which orders one after the other.
+// Where captured packets wait for the writer: a bounded ring of bytes, one producer, one consumer, no locks. A full
+// ring refuses; nobody waits. The producer is whoever holds the engine's progress lock, which orders one after the
+// other.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +17,7 @@ namespace uroce::io {
 class CaptureRing {
  public:
   // `size`: bytes, rounded up to a power of two. Memory that is never used is never touched.
-  explicit CaptureRing(size_t size)
-      : size_(std::bit_ceil(std::max<size_t>(size, 4096))), bytes_(new uint8_t[size_]) {}
+  explicit CaptureRing(size_t size) : size_(std::bit_ceil(std::max<size_t>(size, 4096))), bytes_(new uint8_t[size_]) {}
 
   size_t size() const { return size_; }
 
@@ -59,7 +59,8 @@ class CaptureRing {
     shared_tail_.store(tail_, std::memory_order_release);
   }
 
-  // --- anybody --------------------------------------------------------------------------------------------------------
+  // --- anybody
+  // --------------------------------------------------------------------------------------------------------
   size_t used() const {
     const uint64_t tail = shared_tail_.load(std::memory_order_acquire);
     return static_cast<size_t>(shared_head_.load(std::memory_order_acquire) - tail);

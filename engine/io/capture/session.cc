@@ -201,7 +201,8 @@ bool CaptureSession::write(Source& source) {
   comment_.clear();
   capture_comment(packet, comment_);
   writer_->write(interface_of(source, packet.delivered), wall_time(packet.time),
-                 packet.outbound ? trace::Direction::kOut : trace::Direction::kIn, frame, {}, packet.original, comment_);
+                 packet.outbound ? trace::Direction::kOut : trace::Direction::kIn, frame, {}, packet.original,
+                 comment_);
   source.channel->ring.pop();
   if (!writer_->ok()) error_ = stream_->error();
   ++captured_;
@@ -215,7 +216,8 @@ uint32_t CaptureSession::interface_of(Source& source, bool delivered) {
   const TapInfo& info = source.info;
   const std::string name = delivered ? info.netdev : info.netdev + ":not-delivered";
   const std::string description =
-      delivered ? info.device + ", " + info.description + ", process " + std::to_string(getpid()) + " (" + program_name() + ")"
+      delivered ? info.device + ", " + info.description + ", process " + std::to_string(getpid()) + " (" +
+                      program_name() + ")"
                 : "packets that the fault injector of " + info.device + " took away before they were received";
   interface = writer_->add_interface({.name = name,
                                       .description = description,
@@ -272,8 +274,11 @@ void CaptureSession::close_file() {
   for (auto& source : sources_) {
     const uint64_t seen = source->channel->seen.load(), dropped = source->channel->dropped.load();
     const std::string comment =
-        dropped == 0 ? "" : "packets missing in the capture, because the disk or the reader was too slow: " + std::to_string(dropped);
-    if (writer_->ok()) writer_->write_statistics(interface_of(*source, true), wall_time(Capture::wall_clock()), seen, dropped, comment);
+        dropped == 0
+            ? ""
+            : "packets missing in the capture, because the disk or the reader was too slow: " + std::to_string(dropped);
+    if (writer_->ok())
+      writer_->write_statistics(interface_of(*source, true), wall_time(Capture::wall_clock()), seen, dropped, comment);
   }
   guard.unlock();
   if (!out_->flush() && error_ == 0) error_ = stream_->error();
@@ -284,7 +289,9 @@ void CaptureSession::close_file() {
 
 void CaptureSession::sleep(int moved) {
   idle_rounds_ = moved > 0 ? 0 : std::min(idle_rounds_ + 1, kIdleRounds);
-  const std::chrono::milliseconds time = moved == kRound ? std::chrono::milliseconds{} : idle_rounds_ < kIdleRounds ? kPeriod : kIdlePeriod;
+  const std::chrono::milliseconds time = moved == kRound              ? std::chrono::milliseconds{}
+                                         : idle_rounds_ < kIdleRounds ? kPeriod
+                                                                      : kIdlePeriod;
   pollfd descriptors[2] = {{kick_descriptor_, POLLIN, 0}, {control_ ? control_->descriptor() : -1, POLLIN, 0}};
   const int ready = poll(descriptors, 2, static_cast<int>(time.count()));
   if (ready <= 0) return;

@@ -138,8 +138,8 @@ void CaptureTap::record_sent(CaptureChannel& channel, const wire::TxPacket& pack
     as_sent = &copy;
   }
   const bool whole = entry.captured == entry.original;
-  const bool readable = whole ? build_frame_guarded(*as_sent, as_sent->ip_id, frame)
-                              : build_beginning(*as_sent, frame, entry.captured);
+  const bool readable =
+      whole ? build_frame_guarded(*as_sent, as_sent->ip_id, frame) : build_beginning(*as_sent, frame, entry.captured);
   if (readable) channel.close();
 }
 

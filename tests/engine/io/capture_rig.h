@@ -1,5 +1,5 @@
-// What the tests of the capture stage share: a directory of their own, a session that writes into it, and what is in the
-// files afterwards.
+// What the tests of the capture stage share: a directory of their own, a session that writes into it, and what is in
+// the files afterwards.
 #pragma once
 
 #include <filesystem>

@@ -1,6 +1,4 @@
 // The socket through which `uroce capture` attaches, driven as that program drives it, and by what is not that program.
-#include "engine/io/capture/server.h"
-
 #include <array>
 #include <cstdlib>
 #include <cstring>
@@ -15,6 +13,7 @@
 
 #include "engine/io/capture/hub.h"
 #include "engine/io/capture/protocol.h"
+#include "engine/io/capture/server.h"
 #include "engine/io/memory_link.h"
 #include "tests/engine/io/capture_rig.h"
 #include "tests/engine/io/test_packet.h"
@@ -58,7 +57,8 @@ TemporaryDirectory* CaptureServerTest::directory_ = nullptr;
 
 // A device of this process, and a client that captures from it.
 struct Attached {
-  explicit Attached(int socket) : connection(socket), tap(std::make_shared<CaptureTap>(TapInfo{"eth0", "uroce_eth0", "memory", {}, {}})) {
+  explicit Attached(int socket)
+      : connection(socket), tap(std::make_shared<CaptureTap>(TapInfo{"eth0", "uroce_eth0", "memory", {}, {}})) {
     CaptureHub::instance().add_tap(tap);
     io = std::make_unique<Capture>(make_memory_loop(), tap, [t = tap] { CaptureHub::instance().remove_tap(*t); });
   }
@@ -112,7 +112,8 @@ TEST_F(CaptureServerTest, SaysWhichDevicesThereAre) {
   attached.say(Kind::kDescribe);
   const Message reply = attached.next();
   EXPECT_EQ(reply.kind, Kind::kDescription);
-  EXPECT_EQ(protocol::get_text(reply.text), std::string(program_invocation_short_name) + "\nuroce_eth0 (eth0): memory\n");
+  EXPECT_EQ(protocol::get_text(reply.text),
+            std::string(program_invocation_short_name) + "\nuroce_eth0 (eth0): memory\n");
 }
 
 TEST_F(CaptureServerTest, AttachesAndDetaches) {
@@ -234,7 +235,7 @@ TEST_F(CaptureServerTest, SocketsOfTheDeadAreFound) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    CaptureServer::start();  // its own
+    CaptureServer::start();                                 // its own
     _exit(std::filesystem::exists(socket_path()) ? 0 : 1);  // without finish(), as if it had been killed
   }
   int status = 0;

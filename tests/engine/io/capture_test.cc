@@ -27,7 +27,10 @@ using trace::Direction;
 using wire::SendReason;
 
 TapInfo tap_info(const std::string& netdev = "eth0") {
-  return {.netdev = netdev, .device = "uroce_" + netdev, .description = "memory link", .mac = {2, 0, 0, 0, 0, 1},
+  return {.netdev = netdev,
+          .device = "uroce_" + netdev,
+          .description = "memory link",
+          .mac = {2, 0, 0, 0, 0, 1},
           .addresses = {ipv4(192, 0, 2, 1), ipv6(1)}};
 }
 
@@ -322,8 +325,7 @@ std::string comment(const CapturedPacket& packet) {
 TEST(CaptureComment, SaysWhyWhatBecameOfItAndWhatWasDoneToIt) {
   EXPECT_EQ(comment({.outbound = true}), "");
   EXPECT_EQ(comment({.verdict = bit(Counter::kRxRequests) | bit(Counter::kRxAcks)}), "");
-  EXPECT_EQ(comment({.outbound = true, .reason = SendReason::kTimeout}),
-            "retransmission: the transport timer expired");
+  EXPECT_EQ(comment({.outbound = true, .reason = SendReason::kTimeout}), "retransmission: the transport timer expired");
   EXPECT_EQ(comment({.outbound = true, .faults = kFaultDropped, .reason = SendReason::kPsnNak}),
             "retransmission: NAK, PSN sequence error; fault injected: dropped on send");
   EXPECT_EQ(comment({.verdict = bit(Counter::kDropBadIcrc), .faults = kFaultCorrupted}),
@@ -414,7 +416,8 @@ TEST(Capture, WhatTheFaultInjectorDidIsAllThere) {
 
 // --- slow disks, full disks, several files ---------------------------------------------------------------------------
 
-// A pipe that nobody reads: all traffic goes through, the capture counts what it misses and says so where it is missing.
+// A pipe that nobody reads: all traffic goes through, the capture counts what it misses and says so where it is
+// missing.
 TEST(Capture, WhoDoesNotReadLosesPacketsAndStopsNobody) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
@@ -536,7 +539,8 @@ TEST(Capture, ARingOfFilesKeepsTheLatest) {
   }
   capture.finish();
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(directory.path)) names.push_back(entry.path().filename());
+  for (const auto& entry : std::filesystem::directory_iterator(directory.path))
+    names.push_back(entry.path().filename());
   std::sort(names.begin(), names.end());
   ASSERT_EQ(names.size(), 3u);
   uint32_t psn = 200;
@@ -706,7 +710,8 @@ TEST(CaptureSettings, NamesAndNumbers) {
   EXPECT_TRUE(names_device("%d"));
   EXPECT_FALSE(names_device("%%d%p"));
   EXPECT_EQ(parse_capture_qpns("0x11,18"), (std::vector<uint32_t>{0x11, 18}));
-  for (const char* bad : {"", ",", "1,", "0x", "x", "1 2", "0x1000000", "-1", "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17"}) {
+  for (const char* bad :
+       {"", ",", "1,", "0x", "x", "1 2", "0x1000000", "-1", "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17"}) {
     EXPECT_EQ(parse_capture_qpns(bad), std::nullopt) << bad;
   }
   EXPECT_EQ(parse_capture_number("0xFF", 255), 255u);
