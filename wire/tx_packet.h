@@ -35,8 +35,8 @@ struct TxPacket {
   // `send_index` back, the message's place in the send queue.
   bool completes = false;
   SendReason reason = SendReason::kFirst;  // for who looks on: the capture stage
-  uint8_t faults = 0;   // set by PacketIo::send: bits of io::Fault, what was done to the packet on purpose
-  uint16_t ip_id = 0;   // set by PacketIo::send: the IPv4 identification that it left with
+  uint8_t faults = 0;  // set by PacketIo::send: bits of io::Fault, what was done to the packet on purpose
+  uint16_t ip_id = 0;  // set by PacketIo::send: the IPv4 identification that it left with
   uint32_t send_index = 0;
   uint32_t icrc_damage = 0;  // what the right ICRC is XORed with: the fault injector's, who breaks packets on purpose
   uint32_t address_handle =

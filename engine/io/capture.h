@@ -1,7 +1,8 @@
 // A PacketIo that wraps another one and shows its packets to captures (engine/io/capture/). The engine puts it around
 // any backend and outside the fault injector, so that a capture shows what the engine meant to send and what it got to
 // see; what the injector did in between is said with each packet, and the packets that it took away on receive are
-// shown on an interface of their own.
+// shown on an interface of their own. It sends in its own time, so that the IPv4 identification of what it sends is not
+// known and shown as 0.
 //
 // While nobody listens it costs one load per burst.
 #pragma once

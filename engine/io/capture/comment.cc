@@ -42,14 +42,21 @@ void append(std::string& text, const char* remark) {
   text += remark;
 }
 
+// What is sent is shown as it was meant: the injector changes it afterwards.
 void append_faults(const CapturedPacket& packet, std::string& text) {
-  const uint8_t faults = packet.faults;
-  if (faults & kFaultDropped)
-    append(text, packet.outbound ? "fault injected: dropped on send" : "fault injected: dropped on receive");
-  if (faults & kFaultDuplicated)
-    append(text, packet.outbound ? "fault injected: sent twice" : "fault injected: second copy");
-  if (faults & kFaultReordered) append(text, "fault injected: held back, later packets went ahead");
-  if (faults & kFaultCorrupted) append(text, "fault injected: one bit flipped");
+  const struct {
+    Fault fault;
+    const char *sent, *received;
+  } kTexts[] = {
+      {kFaultDropped, "fault injected: dropped on send", "fault injected: dropped on receive"},
+      {kFaultDuplicated, "fault injected: sent twice", "fault injected: second copy"},
+      {kFaultReordered, "fault injected: sent behind later packets",
+       "fault injected: held back, later packets went ahead"},
+      {kFaultCorrupted, "fault injected: sent with one bit flipped", "fault injected: one bit flipped"},
+  };
+  for (const auto& each : kTexts) {
+    if (packet.faults & each.fault) append(text, packet.outbound ? each.sent : each.received);
+  }
 }
 
 }  // namespace

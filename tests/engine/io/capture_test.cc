@@ -45,10 +45,14 @@ struct Bench {
     auto [a, b] = make_memory_link(config);
     plain = std::move(a);
     under = b.get();
-    auto injector = std::make_unique<FaultInjector>(std::move(b), spec);
-    injector->observe_dropped([this](const RxPacket& packet) { tap->not_delivered(packet, Capture::wall_clock()); });
-    faulty = injector.get();
-    captured = std::make_unique<Capture>(std::move(injector), tap);
+    std::unique_ptr<PacketIo> inner = std::move(b);
+    if (spec.drop > 0) {
+      auto injector = std::make_unique<FaultInjector>(std::move(inner), spec);
+      injector->observe_dropped([this](const RxPacket& packet) { tap->not_delivered(packet, Capture::wall_clock()); });
+      faulty = injector.get();
+      inner = std::move(injector);
+    }
+    captured = std::make_unique<Capture>(std::move(inner), tap);
   }
 
   // What the engine does with what has arrived; `verdict` is what became of each packet. How many there were.
@@ -74,7 +78,7 @@ struct Bench {
   std::shared_ptr<CaptureTap> tap;
   std::unique_ptr<MemoryEnd> plain;
   MemoryEnd* under;  // the end below the capture stage
-  FaultInjector* faulty;
+  FaultInjector* faulty = nullptr;
   std::unique_ptr<Capture> captured;
 };
 
@@ -385,6 +389,7 @@ TEST(Capture, WhatTheFaultInjectorDidIsAllThere) {
     ASSERT_EQ(bench.captured->send(burst.packets()), 20u);
     bench.discard_at_peer();
   }
+  EXPECT_GT(bench.faulty->fault_counters().tx_corrupted, 0u);
   bench.receive_all();
   capture.finish();
   std::map<std::string, uint64_t> seen;
@@ -406,6 +411,8 @@ TEST(Capture, WhatTheFaultInjectorDidIsAllThere) {
   EXPECT_EQ(seen["fault injected: dropped on send"], truth.tx_dropped);
   EXPECT_EQ(seen["fault injected: sent twice"], truth.tx_duplicated);
   EXPECT_EQ(seen["fault injected: held back, later packets went ahead"], truth.rx_reordered);
+  EXPECT_EQ(seen["fault injected: sent behind later packets"], truth.tx_reordered);
+  EXPECT_EQ(seen["fault injected: sent with one bit flipped"], truth.tx_corrupted);
   // A corrupted packet may have been duplicated afterwards: both copies say so.
   EXPECT_GE(seen["fault injected: one bit flipped"], truth.rx_corrupted);
   EXPECT_EQ(out, kPackets) << "what the engine meant to send, once";
