@@ -280,6 +280,20 @@ TEST(Capture, FilterTakesPacketsOfEitherEnd) {
   EXPECT_EQ(read_capture(directory / "y.pcapng").records.size(), 6u);
 }
 
+// What the link has no room for is offered again, and is in the capture when it has been taken.
+TEST(Capture, BackpressureIsNotTraffic) {
+  TemporaryDirectory directory;
+  Bench bench({}, {.queue_capacity = 4});
+  TestCapture capture(bench.tap, directory / "x.pcapng");
+  TestBurst burst;
+  for (uint32_t psn = 0; psn < 6; ++psn) burst.add(envelope_v4(), psn, 10);
+  ASSERT_EQ(bench.captured->send(burst.packets()), 4u);
+  bench.discard_at_peer();
+  ASSERT_EQ(bench.captured->send(burst.packets().subspan(4)), 2u);
+  capture.finish();
+  EXPECT_EQ(read_capture(directory / "x.pcapng").records.size(), 6u);
+}
+
 TEST(Capture, EndsByItselfAfterSoManyPackets) {
   TemporaryDirectory directory;
   Bench bench;
