@@ -11,9 +11,7 @@
 #include <optional>
 #include <poll.h>
 #include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "cli/capture_targets.h"
@@ -58,7 +56,6 @@ class Session {
 
  private:
   int open_output();
-  std::optional<std::string> connect_to(const std::string& path);
   void hand_next_file();
   bool wait_for_news();
   void ask_to_stop();
@@ -76,17 +73,6 @@ class Session {
 
 int Session::open_output() {
   return options_.file == "-" ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3) : files_.open_next();
-}
-
-std::optional<std::string> Session::connect_to(const std::string& path) {
-  connection_ = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
-  if (connection_ >= 0 && connect(connection_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) {
-    return std::nullopt;
-  }
-  return std::strerror(errno);
 }
 
 std::optional<std::string> Session::begin(const CaptureTarget& target, const std::string& device) {
@@ -109,7 +95,8 @@ std::optional<std::string> Session::begin(const CaptureTarget& target, const std
       request.qpns[request.qpn_count++] = qpn;
     }
   }
-  if (const auto problem = connect_to(target.socket)) return fmt::format("process {}: {}", target.pid, *problem);
+  connection_ = protocol::connect(target.socket, target.pid);
+  if (connection_ < 0) return fmt::format("process {}: {}", target.pid, std::strerror(-connection_));
   const int file = open_output();
   if (file < 0) return fmt::format("cannot write {}: {}", options_.file, std::strerror(-file));
   int error = protocol::send(connection_, request, file);

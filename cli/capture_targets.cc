@@ -2,14 +2,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <fmt/format.h>
 #include <signal.h>
 #include <sstream>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "engine/io/capture/protocol.h"
@@ -30,17 +27,13 @@ std::optional<int> process_id(const std::string& text) {
 
 // Asks the process behind the socket. False: nobody is there.
 bool ask(CaptureTarget& target) {
-  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  const int fd = protocol::connect(target.socket, target.pid);
+  // Who was killed leaves its socket behind.
+  if (fd == -ECONNREFUSED) unlink(target.socket.c_str());
   if (fd < 0) return false;
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::strncpy(address.sun_path, target.socket.c_str(), sizeof(address.sun_path) - 1);
   protocol::Message message;
   message.kind = protocol::Kind::kDescribe;
-  const bool connected = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
-  // Who was killed leaves its socket behind.
-  if (!connected && errno == ECONNREFUSED) unlink(target.socket.c_str());
-  const bool answered = connected && protocol::send(fd, message) == 0 &&
+  const bool answered = protocol::send(fd, message) == 0 &&
                         protocol::receive(fd, message, nullptr, kAnswerTimeout) == 0 &&
                         message.kind == protocol::Kind::kDescription;
   close(fd);

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/types.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 namespace uroce::io::capture_protocol {
@@ -31,6 +32,27 @@ std::string runtime_directory() {
 }
 
 }  // namespace
+
+int connect(const std::string& path, int pid) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) return -ENAMETOOLONG;
+  std::memcpy(address.sun_path, path.c_str(), path.size());
+  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  if (fd < 0) return -errno;
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  int error = 0;
+  if (::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
+      getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
+    error = errno;
+  } else if (peer.pid != pid) {
+    error = EPERM;
+  }
+  if (error == 0) return fd;
+  close(fd);
+  return -error;
+}
 
 int send(int socket, const Message& message, int fd) {
   iovec piece{const_cast<Message*>(&message), sizeof(message)};

@@ -55,6 +55,10 @@ std::string get_text(const std::array<char, N>& from) {
   return std::string(from.data(), size);
 }
 
+// A connection to the socket of process `pid`, or a negative errno value. EPERM: somebody else listens there, who wants
+// to be taken for that process.
+int connect(const std::string& path, int pid);
+
 // Both return 0 or an errno value. `fd`: goes with the message; -1: none.
 int send(int socket, const Message& message, int fd = -1);
 // Waits up to `timeout_ms` (-1: for ever). The descriptor that came is the caller's, -1: none came; it is closed on

@@ -108,6 +108,15 @@ TEST_F(CaptureServerTest, OnlyTheUserMayComeIn) {
   EXPECT_EQ(status.st_mode & 0777, 0700u);
 }
 
+// Another process cannot pass for this one, whatever it calls its socket.
+TEST_F(CaptureServerTest, ClientsTellWhoListens) {
+  const int fd = protocol::connect(socket_path(), getpid());
+  EXPECT_GE(fd, 0);
+  close(fd);
+  EXPECT_EQ(protocol::connect(socket_path(), getpid() + 1), -EPERM);
+  EXPECT_EQ(protocol::connect(*directory_ / "nothing", 1), -ENOENT);
+}
+
 TEST_F(CaptureServerTest, SaysWhichDevicesThereAre) {
   Attached attached(connect_to_server());
   attached.say(Kind::kDescribe);
