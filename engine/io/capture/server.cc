@@ -105,10 +105,25 @@ class RemoteClient {
     return capture_protocol::receive(connection_, message, nullptr, 0) != ETIMEDOUT;
   }
 
+  // A descriptor, or a negative errno value.
   int next_file() {
     if (file_ >= 0) return std::exchange(file_, -1);
     tell(Kind::kNextFile, 0, 0, 0);
-    Message message;
+    bool stopped = false;
+    while (true) {
+      Message message;
+      const int fd = receive_file(message);
+      if (fd == -ECANCELED && message.kind == Kind::kStop) {
+        stopped = true;  // said before it knew of the full file; that is still answered
+        continue;
+      }
+      if (fd >= 0 && stopped) shutdown(connection_, SHUT_RD);  // so that stop_requested() knows
+      return fd;
+    }
+  }
+
+ private:
+  int receive_file(Message& message) const {
     pollfd ready{connection_, POLLIN, 0};
     poll(&ready, 1, kNextFileTimeout);
     ForkGuard guard;
@@ -120,7 +135,6 @@ class RemoteClient {
     return fd;
   }
 
- private:
   const int connection_;
   int file_;  // -1: has been given out
   const uint64_t file_size_;

@@ -176,6 +176,24 @@ TEST_F(CaptureServerTest, AsksForTheNextFile) {
   EXPECT_EQ(packets, 25u);
 }
 
+// The wish to stop crosses the wish for another file.
+TEST_F(CaptureServerTest, StopsWhileItAsksForAFile) {
+  TemporaryDirectory files;
+  Attached attached(connect_to_server());
+  attached.start(files / "0", 10000);
+  attached.send(15);
+  EXPECT_EQ(attached.next().kind, Kind::kNextFile);
+  attached.say(Kind::kStop);
+  const int fd = open((files / "1").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  attached.say(Kind::kFile, fd);
+  close(fd);
+  const Message ended = attached.next();
+  EXPECT_EQ(ended.kind, Kind::kEnded);
+  EXPECT_EQ(ended.error, 0);
+  EXPECT_EQ(ended.captured, 15u);
+  EXPECT_EQ(read_capture(files / "0").records.size() + read_capture(files / "1").records.size(), 15u);
+}
+
 TEST_F(CaptureServerTest, NonsenseIsTurnedAway) {
   for (const size_t size : {size_t{1}, sizeof(Message) - 1, sizeof(Message), sizeof(Message)}) {
     const int fd = connect_to_server();
