@@ -34,7 +34,7 @@ OURS = (
     ("bin/rc_errors", "/usr/bin/rc_errors"),
 )
 
-MISSING_TOOL = "{} is not installed; tools/deps installs it"
+MISSING_TOOL = "{} is not installed; tools/deps --interop installs it"
 
 
 def _run(*command, cwd=None):

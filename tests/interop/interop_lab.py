@@ -109,7 +109,7 @@ class GuestLab(Lab):
     def __init__(self, build, mtu, accelerators):
         super().__init__(build, mtu)
         if shutil.which("qemu-system-x86_64") is None:
-            raise LabError("qemu-system-x86_64 is not installed; tools/deps installs it")
+            raise LabError("qemu-system-x86_64 is not installed; tools/deps --interop installs it")
         self.image = GuestImage(build)
         self.accelerators = accelerators
         self.b = Guest(self, "guest", 2)
