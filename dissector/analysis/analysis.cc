@@ -34,7 +34,7 @@ uint32_t Analysis::add(const Datagram& datagram, const Headers& headers, bool ch
   if (!headers.usable() || !trusted) {
     record.flow = flows_.find(key_of(datagram, headers));
   } else {
-    analyse({datagram, headers, record, index});
+    analyse(datagram, headers, index);
   }
   return index;
 }
@@ -48,10 +48,10 @@ bool Analysis::trust(IcrcStatus icrc) {
   return trusted;
 }
 
-void Analysis::analyse(const Subject& subject) {
-  const wire::OpcodeInfo& info = *subject.headers.info;
-  uint32_t flow = flows_.find_or_add(key_of(subject.datagram, subject.headers), info.transport,
-                                     subject.datagram.source_port);
+void Analysis::analyse(const Datagram& datagram, const Headers& headers, uint32_t index) {
+  const wire::OpcodeInfo& info = *headers.info;
+  const uint32_t flow = flows_.find_or_add(key_of(datagram, headers), info.transport, datagram.source_port);
+  const Subject subject{datagram, headers, store_.packets[index], index, flows_[flow].ip_ids};
   if (flows_[flow].transport == Transport::kCnp && info.transport != Transport::kCnp) {
     flows_[flow].transport = info.transport;
     flows_[flow].requests = RequestTrack(info.transport != Transport::kUc);
@@ -68,6 +68,7 @@ void Analysis::analyse(const Subject& subject) {
   Flow& seen = flows_[subject.record.flow];
   if (seen.first_frame == 0) seen.first_frame = subject.datagram.frame;
   seen.last_frame = subject.datagram.frame;
+  seen.ip_ids.note(datagram);
   if (info.transport == Transport::kCnp) return;
   seen.rate.on_packet(subject.now(), subject.datagram.ib_size, store_.cnps,
                       [this](uint32_t record, const CnpRecord& cnp) {

@@ -41,7 +41,7 @@ class Analysis {
   }
 
  private:
-  void analyse(const Subject& subject);
+  void analyse(const Datagram& datagram, const Headers& headers, uint32_t index);
   void analyse_connected(const Subject& subject, uint32_t flow);
   void analyse_cnp(const Subject& subject, uint32_t flow);
   bool trust(IcrcStatus icrc);

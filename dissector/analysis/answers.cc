@@ -66,7 +66,7 @@ void RequestTrack::on_positive(const Subject& subject, int64_t psn, Store& store
   Sent* const blocked = advance(subject, psn, store);
   note_implied_nak(subject, blocked);
   if (unacked_ == before && psn < unacked_) {
-    subject.record.findings.add(is_late_answer(subject) ? Finding::kOutOfOrder : Finding::kDuplicateAck);
+    subject.record.findings.add(subject.late() ? Finding::kOutOfOrder : Finding::kDuplicateAck);
   }
   end_recovery(subject);
 }
@@ -118,7 +118,7 @@ void RequestTrack::place_response(const Subject& subject, Sent& sent, int64_t ps
     implied_psn_ = sent.expected;
     begin_recovery(subject.now());
   } else if (psn < sent.seen) {
-    findings.add(is_late_answer(subject) ? Finding::kOutOfOrder : Finding::kResponseReplay);
+    findings.add(subject.late() ? Finding::kOutOfOrder : Finding::kResponseReplay);
   }
   if (psn == sent.expected) ++sent.expected;
   sent.seen = std::max(sent.seen, psn + 1);
@@ -149,29 +149,15 @@ bool RequestTrack::is_copy_of_answer(const Subject& subject) {
   if (!datagram.has_ip_id) return false;
   const wire::Bth& bth = subject.headers.bth;
   const uint32_t what = bth.psn.value() << 8 | static_cast<uint8_t>(bth.opcode);
-  if (answer_ids_up_ > 0) {
+  if (subject.ip_ids.tell_packets(datagram)) {
     for (const Answer& answer : answers_) {
       if (answer.frame == 0 || answer.psn_and_opcode != what || answer.ip_id != datagram.ip_id) continue;
       subject.record.related = answer.frame;
       return true;
     }
   }
-  const bool first = answer_count_ == 0;
   answers_[answer_count_++ % answers_.size()] = {what, datagram.ip_id, datagram.frame};
-  if (first) {
-    newest_answer_id_ = datagram.ip_id;
-    return false;
-  }
-  const auto step = static_cast<int16_t>(datagram.ip_id - newest_answer_id_);
-  (step > 0 ? answer_ids_up_ : answer_ids_other_) += 1;
-  if (step > 0) newest_answer_id_ = datagram.ip_id;
   return false;
-}
-
-// Sent before another answer that was captured before it. The newest ID is its own if it is not late.
-bool RequestTrack::is_late_answer(const Subject& subject) const {
-  return subject.datagram.has_ip_id && answer_ids_up_ > 0 && answer_ids_other_ * 4 <= answer_ids_up_ &&
-         static_cast<int16_t>(subject.datagram.ip_id - newest_answer_id_) < 0;
 }
 
 // All up to `psn` is acknowledged, but READs and atomics only by their own responses: returns the one that stands in

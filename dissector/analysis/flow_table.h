@@ -46,6 +46,7 @@ struct Flow {
   uint32_t pairing_attempts = 0;
   RequestTrack requests;
   RateMeter rate;
+  IpIds ip_ids;
 };
 
 class FlowTable {

@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "dissector/analysis/datagram.h"
+#include "dissector/analysis/ip_ids.h"
 #include "dissector/analysis/opcode_sequence.h"
 #include "dissector/analysis/record.h"
 
@@ -30,8 +31,10 @@ struct Subject {
   const Headers& headers;
   PacketRecord& record;
   uint32_t index;  // of the record
+  const IpIds& ip_ids;  // of its flow
 
   int64_t now() const { return datagram.time; }
+  bool late() const { return ip_ids.late(datagram); }
 };
 
 class RequestTrack {
@@ -66,6 +69,7 @@ class RequestTrack {
     uint16_t ip_id = 0;
     wire::Operation operation{};
     bool last = false;     // of its message
+    bool original = true;  // the first transmission was captured
     bool span_known = true;
 
     int64_t end() const { return psn + span; }
@@ -95,12 +99,10 @@ class RequestTrack {
   void on_below(const Subject& subject, int64_t psn, Store& store);
   void on_again(const Subject& subject, int64_t psn, Sent* sent, Store& store);
   bool is_copy(const Subject& subject, const Sent& sent) const;
-  bool is_late(const Subject& subject) const;
   bool is_late_original(const Subject& subject, int64_t psn) const;
   std::optional<Cause> new_attempt(int64_t psn, const Sent* sent) const;
   void count_attempt(const Subject& subject);
   void end_rnr_wait(const Subject& subject, int64_t psn, Store& store);
-  void note_ip_id(const Datagram& datagram);
   void join_message(const Subject& subject, Sent& sent, bool in_order, Store& store);
   void insert(const Sent& sent);
   Sent* find(int64_t psn);
@@ -117,7 +119,6 @@ class RequestTrack {
   void on_nak(const Subject& subject, int64_t psn);
   void check_response(const Subject& subject, const Sent& sent, int64_t psn);
   bool is_copy_of_answer(const Subject& subject);
-  bool is_late_answer(const Subject& subject) const;
   void on_positive(const Subject& subject, int64_t psn, Store& store);
   void on_rnr_nak(const Subject& subject, int64_t psn);
   void place_response(const Subject& subject, Sent& sent, int64_t psn);
@@ -143,10 +144,6 @@ class RequestTrack {
   int64_t open_first_ = 0;
   wire::Operation open_operation_{};
 
-  // IP IDs of new requests; they tell a copy and a late packet from one that was sent again.
-  uint16_t newest_ip_id_ = 0;
-  uint64_t ip_ids_up_ = 0, ip_ids_other_ = 0;
-
   bool replaying_ = false;
   int64_t replay_next_ = 0;
   Cause replay_cause_ = Cause::kTimeout;
@@ -162,8 +159,6 @@ class RequestTrack {
 
   std::array<Answer, 128> answers_{};  // the last ones
   size_t answer_count_ = 0;
-  uint16_t newest_answer_id_ = 0;
-  uint64_t answer_ids_up_ = 0, answer_ids_other_ = 0;
 };
 
 }  // namespace uroce::dissector

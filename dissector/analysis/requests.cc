@@ -88,7 +88,6 @@ void RequestTrack::on_new(const Subject& subject, int64_t psn, Store& store) {
     subject.record.findings.add(Finding::kPsnGap);
     subject.record.missing = static_cast<uint32_t>(psn - next_);
     gap_time_ = subject.now();
-    if (acknowledged_) begin_recovery(subject.now());
   }
   if (!subject.headers.info->last && path_mtu_ == 0) learn_path_mtu(subject.headers.payload_size);
   sequence_.check(subject.headers, in_order, path_mtu_, subject.record.findings);
@@ -98,11 +97,11 @@ void RequestTrack::on_new(const Subject& subject, int64_t psn, Store& store) {
   if (acknowledged_) bytes_in_flight_ += sent.payload;
   next_ = sent.end();
   sent_.push_back(sent);
+  if (!in_order && acknowledged_) begin_recovery(subject.now());
   if (!acknowledged_) {
     unacked_ = next_;
     acked_ = sent_.size();
   }
-  note_ip_id(subject.datagram);
   replaying_ = false;
 }
 
@@ -118,17 +117,24 @@ void RequestTrack::on_below(const Subject& subject, int64_t psn, Store& store) {
       subject.record.findings.add(Finding::kDuplicatePacket);
       return;
     }
+    if (!sent->original && subject.late() && static_cast<int16_t>(subject.datagram.ip_id - sent->ip_id) < 0) {
+      sent->original = true;  // here it comes at last, behind its repetition
+      subject.record.findings.add(Finding::kOutOfOrder);
+      return;
+    }
     on_again(subject, psn, sent, store);
     return;
   }
   // Never seen: overtaken by others, or lost before the place of the capture and sent again.
-  if (is_late_original(subject, psn)) {
+  const bool original = is_late_original(subject, psn);
+  if (original) {
     subject.record.findings.add(Finding::kOutOfOrder);
   } else {
     on_again(subject, psn, nullptr, store);
   }
   if (psn < first_) return;
   Sent fresh = make_sent(subject, psn);
+  fresh.original = original;
   join_message(subject, fresh, false, store);
   subject.record.message = fresh.message;
   insert(fresh);
@@ -140,7 +146,7 @@ void RequestTrack::on_again(const Subject& subject, int64_t psn, Sent* sent, Sto
   const int64_t end = sent != nullptr ? sent->end() : psn + 1;
   if (end <= unacked_ && !(sent != nullptr && sent->needs_response() && !sent->answered())) {
     findings.add(Finding::kSpuriousRetransmission);
-    if (is_late(subject)) findings.add(Finding::kOutOfOrder);
+    if (subject.late()) findings.add(Finding::kOutOfOrder);
     if (sent != nullptr) {
       sent->last_time = subject.now();
       sent->ip_id = subject.datagram.ip_id;
@@ -148,10 +154,9 @@ void RequestTrack::on_again(const Subject& subject, int64_t psn, Sent* sent, Sto
     }
     replaying_ = true;
     replay_next_ = end;
-    note_ip_id(subject.datagram);
-    return;
+      return;
   }
-  if (is_late(subject) && replaying_) {
+  if (subject.late() && replaying_) {
     findings.add(Finding::kOutOfOrder);
   } else {
     const auto cause = new_attempt(psn, sent);
@@ -165,8 +170,7 @@ void RequestTrack::on_again(const Subject& subject, int64_t psn, Sent* sent, Sto
     }
     replaying_ = true;
     replay_next_ = end;
-    note_ip_id(subject.datagram);
-  }
+    }
   constexpr Finding kByCause[] = {Finding::kTimeoutRetransmission, Finding::kNakRetransmission,
                                   Finding::kRnrRetransmission, Finding::kImpliedNakRetransmission};
   findings.add(kByCause[static_cast<size_t>(replay_cause_)]);
@@ -179,21 +183,14 @@ void RequestTrack::on_again(const Subject& subject, int64_t psn, Sent* sent, Sto
 // The same packet once more, not the same request: with the IP ID that only one packet has. Without IDs, if it comes
 // faster than anything can have asked for it.
 bool RequestTrack::is_copy(const Subject& subject, const Sent& sent) const {
-  if (subject.datagram.has_ip_id && ip_ids_up_ > 0) return subject.datagram.ip_id == sent.ip_id;
+  if (subject.ip_ids.tell_packets(subject.datagram)) return subject.datagram.ip_id == sent.ip_id;
   return !replaying_ && !nak_psn_ && !rnr_ && !implied_psn_ && least_round_trip_ >= 0 &&
          subject.now() - sent.last_time < least_round_trip_;
 }
 
-// Older than packets that were captured before it, by its IP ID; false if the IDs do not tell.
-bool RequestTrack::is_late(const Subject& subject) const {
-  return subject.datagram.has_ip_id && ip_ids_up_ > 0 && ip_ids_other_ * 16 <= ip_ids_up_ &&
-         static_cast<int16_t>(subject.datagram.ip_id - newest_ip_id_) < 0;
-}
-
 bool RequestTrack::is_late_original(const Subject& subject, int64_t psn) const {
   if (!acknowledged_) return true;  // UC sends nothing again
-  if (psn < unacked_) return is_late(subject);
-  if (subject.datagram.has_ip_id && ip_ids_up_ > 0 && ip_ids_other_ * 16 <= ip_ids_up_) return is_late(subject);
+  if (psn < unacked_ || subject.ip_ids.tell_order(subject.datagram)) return subject.late();
   if (replaying_ || (nak_psn_ && *nak_psn_ <= psn) || rnr_ || implied_psn_) return false;
   return subject.now() - gap_time_ < (least_round_trip_ >= 0 ? least_round_trip_ : kLateWithin);
 }
@@ -225,15 +222,6 @@ void RequestTrack::end_rnr_wait(const Subject& subject, int64_t psn, Store& stor
   // Clocks of captures and NICs agree to a percent or two, not better.
   if (waited < rnr_->delay - rnr_->delay / 50) subject.record.findings.add(Finding::kRnrNotHonoured);
   rnr_.reset();
-}
-
-void RequestTrack::note_ip_id(const Datagram& datagram) {
-  if (!datagram.has_ip_id) return;
-  if (sent_.size() > 1) {
-    const auto step = static_cast<int16_t>(datagram.ip_id - newest_ip_id_);
-    (step > 0 ? ip_ids_up_ : ip_ids_other_) += 1;
-  }
-  newest_ip_id_ = datagram.ip_id;
 }
 
 void RequestTrack::join_message(const Subject& subject, Sent& sent, bool in_order, Store& store) {

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""Precision and recall of the analysis against faults that are known. Fails below 100 %.
+
+Usage: truth_test.py PLUGIN MAKE_CAPTURES [SEED...]
+"""
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+from tshark import Tshark
+
+KINDS = ("retransmission", "psn_gap", "out_of_order", "duplicate_packet", "bad_icrc", "response_replay")
+ADDRESS = {"a": "192.0.2.1", "b": "192.0.2.2"}
+
+
+def truth_of(path):
+    found = {kind: set() for kind in KINDS + ("anything",)}
+    for line in path.read_text().splitlines():
+        number, kind = line.split()
+        found[kind].add(int(number))
+    return found
+
+
+def findings_of(tshark, capture, own_address):
+    fields = ["frame.number", "ip.src", "rocev2.reth.length", "rocev2.aeth.syndrome", "rocev2.opcode"]
+    rows = tshark.fields(capture, fields + [f"rocev2.analysis.{kind}" for kind in KINDS])
+    found = {kind: set() for kind in KINDS}
+    for number, source, _, _, opcode, *flags in rows:
+        kinds = {kind for kind, flag in zip(KINDS, flags) if flag}
+        request = opcode and not 0x0d <= int(opcode, 16) <= 0x12
+        # The truth knows the order of new requests, and replays of what this end sends.
+        if not request or "retransmission" in kinds:
+            kinds.discard("out_of_order")
+        if source != own_address:
+            kinds.discard("response_replay")
+        for kind in kinds:
+            found[kind].add(int(number))
+    return found
+
+
+def main():
+    plugin, make_captures, *seeds = sys.argv[1:]
+    tshark = Tshark(plugin)
+    wrong = 0
+    totals = defaultdict(lambda: [0, 0, 0])
+    for seed in seeds or ["1"]:
+        with tempfile.TemporaryDirectory(prefix="h_dis-truth-") as directory:
+            subprocess.run([make_captures, directory, seed], check=True, stdout=subprocess.DEVNULL)
+            for capture in sorted(Path(directory).glob("*.pcapng")):
+                truth = truth_of(capture.with_suffix(".truth"))
+                found = findings_of(tshark, capture, ADDRESS[capture.stem[-1]])
+                for kind in KINDS:
+                    found[kind] -= truth["anything"]
+                for kind in KINDS:
+                    total = totals[kind]
+                    total[0] += len(truth[kind] & found[kind])
+                    total[1] += len(found[kind] - truth[kind])
+                    total[2] += len(truth[kind] - found[kind])
+                    for what, frames in (("false", found[kind] - truth[kind]), ("missed", truth[kind] - found[kind])):
+                        if frames:
+                            wrong += 1
+                            print(f"seed {seed} {capture.stem}: {what} {kind}: {sorted(frames)[:12]}")
+    print(f"{'':18}{'right':>8}{'false':>8}{'missed':>8}  precision   recall")
+    for kind in KINDS:
+        right, false, missed = totals[kind]
+        precision = 100 * right / (right + false) if right + false else 100
+        recall = 100 * right / (right + missed) if right + missed else 100
+        print(f"{kind:18}{right:8}{false:8}{missed:8}  {precision:7.2f} %  {recall:7.2f} %")
+        if right == 0:
+            wrong += 1
+            print(f"no case of {kind}")
+    tshark.close()
+    return 1 if wrong else 0
+
+
+sys.exit(main())
