@@ -66,10 +66,10 @@ class RequestTrack {
     uint32_t payload = 0;
     uint32_t length = 0;   // READ: bytes wanted
     uint32_t attempts = 1;
-    uint16_t ip_id = 0;
+    std::array<uint16_t, 4> ip_ids{};  // of its transmissions: the first one, then the last ones in a ring
+    uint32_t ip_id_count = 0;
     wire::Operation operation{};
     bool last = false;     // of its message
-    bool original = true;  // the first transmission was captured
     bool span_known = true;
 
     int64_t end() const { return psn + span; }
@@ -79,6 +79,16 @@ class RequestTrack {
              operation == wire::Operation::kAtomicWrite;
     }
     bool answered() const { return expected >= end(); }
+    void note_transmission(const Datagram& datagram) {
+      ip_ids[ip_id_count < ip_ids.size() ? ip_id_count : 1 + (ip_id_count - 1) % (ip_ids.size() - 1)] = datagram.ip_id;
+      ++ip_id_count;
+    }
+    bool has_ip_id(uint16_t id) const {
+      for (size_t i = 0; i < ip_ids.size() && i < ip_id_count; ++i) {
+        if (ip_ids[i] == id) return true;
+      }
+      return false;
+    }
   };
   enum class Cause : uint8_t { kTimeout, kNak, kRnr, kImpliedNak };
   struct Rnr {
@@ -97,6 +107,7 @@ class RequestTrack {
   Sent make_sent(const Subject& subject, int64_t psn) const;
   void on_new(const Subject& subject, int64_t psn, Store& store);
   void on_below(const Subject& subject, int64_t psn, Store& store);
+  void repeat(const Subject& subject, Sent& sent) const;
   void on_again(const Subject& subject, int64_t psn, Sent* sent, Store& store);
   bool is_copy(const Subject& subject, const Sent& sent) const;
   bool is_late_original(const Subject& subject, int64_t psn) const;

@@ -72,7 +72,7 @@ RequestTrack::Sent RequestTrack::make_sent(const Subject& subject, int64_t psn) 
   sent.record = subject.index;
   sent.payload = headers.payload_size;
   sent.operation = headers.info->operation;
-  sent.ip_id = subject.datagram.ip_id;
+  sent.note_transmission(subject.datagram);
   sent.last = headers.info->last;
   if (sent.operation == Operation::kReadRequest) {
     sent.length = headers.reth.length;
@@ -117,8 +117,10 @@ void RequestTrack::on_below(const Subject& subject, int64_t psn, Store& store) {
       subject.record.findings.add(Finding::kDuplicatePacket);
       return;
     }
-    if (!sent->original && subject.late() && static_cast<int16_t>(subject.datagram.ip_id - sent->ip_id) < 0) {
-      sent->original = true;  // here it comes at last, behind its repetition
+    // Older than the oldest one that was captured: here the original comes at last, behind its repetition.
+    if (static_cast<int16_t>(subject.datagram.ip_id - sent->ip_ids[0]) < 0 && subject.late() &&
+        is_late_original(subject, psn)) {
+      sent->ip_ids[0] = subject.datagram.ip_id;
       subject.record.findings.add(Finding::kOutOfOrder);
       return;
     }
@@ -126,15 +128,13 @@ void RequestTrack::on_below(const Subject& subject, int64_t psn, Store& store) {
     return;
   }
   // Never seen: overtaken by others, or lost before the place of the capture and sent again.
-  const bool original = is_late_original(subject, psn);
-  if (original) {
+  if (is_late_original(subject, psn)) {
     subject.record.findings.add(Finding::kOutOfOrder);
   } else {
     on_again(subject, psn, nullptr, store);
   }
   if (psn < first_) return;
   Sent fresh = make_sent(subject, psn);
-  fresh.original = original;
   join_message(subject, fresh, false, store);
   subject.record.message = fresh.message;
   insert(fresh);
@@ -147,11 +147,7 @@ void RequestTrack::on_again(const Subject& subject, int64_t psn, Sent* sent, Sto
   if (end <= unacked_ && !(sent != nullptr && sent->needs_response() && !sent->answered())) {
     findings.add(Finding::kSpuriousRetransmission);
     if (subject.late()) findings.add(Finding::kOutOfOrder);
-    if (sent != nullptr) {
-      sent->last_time = subject.now();
-      sent->ip_id = subject.datagram.ip_id;
-      ++sent->attempts;
-    }
+    if (sent != nullptr) repeat(subject, *sent);
     replaying_ = true;
     replay_next_ = end;
       return;
@@ -174,24 +170,34 @@ void RequestTrack::on_again(const Subject& subject, int64_t psn, Sent* sent, Sto
   constexpr Finding kByCause[] = {Finding::kTimeoutRetransmission, Finding::kNakRetransmission,
                                   Finding::kRnrRetransmission, Finding::kImpliedNakRetransmission};
   findings.add(kByCause[static_cast<size_t>(replay_cause_)]);
-  if (sent == nullptr) return;
-  sent->last_time = subject.now();
-  sent->ip_id = subject.datagram.ip_id;
-  ++sent->attempts;
+  if (sent != nullptr) repeat(subject, *sent);
+}
+
+void RequestTrack::repeat(const Subject& subject, Sent& sent) const {
+  sent.last_time = subject.now();
+  sent.note_transmission(subject.datagram);
+  ++sent.attempts;
 }
 
 // The same packet once more, not the same request: with the IP ID that only one packet has. Without IDs, if it comes
 // faster than anything can have asked for it.
 bool RequestTrack::is_copy(const Subject& subject, const Sent& sent) const {
-  if (subject.ip_ids.tell_packets(subject.datagram)) return subject.datagram.ip_id == sent.ip_id;
+  if (subject.ip_ids.tell_packets(subject.datagram)) return sent.has_ip_id(subject.datagram.ip_id);
   return !replaying_ && !nak_psn_ && !rnr_ && !implied_psn_ && least_round_trip_ >= 0 &&
          subject.now() - sent.last_time < least_round_trip_;
 }
 
+// The first transmission of a request, captured behind ones that were sent later.
 bool RequestTrack::is_late_original(const Subject& subject, int64_t psn) const {
   if (!acknowledged_) return true;  // UC sends nothing again
-  if (psn < unacked_ || subject.ip_ids.tell_order(subject.datagram)) return subject.late();
-  if (replaying_ || (nak_psn_ && *nak_psn_ <= psn) || rnr_ || implied_psn_) return false;
+  if (subject.ip_ids.tell_order(subject.datagram)) {
+    if (!subject.late()) return false;
+    // A repetition that is late was still sent behind the original of the next PSN.
+    const auto next = std::upper_bound(sent_.begin(), sent_.end(), psn,
+                                       [](int64_t p, const Sent& other) { return p < other.psn; });
+    return next == sent_.end() || static_cast<int16_t>(subject.datagram.ip_id - next->ip_ids[0]) < 0;
+  }
+  if (psn < unacked_ || replaying_ || (nak_psn_ && *nak_psn_ <= psn) || rnr_ || implied_psn_) return false;
   return subject.now() - gap_time_ < (least_round_trip_ >= 0 ? least_round_trip_ : kLateWithin);
 }
 

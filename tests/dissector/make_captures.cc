@@ -180,7 +180,7 @@ void write_truth(const View& own, const View& other, const std::string& path) {
     const bool knowable = sent.rank <= newest;
     if (sent.again && knowable) out << number << " retransmission\n";
     if (sent.rank > newest + 1) out << number << " psn_gap\n";
-    if (!sent.again && sent.rank < newest) out << number << " out_of_order\n";
+    if (!sent.again && sent.rank <= newest) out << number << " out_of_order\n";
     newest = std::max(newest, sent.rank);
   }
 }
