@@ -61,7 +61,8 @@ class RequestTrack {
     int64_t expected = 0;  // READ, atomic: the next response that its requester misses
     int64_t seen = 0;      // ... and the one behind the last that was seen
     uint32_t span = 1;     // PSNs; a READ's before the path MTU is known: 1
-    uint32_t record = 0;
+    uint32_t record = 0;       // of the first transmission that was captured
+    uint32_t last_record = 0;
     uint32_t message = kNone;
     uint32_t payload = 0;
     uint32_t length = 0;   // READ: bytes wanted

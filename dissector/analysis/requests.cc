@@ -13,6 +13,7 @@ using wire::Psn;
 constexpr int64_t kPsnSpace = 1 << 24;
 constexpr int64_t kLateWithin = 50'000;         // ns, while no round trip is known
 constexpr uint32_t kAttemptsWithoutProgress = 3;
+constexpr uint32_t kAtomicSize = 8;
 constexpr uint32_t kSmallestPathMtu = 256;
 constexpr uint32_t kUsualPathMtu = 1024;        // until something tells
 
@@ -69,7 +70,7 @@ RequestTrack::Sent RequestTrack::make_sent(const Subject& subject, int64_t psn) 
   Sent sent;
   sent.psn = sent.expected = sent.seen = psn;
   sent.first_time = sent.last_time = subject.now();
-  sent.record = subject.index;
+  sent.record = sent.last_record = subject.index;
   sent.payload = headers.payload_size;
   sent.operation = headers.info->operation;
   sent.note_transmission(subject.datagram);
@@ -175,6 +176,7 @@ void RequestTrack::on_again(const Subject& subject, int64_t psn, Sent* sent, Sto
 
 void RequestTrack::repeat(const Subject& subject, Sent& sent) const {
   sent.last_time = subject.now();
+  sent.last_record = subject.index;
   sent.note_transmission(subject.datagram);
   ++sent.attempts;
 }
@@ -249,7 +251,10 @@ void RequestTrack::join_message(const Subject& subject, Sent& sent, bool in_orde
     fresh.operation = static_cast<uint8_t>(info.operation);
     fresh.start = subject.now();
     if (info.first) fresh.first_frame = subject.datagram.frame;
-    if (info.first && info.has_reth) {
+    if (info.has_atomic_eth) {
+      fresh.length = kAtomicSize;
+      fresh.length_known = true;
+    } else if (info.first && info.has_reth) {
       fresh.length = subject.headers.reth.length;
       fresh.length_known = true;
     }
