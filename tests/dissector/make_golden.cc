@@ -96,21 +96,21 @@ void read_replay(const std::string& directory) {
   const auto& c = kConnection;
   s.forth(c, request(Opcode::kRcReadRequest, 10, 0, 5 * kMtu)).after(5);
   s.back(c, response(Opcode::kRcReadResponseFirst, 10, kMtu, 1));
-  s.after(1).back(c, {.opcode = Opcode::kRcReadResponseMiddle, .psn = 12, .size = kMtu, .ip_id = 0x102});
-  s.back(c, {.opcode = Opcode::kRcReadResponseMiddle, .psn = 13, .size = kMtu, .ip_id = 0x103});
-  s.back(c, {.opcode = Opcode::kRcReadResponseLast, .psn = 14, .size = kMtu, .aeth = ack(1), .ip_id = 0x104});
+  s.after(1).back(c, {.opcode = Opcode::kRcReadResponseMiddle, .psn = 12, .size = kMtu, .ip_id = 0x202});
+  s.back(c, {.opcode = Opcode::kRcReadResponseMiddle, .psn = 13, .size = kMtu, .ip_id = 0x203});
+  s.back(c, {.opcode = Opcode::kRcReadResponseLast, .psn = 14, .size = kMtu, .aeth = ack(1), .ip_id = 0x204});
   s.after(3).forth(c, request(Opcode::kRcReadRequest, 11, 0, 4 * kMtu)).after(5);
   for (uint32_t psn = 11; psn < 15; ++psn) {
     const Opcode opcode = psn == 11   ? Opcode::kRcReadResponseFirst
                           : psn == 14 ? Opcode::kRcReadResponseLast
                                       : Opcode::kRcReadResponseMiddle;
-    s.back(c, {.opcode = opcode, .psn = psn, .size = kMtu, .aeth = ack(1), .ip_id = static_cast<int>(0x100 + psn)});
+    s.back(c, {.opcode = opcode, .psn = psn, .size = kMtu, .aeth = ack(1), .ip_id = static_cast<int>(0x200 + psn)});
   }
   // An ACK passes an unanswered READ.
   s.forth(c, request(Opcode::kRcReadRequest, 15, 0, 64)).forth(c, request(Opcode::kRcSendOnly, 16, 64));
-  s.after(5).back(c, {.opcode = Opcode::kRcAcknowledge, .psn = 16, .aeth = ack(3), .ip_id = 0x120});
+  s.after(5).back(c, {.opcode = Opcode::kRcAcknowledge, .psn = 16, .aeth = ack(3), .ip_id = 0x220});
   s.after(2).forth(c, request(Opcode::kRcReadRequest, 15, 0, 64));
-  s.after(5).back(c, {.opcode = Opcode::kRcReadResponseOnly, .psn = 15, .size = 64, .aeth = ack(3), .ip_id = 0x121});
+  s.after(5).back(c, {.opcode = Opcode::kRcReadResponseOnly, .psn = 15, .size = 64, .aeth = ack(3), .ip_id = 0x221});
 }
 
 void duplicates(const std::string& directory) {
@@ -118,14 +118,14 @@ void duplicates(const std::string& directory) {
   const auto& c = kConnection;
   s.forth(c, request(Opcode::kRcWriteOnly, 1, 8, 8)).after(5).back(c, acknowledge(1, ack(1)));
   s.forth(c, request(Opcode::kRcWriteOnly, 2, 8, 8));
-  s.forth(c, {.opcode = Opcode::kRcWriteOnly, .psn = 2, .size = 8, .dma = 8, .ip_id = 0x101 + 0x100});  // a copy
+  s.forth(c, {.opcode = Opcode::kRcWriteOnly, .psn = 2, .size = 8, .dma = 8, .ip_id = 0x101});  // a copy
   s.after(5).back(c, acknowledge(2, ack(2)));
-  s.back(c, {.opcode = Opcode::kRcAcknowledge, .psn = 2, .aeth = ack(2), .ip_id = 0x101});  // a copy
+  s.back(c, {.opcode = Opcode::kRcAcknowledge, .psn = 2, .aeth = ack(2), .ip_id = 0x201});  // a copy
   s.back(c, acknowledge(2, ack(2)));                                                         // another one
   s.back(c, acknowledge(9, ack(3)));                                                         // of what nobody has seen
   // Overtaken by the next one.
-  s.forth(c, {.opcode = Opcode::kRcWriteOnly, .psn = 4, .size = 8, .dma = 8, .ip_id = 0x203});
-  s.forth(c, {.opcode = Opcode::kRcWriteOnly, .psn = 3, .size = 8, .dma = 8, .ip_id = 0x202});
+  s.forth(c, {.opcode = Opcode::kRcWriteOnly, .psn = 4, .size = 8, .dma = 8, .ip_id = 0x103});
+  s.forth(c, {.opcode = Opcode::kRcWriteOnly, .psn = 3, .size = 8, .dma = 8, .ip_id = 0x102});
 }
 
 void violations(const std::string& directory) {
@@ -181,9 +181,9 @@ void ud_and_uc(const std::string& directory) {
   s.forth(ud, request(Opcode::kUdSendOnly, 5, 21)).back(ud, request(Opcode::kUdSendOnlyImmediate, 900, 4));
   s.forth(multicast, request(Opcode::kUdSendOnly, 6, 21));
   s.forth(uc, request(Opcode::kUcSendFirst, 1, kMtu)).forth(uc, request(Opcode::kUcSendLast, 2, 1));
-  s.forth(uc, {.opcode = Opcode::kUcWriteOnly, .psn = 4, .size = 8, .dma = 8, .ip_id = 0x207});
-  s.forth(uc, {.opcode = Opcode::kUcWriteOnly, .psn = 3, .size = 8, .dma = 8, .ip_id = 0x206});
-  s.forth(uc, {.opcode = Opcode::kUcWriteOnly, .psn = 4, .size = 8, .dma = 8, .ip_id = 0x207});
+  s.forth(uc, {.opcode = Opcode::kUcWriteOnly, .psn = 4, .size = 8, .dma = 8, .ip_id = 0x105});
+  s.forth(uc, {.opcode = Opcode::kUcWriteOnly, .psn = 3, .size = 8, .dma = 8, .ip_id = 0x104});
+  s.forth(uc, {.opcode = Opcode::kUcWriteOnly, .psn = 4, .size = 8, .dma = 8, .ip_id = 0x105});
 }
 
 void xrc_and_newer(const std::string& directory) {
