@@ -2,9 +2,9 @@
 // The analysis of a whole capture, one packet after the other in the order of the file. The plugin calls add() at the
 // first pass and looks records up later.
 //
-// Time: constant per packet, but for the binary search among the requests of one connection. Memory: 96 bytes per
-// RoCE v2 packet, 56 per message, 16 per CNP, all bounded by the number of packets; and per flow about 4 kB plus 96
-// bytes for each request that is not answered or among the last 2048 that are (RequestTrack).
+// Time: constant per packet, but for the binary search among the requests of one connection. Memory: 72 bytes per
+// RoCE v2 packet, 48 per message, 16 per CNP, all bounded by the number of packets; and per flow about 3 kB plus 88
+// bytes for each request that is not answered or among the last 2048 that are, at most 65536 (RequestTrack).
 #pragma once
 
 #include <cstdint>
@@ -39,6 +39,8 @@ class Analysis {
     const Flow* const own = flow(record);
     return own == nullptr || own->peer == kNone ? nullptr : &flows_[own->peer];
   }
+
+  static_assert(sizeof(PacketRecord) <= 72 && sizeof(MessageRecord) <= 48 && sizeof(CnpRecord) <= 16);
 
  private:
   void analyse(const Datagram& datagram, const Headers& headers, uint32_t index);

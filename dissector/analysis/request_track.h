@@ -3,7 +3,7 @@
 // be either end or between: what is new, sent again and why, late, missing, answered, and how long it took (IBTA 9.7).
 // One per flow. requests.cc has the requests, answers.cc what comes back.
 //
-// Keeps at most kMostKept requests (96 bytes each), of them kHistory that are answered.
+// Keeps at most kMostKept requests (88 bytes each), of them kHistory that are answered.
 #pragma once
 
 #include <array>
@@ -91,6 +91,7 @@ class RequestTrack {
       return false;
     }
   };
+  static_assert(sizeof(Sent) <= 88);
   enum class Cause : uint8_t { kTimeout, kNak, kRnr, kImpliedNak };
   struct Rnr {
     int64_t psn, time, delay;

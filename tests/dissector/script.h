@@ -57,10 +57,11 @@ struct Connection {
 
 class Script {
  public:
-  Script(const std::string& directory, const std::string& name)
-      : file_(directory + "/" + name + ".pcapng", std::ios::binary), writer_(file_, "uroce tests") {
+  Script(const std::string& directory, const std::string& name) : Script(directory + "/" + name + ".pcapng") {}
+  explicit Script(const std::string& path) : file_(path, std::ios::binary), writer_(file_, "uroce tests") {
     writer_.add_interface("script");
   }
+  uint64_t bytes_written() const { return writer_.bytes_written(); }
 
   // Microseconds pass.
   Script& after(double microseconds) {
