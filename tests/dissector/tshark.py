@@ -43,10 +43,10 @@ class Tshark:
         copy.chmod(0o644)
         return copy
 
-    def run(self, *arguments, timeout=120, check=True):
+    def run(self, *arguments, timeout=120, check=True, output=subprocess.PIPE):
         as_nobody = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
         done = subprocess.run(["tshark", "-n", *map(str, arguments)], env=self._environment, cwd=self.root, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=timeout, errors="replace",
+                              stdout=output, stderr=subprocess.PIPE, timeout=timeout, errors="replace",
                               **as_nobody)
         if check and done.returncode != 0:
             raise RuntimeError(f"tshark {' '.join(map(str, arguments))}: exit {done.returncode}\n{done.stderr}")
