@@ -64,17 +64,19 @@ void Analysis::analyse(const Datagram& datagram, const Headers& headers, uint32_
     analyse_cnp(subject, flow);
   } else if (info.transport != Transport::kUd) {
     analyse_connected(subject, flow);
+  } else if (const auto message = find_cm_message(datagram, headers)) {
+    cm_.on_message(datagram, *message, flows_);
   }
   Flow& seen = flows_[subject.record.flow];
   if (seen.first_frame == 0) seen.first_frame = subject.datagram.frame;
   seen.last_frame = subject.datagram.frame;
   seen.ip_ids.note(datagram);
   if (info.transport == Transport::kCnp) return;
-  seen.rate.on_packet(subject.now(), subject.datagram.ib_size, store_.cnps,
-                      [this](uint32_t record, const CnpRecord& cnp) {
-                        const bool cut = cnp.rate_before > 0 && cnp.rate_after > 0 && cnp.rate_after < 0.9 * cnp.rate_before;
-                        if (cut) store_.packets[record].findings.add(Finding::kRateCut);
-                      });
+  seen.rate.on_packet(
+      subject.now(), subject.datagram.ib_size, store_.cnps, [this](uint32_t record, const CnpRecord& cnp) {
+        const bool cut = cnp.rate_before > 0 && cnp.rate_after > 0 && cnp.rate_after < 0.9 * cnp.rate_before;
+        if (cut) store_.packets[record].findings.add(Finding::kRateCut);
+      });
 }
 
 void Analysis::analyse_connected(const Subject& subject, uint32_t flow) {

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "dissector/analysis/cm.h"
 #include "dissector/analysis/datagram.h"
 #include "dissector/analysis/flow_table.h"
 #include "dissector/analysis/record.h"
@@ -27,9 +28,7 @@ class Analysis {
   Range of_frame(uint32_t frame) const;
 
   const PacketRecord& packet(uint32_t index) const { return store_.packets[index]; }
-  const Flow* flow(const PacketRecord& record) const {
-    return record.flow == kNone ? nullptr : &flows_[record.flow];
-  }
+  const Flow* flow(const PacketRecord& record) const { return record.flow == kNone ? nullptr : &flows_[record.flow]; }
   const MessageRecord* message(const PacketRecord& record) const;
   const CnpRecord* cnp(const PacketRecord& record, const Headers& headers) const;
   uint32_t source_qpn(const PacketRecord& record) const {
@@ -50,6 +49,7 @@ class Analysis {
 
   Store store_;
   FlowTable flows_;
+  CmTracker cm_;
   uint64_t good_icrcs_ = 0, bad_icrcs_ = 0;
 };
 

@@ -21,24 +21,24 @@
 namespace uroce::dissector {
 
 struct Datagram {
-  uint32_t frame = 0;                // number in the capture, from 1
-  int64_t time = 0;                  // nanoseconds
+  uint32_t frame = 0;  // number in the capture, from 1
+  int64_t time = 0;    // nanoseconds
   wire::IpAddress source, destination;
   uint16_t source_port = 0;
-  bool has_ip_id = false;            // IPv4
+  bool has_ip_id = false;  // IPv4
   uint16_t ip_id = 0;
   uint8_t traffic_class = 0;
-  std::span<const uint8_t> ip;       // the IP header, 20 or 40 bytes; empty: not found, or one that RoCE v2 excludes
-  std::span<const uint8_t> ib;       // BTH to ICRC, as much as was captured
-  uint32_t ib_size = 0;              // on the wire
+  std::span<const uint8_t> ip;  // the IP header, 20 or 40 bytes; empty: not found, or one that RoCE v2 excludes
+  std::span<const uint8_t> ib;  // BTH to ICRC, as much as was captured
+  uint32_t ib_size = 0;         // on the wire
 
   bool captured_whole() const { return ib.size() >= ib_size; }
 };
 
 enum class HeaderProblem : uint8_t {
   kNone,
-  kNotCaptured,        // the capture cut the packet inside its headers
-  kTooShort,           // the packet itself ends inside its headers or has no room for the ICRC
+  kNotCaptured,  // the capture cut the packet inside its headers
+  kTooShort,     // the packet itself ends inside its headers or has no room for the ICRC
   kUnknownOpcode,
   kBadTver,
   kPadExceedsPayload,
@@ -49,8 +49,8 @@ enum class HeaderProblem : uint8_t {
 struct Headers {
   HeaderProblem problem = HeaderProblem::kNone;
   bool has_bth = false;
-  uint32_t parsed = 0;        // bytes of headers that are there, in the order of the wire
-  uint32_t payload_size = 0;  // on the wire, without pad; 0 unless problem is kNone
+  uint32_t parsed = 0;                     // bytes of headers that are there, in the order of the wire
+  uint32_t payload_size = 0;               // on the wire, without pad; 0 unless problem is kNone
   const wire::OpcodeInfo* info = nullptr;  // never null once has_bth
   wire::Bth bth;
   wire::Xrceth xrceth;

@@ -141,6 +141,19 @@ void FlowTable::pair(uint32_t a, uint32_t b) {
   one.stream = two.stream = stream;
 }
 
+void FlowTable::connect(const FlowKey& a, wire::Psn first_a, const FlowKey& b, wire::Psn first_b,
+                        wire::Transport transport) {
+  for (const FlowKey& key : {a, b}) {
+    const uint32_t old = find(key);
+    if (old != kNone) forget_unpaired(old);
+  }
+  const uint32_t one = add(a, transport, 0);
+  const uint32_t two = add(b, transport, 0);
+  flows_[one].requests.expect(first_a);
+  flows_[two].requests.expect(first_b);
+  pair(one, two);
+}
+
 std::vector<uint32_t>& FlowTable::unpaired_towards(uint32_t flow) {
   auto& found = unpaired_[{flows_[flow].key.destination, flows_[flow].key.source}];
   if (found.size() > kMostCandidates) found.erase(found.begin(), found.end() - kMostCandidates);

@@ -59,8 +59,10 @@ class FlowTable {
   uint32_t restart(uint32_t flow);
   // An answer in `flow`, which has no peer: looks for one.
   void pair_by_answer(uint32_t flow, wire::Psn psn);
-  // What the CM says.
   void pair(uint32_t a, uint32_t b);
+  // What the CM says: a new connection, with the first PSN of each direction. Takes the place of one that had the same
+  // addresses and QPNs.
+  void connect(const FlowKey& a, wire::Psn first_a, const FlowKey& b, wire::Psn first_b, wire::Transport transport);
 
   Flow& operator[](uint32_t index) { return flows_[index]; }
   const Flow& operator[](uint32_t index) const { return flows_[index]; }

@@ -26,8 +26,8 @@ size_t masked_prefix(const Datagram& datagram, std::array<uint8_t, kLargestPrefi
     out[0] |= 0x0f;                            // traffic class
     out[1] = out[2] = out[3] = out[7] = 0xff;  // traffic class, flow label, hop limit
   }
-  out[ip_size + 6] = out[ip_size + 7] = 0xff;   // UDP checksum
-  out[ip_size + wire::kUdpSize + 4] = 0xff;     // FECN, BECN, reserved
+  out[ip_size + 6] = out[ip_size + 7] = 0xff;  // UDP checksum
+  out[ip_size + wire::kUdpSize + 4] = 0xff;    // FECN, BECN, reserved
   return size;
 }
 

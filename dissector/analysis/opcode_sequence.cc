@@ -35,8 +35,9 @@ void OpcodeSequence::check(const Headers& headers, bool in_order, uint32_t path_
 
 void OpcodeSequence::check_order(const Headers& headers, Findings& findings) {
   const wire::OpcodeInfo& info = *headers.info;
-  const bool wrong = info.first ? state_ == State::kInside
-                                : state_ == State::kBetween || (state_ == State::kInside && info.operation != operation_);
+  const bool wrong = info.first
+                         ? state_ == State::kInside
+                         : state_ == State::kBetween || (state_ == State::kInside && info.operation != operation_);
   if (!wrong) return;
   findings.add(Finding::kOpcodeSequence);
   length_known_ = false;

@@ -25,7 +25,7 @@ class OpcodeSequence {
   wire::Operation operation_ = wire::Operation::kNone;
   bool length_known_ = false;  // of the message, from a RETH
   uint32_t length_ = 0;
-  uint64_t bytes_ = 0;         // so far
+  uint64_t bytes_ = 0;  // so far
 };
 
 // A payload size that can be a path MTU.

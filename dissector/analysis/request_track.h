@@ -30,7 +30,7 @@ struct Subject {
   const Datagram& datagram;
   const Headers& headers;
   PacketRecord& record;
-  uint32_t index;  // of the record
+  uint32_t index;       // of the record
   const IpIds& ip_ids;  // of its flow
 
   int64_t now() const { return datagram.time; }
@@ -46,6 +46,8 @@ class RequestTrack {
   explicit RequestTrack(bool acknowledged = true) : acknowledged_(acknowledged) {}
 
   bool started() const { return started_; }
+  // Its first request will have this PSN.
+  void expect(wire::Psn psn) { start(psn); }
   // Whether a request with this PSN can belong to those before.
   bool fits(wire::Psn psn) const;
   // Whether an answer with this PSN can be for one of them.
@@ -61,16 +63,16 @@ class RequestTrack {
     int64_t expected = 0;  // READ, atomic: the next response that its requester misses
     int64_t seen = 0;      // ... and the one behind the last that was seen
     uint32_t span = 1;     // PSNs; a READ's before the path MTU is known: 1
-    uint32_t record = 0;       // of the first transmission that was captured
+    uint32_t record = 0;   // of the first transmission that was captured
     uint32_t last_record = 0;
     uint32_t message = kNone;
     uint32_t payload = 0;
-    uint32_t length = 0;   // READ: bytes wanted
+    uint32_t length = 0;  // READ: bytes wanted
     uint32_t attempts = 1;
     std::array<uint16_t, 4> ip_ids{};  // of its transmissions: the first one, then the last ones in a ring
     uint32_t ip_id_count = 0;
     wire::Operation operation{};
-    bool last = false;     // of its message
+    bool last = false;  // of its message
     bool span_known = true;
 
     int64_t end() const { return psn + span; }
@@ -143,9 +145,9 @@ class RequestTrack {
 
   bool acknowledged_;  // RC and XRC; UC has no answers
   bool started_ = false;
-  int64_t first_ = 0;    // PSNs here are counted on beyond 24 bits
-  int64_t next_ = 0;     // behind the last new request
-  int64_t unacked_ = 0;  // all before it is answered
+  int64_t first_ = 0;      // PSNs here are counted on beyond 24 bits
+  int64_t next_ = 0;       // behind the last new request
+  int64_t unacked_ = 0;    // all before it is answered
   std::deque<Sent> sent_;  // in PSN order, with holes where requests were not captured
   size_t acked_ = 0;       // of them at the front
   uint32_t bytes_in_flight_ = 0;

@@ -11,11 +11,11 @@ using wire::Operation;
 using wire::Psn;
 
 constexpr int64_t kPsnSpace = 1 << 24;
-constexpr int64_t kLateWithin = 50'000;         // ns, while no round trip is known
+constexpr int64_t kLateWithin = 50'000;  // ns, while no round trip is known
 constexpr uint32_t kAttemptsWithoutProgress = 3;
 constexpr uint32_t kAtomicSize = 8;
 constexpr uint32_t kSmallestPathMtu = 256;
-constexpr uint32_t kUsualPathMtu = 1024;        // until something tells
+constexpr uint32_t kUsualPathMtu = 1024;  // until something tells
 
 uint32_t read_span(uint32_t length, uint32_t path_mtu) {
   return std::max(1u, static_cast<uint32_t>((uint64_t{length} + path_mtu - 1) / path_mtu));
@@ -36,7 +36,8 @@ bool RequestTrack::fits(Psn psn) const {
   if (!started_) return true;
   const int64_t e = extend(psn);
   // While a READ's span is not known its end is not either.
-  const int64_t most_span = !sent_.empty() && !sent_.back().span_known ? read_span(sent_.back().length, kSmallestPathMtu) : 0;
+  const int64_t most_span =
+      !sent_.empty() && !sent_.back().span_known ? read_span(sent_.back().length, kSmallestPathMtu) : 0;
   const int64_t oldest = acknowledged_ ? unacked_ : next_;
   return e < next_ + kFarAway + most_span && e >= oldest - kFarAway;
 }
@@ -151,7 +152,7 @@ void RequestTrack::on_again(const Subject& subject, int64_t psn, Sent* sent, Sto
     if (sent != nullptr) repeat(subject, *sent);
     replaying_ = true;
     replay_next_ = end;
-      return;
+    return;
   }
   if (subject.late() && replaying_) {
     findings.add(Finding::kOutOfOrder);
@@ -167,7 +168,7 @@ void RequestTrack::on_again(const Subject& subject, int64_t psn, Sent* sent, Sto
     }
     replaying_ = true;
     replay_next_ = end;
-    }
+  }
   constexpr Finding kByCause[] = {Finding::kTimeoutRetransmission, Finding::kNakRetransmission,
                                   Finding::kRnrRetransmission, Finding::kImpliedNakRetransmission};
   findings.add(kByCause[static_cast<size_t>(replay_cause_)]);
@@ -195,8 +196,8 @@ bool RequestTrack::is_late_original(const Subject& subject, int64_t psn) const {
   if (subject.ip_ids.tell_order(subject.datagram)) {
     if (!subject.late()) return false;
     // A repetition that is late was still sent behind the original of the next PSN.
-    const auto next = std::upper_bound(sent_.begin(), sent_.end(), psn,
-                                       [](int64_t p, const Sent& other) { return p < other.psn; });
+    const auto next =
+        std::upper_bound(sent_.begin(), sent_.end(), psn, [](int64_t p, const Sent& other) { return p < other.psn; });
     return next == sent_.end() || static_cast<int16_t>(subject.datagram.ip_id - next->ip_ids[0]) < 0;
   }
   if (psn < unacked_ || replaying_ || (nak_psn_ && *nak_psn_ <= psn) || rnr_ || implied_psn_) return false;
@@ -290,8 +291,8 @@ void RequestTrack::insert(const Sent& sent) {
 
 // The request that has `psn` among its own, or null.
 RequestTrack::Sent* RequestTrack::find(int64_t psn) {
-  const auto behind = std::upper_bound(sent_.begin(), sent_.end(), psn,
-                                       [](int64_t p, const Sent& other) { return p < other.psn; });
+  const auto behind =
+      std::upper_bound(sent_.begin(), sent_.end(), psn, [](int64_t p, const Sent& other) { return p < other.psn; });
   if (behind == sent_.begin()) return nullptr;
   Sent& found = *std::prev(behind);
   return psn < found.end() ? &found : nullptr;

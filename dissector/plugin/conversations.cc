@@ -53,7 +53,8 @@ uint32_t source_qpn(const TapPacket& packet) {
   return packet.source_qpn == FlowKey::kConnected ? 0 : packet.source_qpn;
 }
 
-tap_packet_status on_conversation(void* table, packet_info* pinfo, epan_dissect_t*, const void* data, tap_flags_t flags) {
+tap_packet_status on_conversation(void* table, packet_info* pinfo, epan_dissect_t*, const void* data,
+                                  tap_flags_t flags) {
   const auto& packet = *static_cast<const TapPacket*>(data);
   if (packet.flow == nullptr) return TAP_PACKET_DONT_REDRAW;
   auto* const hash = static_cast<conv_hash_t*>(table);

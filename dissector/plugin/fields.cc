@@ -9,12 +9,13 @@
 
 namespace uroce::dissector {
 
-const value_string ecn_names[] = {{0, "not ECN-capable"}, {1, "ECT(1)"}, {2, "ECT(0)"}, {3, "congestion experienced"}, {0, nullptr}};
+const value_string ecn_names[] = {
+    {0, "not ECN-capable"}, {1, "ECT(1)"}, {2, "ECT(0)"}, {3, "congestion experienced"}, {0, nullptr}};
 const value_string selectivity_names[] = {{0, "range"}, {1, "whole memory region"}, {0, nullptr}};
 const value_string aeth_names[] = {{0, "ACK"}, {1, "RNR NAK"}, {2, "reserved"}, {3, "NAK"}, {0, nullptr}};
-const value_string nak_names[] = {{0, "PSN sequence error"},       {1, "invalid request"},
-                                  {2, "remote access error"},      {3, "remote operational error"},
-                                  {4, "invalid RD request"},       {0, nullptr}};
+const value_string nak_names[] = {{0, "PSN sequence error"},  {1, "invalid request"},
+                                  {2, "remote access error"}, {3, "remote operational error"},
+                                  {4, "invalid RD request"},  {0, nullptr}};
 
 // "RC RDMA_WRITE_FIRST", from the table of wire/opcode.h.
 const value_string* opcode_names() {

@@ -36,7 +36,8 @@ std::span<const uint8_t> ip_header(tvbuff_t* tvb, const Datagram& datagram) {
   if (v4) {
     const auto view = wire::Ipv4View::at(ip);
     const bool fits = ip[0] == 0x45 && view.protocol() == wire::kIpProtocolUdp &&
-                      std::memcmp(view.source(), datagram.source.v4_bytes(), 4) == 0 && (view.flags_and_offset() & 0x3fff) == 0;
+                      std::memcmp(view.source(), datagram.source.v4_bytes(), 4) == 0 &&
+                      (view.flags_and_offset() & 0x3fff) == 0;
     if (!fits || std::memcmp(view.destination(), datagram.destination.v4_bytes(), 4) != 0) return {};
   } else {
     const auto view = wire::Ipv6View::at(ip);
@@ -74,7 +75,8 @@ Datagram describe(tvbuff_t* tvb, packet_info* pinfo) {
 void note(tvbuff_t* tvb, packet_info* pinfo) {
   const bool ip = pinfo->src.type == AT_IPv4 || pinfo->src.type == AT_IPv6;
   if (!ip || pinfo->flags.in_error_pkt || !proto_is_protocol_enabled(find_protocol_by_id(proto_rocev2))) return;
-  auto* const sighting = new (wmem_alloc(pinfo->pool, sizeof(Sighting))) Sighting{describe(tvb, pinfo), tvb, {}, {}, nullptr};
+  auto* const sighting =
+      new (wmem_alloc(pinfo->pool, sizeof(Sighting))) Sighting{describe(tvb, pinfo), tvb, {}, {}, nullptr};
   copy_address_wmem(pinfo->pool, &sighting->source, &pinfo->src);
   copy_address_wmem(pinfo->pool, &sighting->destination, &pinfo->dst);
   auto* last = static_cast<Sighting*>(p_get_proto_data(pinfo->pool, pinfo, proto_rocev2, kKey));
@@ -106,7 +108,8 @@ void hook_udp_port() {
   const dissector_table_t table = find_dissector_table("udp.port");
   const dissector_handle_t current = dissector_get_uint_handle(table, wire::kRoceUdpPort);
   if (current == hook_handle) return;
-  if (current != nullptr && dissector_handle_get_protocol_index(current) != proto_get_id_by_filter_name("infiniband")) return;
+  if (current != nullptr && dissector_handle_get_protocol_index(current) != proto_get_id_by_filter_name("infiniband"))
+    return;
   builtin_handle = current;
   dissector_add_uint("udp.port", wire::kRoceUdpPort, hook_handle);
 }

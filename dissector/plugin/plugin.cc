@@ -49,7 +49,7 @@ int dissect(tvbuff_t*, packet_info* pinfo, proto_tree* tree, void*) {
         known ? range.first + nth : analysis->add(sighting->datagram, headers, preferences.check_icrc);
     const PacketRecord& record = analysis->packet(index);
     show(pinfo, tree, *sighting, headers, record);
-    summarise(pinfo, headers, record);
+    summarise(pinfo, *sighting, headers, record);
     feed_taps(pinfo, *sighting, headers, record);
   }
   return 0;

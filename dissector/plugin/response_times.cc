@@ -21,7 +21,8 @@ constexpr Row kRows[] = {{wire::Operation::kSend, "SEND"},
 constexpr int kRowCount = static_cast<int>(array_length(kRows));
 
 void begin(struct register_srt*, GArray* tables) {
-  srt_stat_table* const table = init_srt_table("RoCE v2 messages", nullptr, tables, kRowCount, "Operation", nullptr, nullptr);
+  srt_stat_table* const table =
+      init_srt_table("RoCE v2 messages", nullptr, tables, kRowCount, "Operation", nullptr, nullptr);
   for (int i = 0; i < kRowCount; ++i) init_srt_table_row(table, i, kRows[i].name);
 }
 

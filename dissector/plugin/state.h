@@ -31,17 +31,17 @@ struct Sighting {
 struct TapPacket {
   const Headers* headers;
   const PacketRecord* record;
-  const Flow* flow;             // may be null
+  const Flow* flow;              // may be null
   const MessageRecord* message;  // may be null
   address source, destination;
-  uint32_t source_qpn;          // FlowKey::kConnected: not known
-  uint32_t size;                // UDP payload
+  uint32_t source_qpn;  // FlowKey::kConnected: not known
+  uint32_t size;        // UDP payload
   bool message_ends;
 };
 
 // hook.cc
 void register_hook();
-void hook_udp_port();                          // again and again: see there
+void hook_udp_port();                           // again and again: see there
 const Sighting* sightings(packet_info* pinfo);  // of this frame, or null
 
 // fields.cc
@@ -51,9 +51,14 @@ void register_fields();
 void show(packet_info* pinfo, proto_tree* tree, const Sighting& sighting, const Headers& headers,
           const PacketRecord& record);
 
+// cm_tree.cc
+const char* cm_message_name(const Datagram& datagram, const Headers& headers);  // null: not one
+void show_cm(proto_tree* tree, const Sighting& sighting, const Headers& headers);
+
 // summary.cc
-void summarise(packet_info* pinfo, const Headers& headers, const PacketRecord& record);
-const char* packet_summary(packet_info* pinfo, const Headers& headers, const PacketRecord& record);
+void summarise(packet_info* pinfo, const Sighting& sighting, const Headers& headers, const PacketRecord& record);
+const char* packet_summary(packet_info* pinfo, const Sighting& sighting, const Headers& headers,
+                           const PacketRecord& record);
 
 // taps: conversations.cc, statistics.cc, response_times.cc
 void register_conversations();

@@ -3,7 +3,6 @@
 // and -z rocev2_streams,tree). Wireshark adds rate, burst and share to each row.
 #include <cstdio>
 
-
 #include "dissector/plugin/fields.h"
 #include "dissector/plugin/state.h"
 
@@ -62,7 +61,8 @@ tap_packet_status count_streams(stats_tree* st, packet_info*, epan_dissect_t*, c
 }  // namespace
 
 void register_statistics() {
-  stats_tree_register_plugin("rocev2", "rocev2", "RoCE v2/Opcodes and findings", 0, count_totals, begin_totals, nullptr);
+  stats_tree_register_plugin("rocev2", "rocev2", "RoCE v2/Opcodes and findings", 0, count_totals, begin_totals,
+                             nullptr);
   stats_tree_register_plugin("rocev2", "rocev2_streams", "RoCE v2/Streams", 0, count_streams, begin_streams, nullptr);
 }
 

@@ -41,7 +41,8 @@ bool unknown_to_builtin(const wire::OpcodeInfo& info) {
 
 }  // namespace
 
-const char* packet_summary(packet_info* pinfo, const Headers& headers, const PacketRecord& record) {
+const char* packet_summary(packet_info* pinfo, const Sighting& sighting, const Headers& headers,
+                           const PacketRecord& record) {
   wmem_strbuf_t* const text = wmem_strbuf_new(pinfo->pool, "");
   append_findings(text, record.findings);
   if (!headers.has_bth) {
@@ -54,14 +55,16 @@ const char* packet_summary(packet_info* pinfo, const Headers& headers, const Pac
   if (headers.usable() && headers.info->has_aeth) append_aeth(text, headers.aeth);
   if (headers.usable() && headers.info->has_reth) wmem_strbuf_append_printf(text, " DMA=%u", headers.reth.length);
   if (headers.usable() && headers.info->has_payload) wmem_strbuf_append_printf(text, " Len=%u", headers.payload_size);
+  const char* const cm = cm_message_name(sighting.datagram, headers);
+  if (cm != nullptr) wmem_strbuf_append_printf(text, " CM %s", cm);
   return wmem_strbuf_get_str(text);
 }
 
-void summarise(packet_info* pinfo, const Headers& headers, const PacketRecord& record) {
+void summarise(packet_info* pinfo, const Sighting& sighting, const Headers& headers, const PacketRecord& record) {
   if (!headers.has_bth) return;
   if (unknown_to_builtin(*headers.info)) {
     col_set_str(pinfo->cinfo, COL_PROTOCOL, "RRoCE");
-    col_add_str(pinfo->cinfo, COL_INFO, packet_summary(pinfo, headers, record));
+    col_add_str(pinfo->cinfo, COL_INFO, packet_summary(pinfo, sighting, headers, record));
     return;
   }
   if (!preferences.info_tags || !record.findings.any()) return;

@@ -43,7 +43,9 @@ void set_time(nstime_t& out, int64_t ns) {
   out.nsecs = static_cast<int>(ns % 1'000'000'000);
 }
 
-void generated(proto_item* item) { proto_item_set_generated(item); }
+void generated(proto_item* item) {
+  proto_item_set_generated(item);
+}
 
 void add_time(proto_tree* tree, int field, tvbuff_t* tvb, int64_t ns) {
   if (ns < 0) return;
@@ -73,8 +75,8 @@ void show_bth(proto_tree* parent, tvbuff_t* tvb, const Headers& headers) {
   struct Field {
     int field, offset, size;
   };
-  const Field fields[] = {{hf_opcode, 0, 1}, {hf_solicited, 1, 1}, {hf_mig_req, 1, 1}, {hf_pad, 1, 1},
-                          {hf_tver, 1, 1},   {hf_pkey, 2, 2},      {hf_fecn, 4, 1},    {hf_becn, 4, 1},
+  const Field fields[] = {{hf_opcode, 0, 1}, {hf_solicited, 1, 1},   {hf_mig_req, 1, 1}, {hf_pad, 1, 1},
+                          {hf_tver, 1, 1},   {hf_pkey, 2, 2},        {hf_fecn, 4, 1},    {hf_becn, 4, 1},
                           {hf_destqp, 5, 3}, {hf_ack_request, 8, 1}, {hf_psn, 9, 3}};
   for (const Field& f : fields) proto_tree_add_item(tree, f.field, tvb, f.offset, f.size, ENC_BIG_ENDIAN);
   add_hidden_qpn(tree, tvb, headers.bth.dest_qp.value());
@@ -147,7 +149,7 @@ void show_icrc(packet_info* pinfo, proto_tree* tree, const Sighting& sighting, c
   generated(proto_tree_add_uint(tree, hf_icrc_expected, sighting.tvb, static_cast<int>(at), 4, record.expected_icrc));
 }
 
-void show_message(proto_tree* parent, tvbuff_t* tvb, const PacketRecord& record) {
+void show_message(proto_tree* parent, tvbuff_t* tvb, const Headers& headers, const PacketRecord& record) {
   const MessageRecord* const message = analysis->message(record);
   if (message == nullptr) return;
   add_uint(parent, hf_message, tvb, message->number);
@@ -156,14 +158,17 @@ void show_message(proto_tree* parent, tvbuff_t* tvb, const PacketRecord& record)
   add_frame(parent, hf_message_first, tvb, message->first_frame);
   add_frame(parent, hf_message_last, tvb, message->last_frame);
   add_frame(parent, hf_message_answer, tvb, message->answer_frame);
-  add_time(parent, hf_message_time, tvb, message->time);
+  // Once per message, so that averages in graphs are of messages.
+  if (!headers.info->request && message->answer_frame == record.frame)
+    add_time(parent, hf_message_time, tvb, message->time);
 }
 
 void show_stream(proto_tree* parent, tvbuff_t* tvb, const Headers& headers, const PacketRecord& record) {
   const Flow* const flow = analysis->flow(record);
   if (flow == nullptr) return;
   proto_item* item;
-  proto_tree* const tree = proto_tree_add_subtree_format(parent, tvb, 0, 0, ett_stream, &item, "Stream %u", flow->stream);
+  proto_tree* const tree =
+      proto_tree_add_subtree_format(parent, tvb, 0, 0, ett_stream, &item, "Stream %u", flow->stream);
   generated(item);
   add_uint(tree, hf_stream, tvb, flow->stream);
   const uint32_t source_qpn = analysis->source_qpn(record);
@@ -174,7 +179,7 @@ void show_stream(proto_tree* parent, tvbuff_t* tvb, const Headers& headers, cons
   add_frame(tree, hf_stream_first, tvb, flow->first_frame);
   add_frame(tree, hf_stream_last, tvb, flow->last_frame);
   if (record.has_psn) generated(proto_tree_add_int(tree, hf_relative_psn, tvb, 0, 0, record.relative_psn));
-  if (headers.usable()) show_message(tree, tvb, record);
+  if (headers.usable()) show_message(tree, tvb, headers, record);
 }
 
 void show_numbers(proto_tree* tree, tvbuff_t* tvb, const Headers& headers, const PacketRecord& record) {
@@ -248,7 +253,7 @@ void show(packet_info* pinfo, proto_tree* tree, const Sighting& sighting, const 
   tvbuff_t* const tvb = sighting.tvb;
   proto_item* const item = proto_tree_add_item(tree, proto_rocev2, tvb, 0, -1, ENC_NA);
   proto_tree* const root = proto_item_add_subtree(item, ett_root);
-  const char* const text = packet_summary(pinfo, headers, record);
+  const char* const text = packet_summary(pinfo, sighting, headers, record);
   proto_item_append_text(item, ": %s", text);
   proto_item_set_hidden(proto_tree_add_string(root, hf_summary, tvb, 0, 0, text));
   if (!sighting.datagram.ip.empty()) {
@@ -259,6 +264,7 @@ void show(packet_info* pinfo, proto_tree* tree, const Sighting& sighting, const 
     show_bth(root, tvb, headers);
     if (headers.info->known && headers.parsed > wire::kBthSize) show_extensions(root, tvb, headers);
     if (headers.usable()) add_uint(root, hf_payload_length, tvb, headers.payload_size);
+    show_cm(root, sighting, headers);
   }
   show_icrc(pinfo, root, sighting, record);
   show_stream(root, tvb, headers, record);

@@ -1,10 +1,11 @@
 // The analysis by itself, without Wireshark, so that it also runs under sanitizers: ICRC vectors, and hostile packets.
+#include "dissector/analysis/analysis.h"
+
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <random>
 #include <vector>
 
-#include "dissector/analysis/analysis.h"
 #include "tests/wire/hex.h"
 #include "wire/bytes.h"
 #include "wire/ip_udp.h"
@@ -27,10 +28,11 @@ struct Captured {
 
 // Reference wire.md, ICRC: a CNP of a ConnectX-4 Lx.
 std::vector<uint8_t> connectx_cnp() {
-  return wire::hex("45c2003c718c4000401191610a0011010a001201"
-                   "000012b700280000"
-                   "8100ffff4000011800000000"
-                   "0000000000000000000000000000000082fd002a");
+  return wire::hex(
+      "45c2003c718c4000401191610a0011010a001201"
+      "000012b700280000"
+      "8100ffff4000011800000000"
+      "0000000000000000000000000000000082fd002a");
 }
 
 TEST(IcrcCheck, TakesThePacketOfAConnectX) {
@@ -78,7 +80,8 @@ class Hostile {
     bytes_[1] &= chance(3) ? 0xff : 0xc0;
     wire::store_be24(&bytes_[5], 1 + static_cast<uint32_t>(random_() % 3));
     wire::store_be24(&bytes_[9], chance(50) ? static_cast<uint32_t>(random_()) : psn());
-    if (bytes_.size() >= 28) wire::store_be32(&bytes_[24], chance(20) ? 0x80000000u : static_cast<uint32_t>(random_() % 9000));
+    if (bytes_.size() >= 28)
+      wire::store_be32(&bytes_[24], chance(20) ? 0x80000000u : static_cast<uint32_t>(random_() % 9000));
     Datagram d;
     d.frame = frame;
     d.time = time_ += static_cast<int64_t>(random_() % 3000) - (chance(20) ? 4000 : 0);

@@ -27,7 +27,11 @@ FIELDS = {
     "credits": "rocev2.aeth.credits", "qkey": "rocev2.deth.qkey", "srqn": "rocev2.xrceth.srqn",
     "flush": "rocev2.feth.persistent", "imm": "rocev2.immdt", "inv": "rocev2.ieth.rkey",
     "dup_request": "rocev2.analysis.duplicate_request", "rate_cut": "rocev2.analysis.rate_cut",
-    "malformed": "rocev2.malformed", "not_captured": "rocev2.not_captured",
+    "mraed": "rocev2.cm.mra.message", "mra_timeout": "rocev2.cm.mra.timeout", "sidr": "rocev2.cm.sidr.request_id",
+    "service": "rocev2.cm.sidr.service_id", "sidr_qpn": "rocev2.cm.sidr.qpn", "sidr_qkey": "rocev2.cm.sidr.qkey",
+    "lap_qpn": "rocev2.cm.lap.qpn", "lap_gid": "rocev2.cm.lap.local_gid", "lap_label": "rocev2.cm.lap.flow_label",
+    "lap_hops": "rocev2.cm.lap.hop_limit", "lap_rate": "rocev2.cm.lap.rate", "lap_timeout": "rocev2.cm.lap.ack_timeout",
+    "apr": "rocev2.cm.apr.status", "malformed": "rocev2.malformed", "not_captured": "rocev2.not_captured",
 }
 
 

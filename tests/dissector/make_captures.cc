@@ -1,6 +1,6 @@
 // Captures of simulated connections whose faults are known, for the tests of the dissector.
-// Usage: make_captures DIRECTORY. Writes for each scenario and each end NAME-a.pcapng, NAME-b.pcapng (what that host's NIC
-// saw) and beside it NAME-a.truth: lines "FRAME KIND".
+// Usage: make_captures DIRECTORY. Writes for each scenario and each end NAME-a.pcapng, NAME-b.pcapng (what that host's
+// NIC saw) and beside it NAME-a.truth: lines "FRAME KIND".
 //
 // The truth comes from both ends together, which the dissector does not have: what one end sent and the other end did
 // not see was lost, what it saw twice was duplicated, what nobody sent was corrupted, what overtook is known from the
@@ -66,9 +66,9 @@ std::vector<Case> cases() {
 
 // What one frame is, from the sender's point of view.
 struct Sent {
-  size_t order = 0;         // among all frames of its host
+  size_t order = 0;  // among all frames of its host
   bool request = false;
-  bool again = false;       // a request that the sender has sent before, or a part of one
+  bool again = false;  // a request that the sender has sent before, or a part of one
   bool response_again = false;
   int64_t rank = 0;  // of a request: among the new ones, of one sent again that of the first time
 };
@@ -100,7 +100,8 @@ std::map<std::vector<uint8_t>, Sent> judge_sent(const View& view) {
     const uint32_t psn = packet.bth.psn.value();
     if (sent.request) {
       sent.again = requested.count(psn) != 0;
-      const uint32_t span = packet.info->operation == Operation::kReadRequest ? std::max(1u, (packet.reth.length + 1023) / 1024) : 1;
+      const uint32_t span =
+          packet.info->operation == Operation::kReadRequest ? std::max(1u, (packet.reth.length + 1023) / 1024) : 1;
       sent.rank = sent.again ? requested[psn] : ++rank;
       for (uint32_t i = 0; i < span; ++i) requested.emplace((psn + i) & 0xffffff, sent.rank);
     } else if (packet.info->operation != Operation::kAcknowledge) {
@@ -115,11 +116,11 @@ std::map<std::vector<uint8_t>, Sent> judge_sent(const View& view) {
 enum class Damage { kNone, kBadIcrc, kNotRoce };
 Damage damage_at(size_t byte, uint8_t bits) {
   const size_t ip = byte - wire::kEthernetSize;
-  if (ip == 0 || ip == 2 || ip == 3 || ip == 9) return Damage::kNotRoce;       // version, length, protocol
+  if (ip == 0 || ip == 2 || ip == 3 || ip == 9) return Damage::kNotRoce;  // version, length, protocol
   if (ip == 6 || ip == 7) return bits == 0x40 && ip == 6 ? Damage::kBadIcrc : Damage::kNotRoce;  // fragment
-  if (ip == 1 || ip == 8 || ip == 10 || ip == 11) return Damage::kNone;        // TOS, TTL, checksum
-  if (ip == 22 || ip == 23 || ip == 24 || ip == 25) return Damage::kNotRoce;   // UDP port, length
-  if (ip == 26 || ip == 27 || ip == 32) return Damage::kNone;                  // UDP checksum, FECN and BECN
+  if (ip == 1 || ip == 8 || ip == 10 || ip == 11) return Damage::kNone;                          // TOS, TTL, checksum
+  if (ip == 22 || ip == 23 || ip == 24 || ip == 25) return Damage::kNotRoce;                     // UDP port, length
+  if (ip == 26 || ip == 27 || ip == 32) return Damage::kNone;  // UDP checksum, FECN and BECN
   return Damage::kBadIcrc;
 }
 
@@ -212,7 +213,8 @@ std::vector<View> run(const Case& c, uint64_t seed, const std::string& scratch, 
       std::chrono::minutes(5));
   pair.events.run_for(std::chrono::seconds(1));
   if (!done || forward.failed() || backward.failed()) {
-    std::fprintf(stderr, "%s: the run failed: %s %s\n", c.name.c_str(), forward.error().c_str(), backward.error().c_str());
+    std::fprintf(stderr, "%s: the run failed: %s %s\n", c.name.c_str(), forward.error().c_str(),
+                 backward.error().c_str());
     std::exit(1);
   }
   retransmissions = 0;

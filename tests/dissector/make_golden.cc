@@ -1,5 +1,6 @@
 // The golden captures: small, each about one thing, written down packet by packet. golden_test.py compares what tshark
 // says about them with the text in expected/. Usage: make_golden DIRECTORY
+#include <algorithm>
 #include <cstdio>
 
 #include "tests/dissector/script.h"
@@ -14,13 +15,19 @@ using wire::NakCode;
 constexpr Connection kConnection{0x101, 0x202};
 constexpr uint32_t kMtu = 256;
 
-Aeth ack(uint32_t msn, uint8_t credits = wire::kNoCreditsCode) { return Aeth::make_ack(credits, Msn(msn)); }
-Aeth nak(NakCode code, uint32_t msn) { return Aeth::make_nak(code, Msn(msn)); }
+Aeth ack(uint32_t msn, uint8_t credits = wire::kNoCreditsCode) {
+  return Aeth::make_ack(credits, Msn(msn));
+}
+Aeth nak(NakCode code, uint32_t msn) {
+  return Aeth::make_nak(code, Msn(msn));
+}
 
 Packet request(Opcode opcode, uint32_t psn, uint32_t size = 0, uint32_t dma = 0) {
   return {.opcode = opcode, .psn = psn, .size = size, .dma = dma};
 }
-Packet acknowledge(uint32_t psn, Aeth aeth) { return {.opcode = Opcode::kRcAcknowledge, .psn = psn, .aeth = aeth}; }
+Packet acknowledge(uint32_t psn, Aeth aeth) {
+  return {.opcode = Opcode::kRcAcknowledge, .psn = psn, .aeth = aeth};
+}
 Packet response(Opcode opcode, uint32_t psn, uint32_t size, uint32_t msn) {
   return {.opcode = opcode, .psn = psn, .size = size, .aeth = ack(msn)};
 }
@@ -28,7 +35,9 @@ Packet response(Opcode opcode, uint32_t psn, uint32_t size, uint32_t msn) {
 // A SEND of `packets` packets from PSN `psn` on.
 void send_message(Script& s, uint32_t psn, uint32_t packets, uint32_t from = 0) {
   for (uint32_t i = from; i < packets; ++i) {
-    const Opcode opcode = i == 0 ? Opcode::kRcSendFirst : i + 1 == packets ? Opcode::kRcSendLast : Opcode::kRcSendMiddle;
+    const Opcode opcode = i == 0             ? Opcode::kRcSendFirst
+                          : i + 1 == packets ? Opcode::kRcSendLast
+                                             : Opcode::kRcSendMiddle;
     s.forth(kConnection, request(opcode, psn + i, i + 1 == packets ? 40 : kMtu));
   }
 }
@@ -43,9 +52,12 @@ void clean(const std::string& directory) {
   s.after(10).back(c, acknowledge(2, ack(2)));
   s.forth(c, request(Opcode::kRcReadRequest, 3, 0, 600));
   s.after(10).back(c, response(Opcode::kRcReadResponseFirst, 3, kMtu, 3));
-  s.back(c, response(Opcode::kRcReadResponseMiddle, 4, kMtu, 3)).back(c, response(Opcode::kRcReadResponseLast, 5, 88, 3));
+  s.back(c, response(Opcode::kRcReadResponseMiddle, 4, kMtu, 3))
+      .back(c, response(Opcode::kRcReadResponseLast, 5, 88, 3));
   s.forth(c, request(Opcode::kRcFetchAdd, 6)).forth(c, request(Opcode::kRcCompareSwap, 7));
-  s.after(10).back(c, response(Opcode::kRcAtomicAcknowledge, 6, 0, 4)).back(c, response(Opcode::kRcAtomicAcknowledge, 7, 0, 5));
+  s.after(10)
+      .back(c, response(Opcode::kRcAtomicAcknowledge, 6, 0, 4))
+      .back(c, response(Opcode::kRcAtomicAcknowledge, 7, 0, 5));
   s.forth(c, request(Opcode::kRcSendOnlyImmediate, 8, 10)).forth(c, request(Opcode::kRcSendOnlyInvalidate, 9, 10));
   s.forth(c, request(Opcode::kRcWriteOnlyImmediate, 10, 16, 16));
   s.after(10).back(c, acknowledge(10, ack(8)));
@@ -64,8 +76,10 @@ void nak_at_sender(const std::string& directory) {
 // The same seen at the other end, where the packet never was.
 void nak_at_receiver(const std::string& directory) {
   Script s(directory, "nak-at-receiver");
-  s.forth(kConnection, request(Opcode::kRcSendFirst, 100, kMtu)).forth(kConnection, request(Opcode::kRcSendMiddle, 101, kMtu));
-  s.forth(kConnection, request(Opcode::kRcSendMiddle, 103, kMtu)).back(kConnection, acknowledge(102, nak(NakCode::kPsnSequenceError, 0)));
+  s.forth(kConnection, request(Opcode::kRcSendFirst, 100, kMtu))
+      .forth(kConnection, request(Opcode::kRcSendMiddle, 101, kMtu));
+  s.forth(kConnection, request(Opcode::kRcSendMiddle, 103, kMtu))
+      .back(kConnection, acknowledge(102, nak(NakCode::kPsnSequenceError, 0)));
   s.forth(kConnection, request(Opcode::kRcSendLast, 104, 40)).after(10);
   send_message(s, 100, 5, 2);
   s.back(kConnection, acknowledge(104, ack(1)));
@@ -121,8 +135,8 @@ void duplicates(const std::string& directory) {
   s.forth(c, {.opcode = Opcode::kRcWriteOnly, .psn = 2, .size = 8, .dma = 8, .ip_id = 0x101});  // a copy
   s.after(5).back(c, acknowledge(2, ack(2)));
   s.back(c, {.opcode = Opcode::kRcAcknowledge, .psn = 2, .aeth = ack(2), .ip_id = 0x201});  // a copy
-  s.back(c, acknowledge(2, ack(2)));                                                         // another one
-  s.back(c, acknowledge(9, ack(3)));                                                         // of what nobody has seen
+  s.back(c, acknowledge(2, ack(2)));                                                        // another one
+  s.back(c, acknowledge(9, ack(3)));                                                        // of what nobody has seen
   // Overtaken by the next one.
   s.forth(c, {.opcode = Opcode::kRcWriteOnly, .psn = 4, .size = 8, .dma = 8, .ip_id = 0x103});
   s.forth(c, {.opcode = Opcode::kRcWriteOnly, .psn = 3, .size = 8, .dma = 8, .ip_id = 0x102});
@@ -132,16 +146,16 @@ void violations(const std::string& directory) {
   Script s(directory, "violations");
   const auto& c = kConnection;
   s.forth(c, request(Opcode::kRcSendFirst, 1, kMtu)).forth(c, request(Opcode::kRcSendLast, 2, 4));
-  s.forth(c, request(Opcode::kRcSendMiddle, 3, kMtu));                // without a First
+  s.forth(c, request(Opcode::kRcSendMiddle, 3, kMtu));  // without a First
   s.forth(c, request(Opcode::kRcSendLast, 4, 4));
   s.forth(c, request(Opcode::kRcSendFirst, 5, kMtu));
-  s.forth(c, request(Opcode::kRcSendOnly, 6, 4));                     // in the middle of a message
+  s.forth(c, request(Opcode::kRcSendOnly, 6, 4));  // in the middle of a message
   s.forth(c, request(Opcode::kRcWriteFirst, 7, kMtu, 300));
-  s.forth(c, request(Opcode::kRcSendLast, 8, 44));                    // of another operation
+  s.forth(c, request(Opcode::kRcSendLast, 8, 44));  // of another operation
   s.forth(c, request(Opcode::kRcSendFirst, 9, 100)).forth(c, request(Opcode::kRcSendLast, 10, 4));  // short First
   s.forth(c, request(Opcode::kRcWriteFirst, 11, kMtu, 300)).forth(c, request(Opcode::kRcWriteLast, 12, 20));  // not 300
-  s.forth(c, request(Opcode::kRcSendOnly, 13, 300));                  // above the path MTU
-  s.forth(c, request(Opcode::kRcReadRequest, 14, 0, 0x80000001u));    // above 2^31
+  s.forth(c, request(Opcode::kRcSendOnly, 13, 300));                // above the path MTU
+  s.forth(c, request(Opcode::kRcReadRequest, 14, 0, 0x80000001u));  // above 2^31
 }
 
 void fatal_naks(const std::string& directory) {
@@ -194,7 +208,9 @@ void xrc_and_newer(const std::string& directory) {
   s.back(xrc, {.opcode = Opcode::kXrcAtomicAcknowledge, .psn = 2, .aeth = ack(2)});
   s.forth(rc, request(Opcode::kRcWriteOnly, 1, 8, 8)).forth(rc, request(Opcode::kRcFlush, 2, 0, 8));
   s.forth(rc, request(Opcode::kRcAtomicWrite, 3, 8, 8));
-  s.after(4).back(rc, response(Opcode::kRcReadResponseOnly, 2, 0, 2)).back(rc, response(Opcode::kRcReadResponseOnly, 3, 0, 3));
+  s.after(4)
+      .back(rc, response(Opcode::kRcReadResponseOnly, 2, 0, 2))
+      .back(rc, response(Opcode::kRcReadResponseOnly, 3, 0, 3));
 }
 
 // ICRC over IPv4, IPv6, VLAN and VXLAN, right and wrong.
@@ -220,18 +236,18 @@ void malformed(const std::string& directory) {
   Script s(directory, "malformed");
   const auto& c = kConnection;
   s.forth(c, request(Opcode::kRcSendOnly, 1, 8));
-  s.forth(c, {.opcode = Opcode::kRcSendOnly, .psn = 2, .size = 8, .captured = 42 + 20});      // cut by the capture
+  s.forth(c, {.opcode = Opcode::kRcSendOnly, .psn = 2, .size = 8, .captured = 42 + 20});  // cut by the capture
   s.forth(c, {.opcode = Opcode::kRcWriteOnly, .psn = 3, .size = 8, .dma = 8, .captured = 42 + 20});
   s.forth(c, {.opcode = Opcode::kRcWriteOnly, .psn = 4, .size = 8, .dma = 8, .captured = 42 + 5});
   s.forth(c, {.opcode = Opcode::kRcWriteOnly, .psn = 5, .size = 8, .dma = 8, .captured = 42});
-  s.forth(c, {.opcode = Opcode::kRcWriteOnly, .psn = 6, .dma = 0, .udp_cut = 10});            // ends in its RETH
-  s.forth(c, {.opcode = Opcode::kRcSendOnly, .psn = 7, .udp_cut = 10});                       // ends in its BTH
-  s.forth(c, {.opcode = Opcode{0x44}, .psn = 8, .size = 8});                                  // RD, which nobody has
+  s.forth(c, {.opcode = Opcode::kRcWriteOnly, .psn = 6, .dma = 0, .udp_cut = 10});  // ends in its RETH
+  s.forth(c, {.opcode = Opcode::kRcSendOnly, .psn = 7, .udp_cut = 10});             // ends in its BTH
+  s.forth(c, {.opcode = Opcode{0x44}, .psn = 8, .size = 8});                        // RD, which nobody has
   s.forth(c, {.opcode = Opcode{0xff}, .psn = 8});
   s.forth(c, {.opcode = Opcode::kRcSendOnly, .psn = 9, .size = 8, .tver = 1});
   s.forth(c, {.opcode = Opcode::kRcSendOnly, .psn = 10, .size = 0, .pad = 3});
   s.forth(c, {.opcode = Opcode::kRcReadRequest, .psn = 11, .size = 8, .dma = 8});
-  s.forth(c, {.opcode = Opcode::kRcSendOnly, .psn = 12, .size = 64, .fragment = 0x2000});     // the first fragment
+  s.forth(c, {.opcode = Opcode::kRcSendOnly, .psn = 12, .size = 64, .fragment = 0x2000});  // the first fragment
   s.forth(c, request(Opcode::kRcSendOnly, 2, 8));
 }
 
@@ -246,8 +262,53 @@ void streams(const std::string& directory) {
   for (const Connection& c : {first, second}) s.forth(c, request(Opcode::kRcSendOnly, 78, 4));
   s.after(5);
   for (const Connection& c : {first, second}) s.back(c, acknowledge(78, ack(2)));
-  s.after(1e6).forth(first, request(Opcode::kRcSendOnly, 0x800000, 4)).after(5).back(first, acknowledge(0x800000, ack(1)));
+  s.after(1e6)
+      .forth(first, request(Opcode::kRcSendOnly, 0x800000, 4))
+      .after(5)
+      .back(first, acknowledge(0x800000, ack(1)));
   s.forth(third, request(Opcode::kRcSendOnly, 4000, 4)).after(5).back(third, acknowledge(4000, ack(1)));
+}
+
+// A MAD of the communication management with a body that counts up, and these bytes of it.
+struct Patch {
+  size_t at;
+  std::vector<uint8_t> bytes;
+};
+Packet mad(uint16_t attribute, uint32_t psn, const std::vector<Patch>& patches) {
+  constexpr size_t kHeader = 24;
+  std::vector<uint8_t> bytes(256);
+  for (size_t i = kHeader; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i - kHeader);
+  bytes[0] = 1;
+  bytes[1] = 7;
+  bytes[2] = 2;
+  bytes[3] = 3;
+  wire::store_be16(&bytes[16], attribute);
+  for (const Patch& patch : patches) {
+    std::copy(patch.bytes.begin(), patch.bytes.end(), bytes.begin() + static_cast<ptrdiff_t>(kHeader + patch.at));
+  }
+  return {.opcode = Opcode::kUdSendOnly, .psn = psn, .destination = 1, .payload = bytes};
+}
+
+// REQ and REP name QPs and first PSNs: the first request is known to be missing. Then the messages that the built-in
+// dissector does not take apart, one of them cut.
+void cm(const std::string& directory) {
+  Script s(directory, "cm");
+  const Connection gsi{1, 1};
+  const Patch rc{43, {0xa0}};
+  s.forth(gsi, mad(0x10, 1, {{0, {0xaa, 0, 0, 1}}, {32, {0, 0x91, 0x01}}, {44, {0, 0x05, 0x00}}, rc}));
+  s.back(gsi, mad(0x11, 1, {{8, {0x40, 0xc0}}}));
+  s.back(gsi, mad(0x13, 2, {{4, {0xaa, 0, 0, 1}}, {12, {0, 0x91, 0x02}}, {20, {0, 0x07, 0x00}}}));
+  const Connection c{0x9101, 0x9102, false, 0xbeef};
+  s.forth(c, request(Opcode::kRcSendOnly, 0x701, 4)).back(c, acknowledge(0x700, nak(NakCode::kPsnSequenceError, 0)));
+  s.back(c, request(Opcode::kRcSendOnly, 0x500, 4));
+  for (const uint16_t attribute : {0x17, 0x18, 0x19, 0x1a, 0x12, 0x14, 0x15, 0x16}) s.forth(gsi, mad(attribute, 9, {}));
+  Packet cut = mad(0x19, 10, {});
+  cut.captured = 42 + 20 + 24 + 30;
+  s.forth(gsi, cut);
+  // The same QPs again, with other PSNs.
+  s.forth(gsi, mad(0x10, 11, {{0, {0xaa, 0, 0, 2}}, {32, {0, 0x91, 0x01}}, {44, {0, 0x05, 0x80}}, rc}));
+  s.back(gsi, mad(0x13, 12, {{4, {0xaa, 0, 0, 2}}, {12, {0, 0x91, 0x02}}, {20, {0, 0x07, 0x80}}}));
+  s.forth(c, request(Opcode::kRcSendOnly, 0x780, 4)).back(c, acknowledge(0x780, ack(1)));
 }
 
 }  // namespace
@@ -259,8 +320,9 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: make_golden DIRECTORY\n");
     return 2;
   }
-  const auto captures = {clean, nak_at_sender, nak_at_receiver, timeout,   rnr,           read_replay, duplicates, violations,
-                         fatal_naks, cnp,      ud_and_uc,       xrc_and_newer, envelopes, malformed,   streams};
+  const auto captures = {clean,      nak_at_sender, nak_at_receiver, timeout, rnr,       read_replay,
+                         duplicates, violations,    fatal_naks,      cnp,     ud_and_uc, xrc_and_newer,
+                         envelopes,  malformed,     streams,         cm};
   for (const auto& write : captures) write(argv[1]);
   return 0;
 }

@@ -19,7 +19,9 @@ struct Peer {
 
 void write_message(Script& s, Peer& peer, bool lossy) {
   const auto packet = [&](uint32_t i) {
-    const Opcode opcode = i == 0 ? Opcode::kRcWriteFirst : i + 1 == kPackets ? Opcode::kRcWriteLast : Opcode::kRcWriteMiddle;
+    const Opcode opcode = i == 0              ? Opcode::kRcWriteFirst
+                          : i + 1 == kPackets ? Opcode::kRcWriteLast
+                                              : Opcode::kRcWriteMiddle;
     return Packet{.opcode = opcode, .psn = (peer.psn + i) & wire::kMask24, .size = kMtu, .dma = kPackets * kMtu};
   };
   constexpr uint32_t kLost = 3;

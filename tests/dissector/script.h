@@ -33,9 +33,9 @@ struct Packet {
   bool ack_request = false;
   bool becn = false;
   uint8_t tver = 0;
-  int pad = -1;             // else what PadCnt says
+  int pad = -1;  // else what PadCnt says
   uint32_t srqn = 0x77;
-  uint32_t destination = 0;  // QPN; 0: the connection's
+  uint32_t destination = 0;        // QPN; 0: the connection's
   std::vector<uint8_t> payload{};  // instead of `size` bytes
   // Around it.
   uint8_t traffic_class = 0;
@@ -44,8 +44,8 @@ struct Packet {
   uint16_t fragment = 0;  // flags and offset of the IPv4 header
   bool vlan = false;
   bool vxlan = false;
-  uint32_t captured = 0;     // bytes of the frame that are kept; 0: all
-  uint32_t udp_cut = 0;      // bytes missing at the end of the datagram, lengths adjusted
+  uint32_t captured = 0;  // bytes of the frame that are kept; 0: all
+  uint32_t udp_cut = 0;   // bytes missing at the end of the datagram, lengths adjusted
 };
 
 // A connection between host 1 and host 2. `a` is the QPN at host 1.
