@@ -2,7 +2,7 @@
 // The analysis of a whole capture, one packet after the other in the order of the file. The plugin calls add() at the
 // first pass and looks records up later.
 //
-// Time: constant per packet, but for the binary search among the requests of one connection. Memory: 72 bytes per
+// Time: constant per packet, but for the binary search among the requests of one connection. Memory: 80 bytes per
 // RoCE v2 packet, 48 per message, 16 per CNP, all bounded by the number of packets; and per flow about 3 kB plus 88
 // bytes for each request that is not answered or among the last 2048 that are, at most 65536 (RequestTrack).
 #pragma once
@@ -30,6 +30,11 @@ class Analysis {
   const PacketRecord& packet(uint32_t index) const { return store_.packets[index]; }
   const Flow* flow(const PacketRecord& record) const { return record.flow == kNone ? nullptr : &flows_[record.flow]; }
   const MessageRecord* message(const PacketRecord& record) const;
+  // Calls each(MessageRecord) for every message that this answer completes, the last one first.
+  template <class Each>
+  void for_completed(const PacketRecord& record, Each each) const {
+    for (uint32_t m = record.completed; m != kNone; m = store_.messages[m].also) each(store_.messages[m]);
+  }
   const CnpRecord* cnp(const PacketRecord& record, const Headers& headers) const;
   uint32_t source_qpn(const PacketRecord& record) const {
     return record.flow == kNone ? FlowKey::kConnected : flows_.source_qpn(record.flow);
@@ -39,7 +44,7 @@ class Analysis {
     return own == nullptr || own->peer == kNone ? nullptr : &flows_[own->peer];
   }
 
-  static_assert(sizeof(PacketRecord) <= 72 && sizeof(MessageRecord) <= 48 && sizeof(CnpRecord) <= 16);
+  static_assert(sizeof(PacketRecord) <= 80 && sizeof(MessageRecord) <= 48 && sizeof(CnpRecord) <= 16);
 
  private:
   void analyse(const Datagram& datagram, const Headers& headers, uint32_t index);

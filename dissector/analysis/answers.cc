@@ -186,7 +186,8 @@ void RequestTrack::complete(const Subject& subject, Sent& sent, Store& store) {
   MessageRecord& message = store.messages[sent.message];
   message.answer_frame = subject.datagram.frame;
   if (message.first_frame != 0) message.time = subject.now() - message.start;
-  subject.record.message = sent.message;
+  message.also = subject.record.completed;
+  subject.record.completed = sent.message;
 }
 
 void RequestTrack::note_answer_time(const Subject& subject, int64_t psn, Store& store) {

@@ -14,8 +14,9 @@ inline constexpr uint32_t kNone = 0xffffffff;
 
 struct PacketRecord {
   uint32_t frame = 0;
-  uint32_t flow = kNone;     // index into the flows
-  uint32_t message = kNone;  // index into the messages; of a CNP into the CNPs
+  uint32_t flow = kNone;       // index into the flows
+  uint32_t message = kNone;    // index into the messages; of a CNP into the CNPs
+  uint32_t completed = kNone;  // of an answer: the last of the messages that it completes; see MessageRecord::also
   uint32_t expected_icrc = 0;
   Findings findings;
   IcrcStatus icrc = IcrcStatus::kUnchecked;
@@ -41,6 +42,7 @@ struct MessageRecord {
   uint32_t length = 0;   // bytes, once known
   bool length_known = false;
   uint8_t operation = 0;  // wire::Operation
+  uint32_t also = kNone;  // the message before that the same answer completes
   int64_t start = 0;      // when the first packet was sent first
   int64_t time = -1;      // ns from there to the answer that completes it
 };

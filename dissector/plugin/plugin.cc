@@ -25,13 +25,10 @@ void feed_taps(packet_info* pinfo, const Sighting& sighting, const Headers& head
   packet->headers = kept;
   packet->record = &record;
   packet->flow = analysis->flow(record);
-  packet->message = analysis->message(record);
   packet->source = sighting.source;
   packet->destination = sighting.destination;
   packet->source_qpn = analysis->source_qpn(record);
   packet->size = sighting.datagram.ib_size;
-  packet->message_ends = packet->message != nullptr && packet->message->answer_frame == record.frame &&
-                         headers.has_bth && !headers.info->request;
   tap_queue_packet(tap_rocev2, pinfo, packet);
 }
 

@@ -26,19 +26,22 @@ void begin(struct register_srt*, GArray* tables) {
   for (int i = 0; i < kRowCount; ++i) init_srt_table_row(table, i, kRows[i].name);
 }
 
+void add(srt_stat_table* table, packet_info* pinfo, const MessageRecord& message) {
+  if (message.time < 0) return;
+  nstime_t start;
+  start.secs = message.start / 1'000'000'000;
+  start.nsecs = static_cast<int>(message.start % 1'000'000'000);
+  for (int i = 0; i < kRowCount; ++i) {
+    if (static_cast<uint8_t>(kRows[i].operation) == message.operation) add_srt_table_data(table, i, &start, pinfo);
+  }
+}
+
 tap_packet_status on_packet(void* listener, packet_info* pinfo, epan_dissect_t*, const void* data, tap_flags_t) {
   const auto& packet = *static_cast<const TapPacket*>(data);
-  if (!packet.message_ends || packet.message->time < 0) return TAP_PACKET_DONT_REDRAW;
+  if (packet.record->completed == kNone) return TAP_PACKET_DONT_REDRAW;
   auto* const tables = static_cast<srt_data_t*>(listener)->srt_array;
   srt_stat_table* const table = g_array_index(tables, srt_stat_table*, 0);
-  for (int i = 0; i < kRowCount; ++i) {
-    if (static_cast<uint8_t>(kRows[i].operation) != packet.message->operation) continue;
-    const int64_t start = packet.message->start;
-    nstime_t time;
-    time.secs = start / 1'000'000'000;
-    time.nsecs = static_cast<int>(start % 1'000'000'000);
-    add_srt_table_data(table, i, &time, pinfo);
-  }
+  analysis->for_completed(*packet.record, [&](const MessageRecord& message) { add(table, pinfo, message); });
   return TAP_PACKET_REDRAW;
 }
 

@@ -27,16 +27,14 @@ struct Sighting {
   Sighting* next;
 };
 
-// What a tap listener gets for each RoCE v2 packet. `message_ends`: this packet is the answer that completes it.
+// What a tap listener gets for each RoCE v2 packet.
 struct TapPacket {
   const Headers* headers;
   const PacketRecord* record;
-  const Flow* flow;              // may be null
-  const MessageRecord* message;  // may be null
+  const Flow* flow;  // may be null
   address source, destination;
   uint32_t source_qpn;  // FlowKey::kConnected: not known
   uint32_t size;        // UDP payload
-  bool message_ends;
 };
 
 // hook.cc

@@ -149,7 +149,7 @@ void show_icrc(packet_info* pinfo, proto_tree* tree, const Sighting& sighting, c
   generated(proto_tree_add_uint(tree, hf_icrc_expected, sighting.tvb, static_cast<int>(at), 4, record.expected_icrc));
 }
 
-void show_message(proto_tree* parent, tvbuff_t* tvb, const Headers& headers, const PacketRecord& record) {
+void show_message(proto_tree* parent, tvbuff_t* tvb, const PacketRecord& record) {
   const MessageRecord* const message = analysis->message(record);
   if (message == nullptr) return;
   add_uint(parent, hf_message, tvb, message->number);
@@ -158,9 +158,6 @@ void show_message(proto_tree* parent, tvbuff_t* tvb, const Headers& headers, con
   add_frame(parent, hf_message_first, tvb, message->first_frame);
   add_frame(parent, hf_message_last, tvb, message->last_frame);
   add_frame(parent, hf_message_answer, tvb, message->answer_frame);
-  // Once per message, so that averages in graphs are of messages.
-  if (!headers.info->request && message->answer_frame == record.frame)
-    add_time(parent, hf_message_time, tvb, message->time);
 }
 
 void show_stream(proto_tree* parent, tvbuff_t* tvb, const Headers& headers, const PacketRecord& record) {
@@ -179,7 +176,9 @@ void show_stream(proto_tree* parent, tvbuff_t* tvb, const Headers& headers, cons
   add_frame(tree, hf_stream_first, tvb, flow->first_frame);
   add_frame(tree, hf_stream_last, tvb, flow->last_frame);
   if (record.has_psn) generated(proto_tree_add_int(tree, hf_relative_psn, tvb, 0, 0, record.relative_psn));
-  if (headers.usable()) show_message(tree, tvb, headers, record);
+  if (headers.usable()) show_message(tree, tvb, record);
+  // Once per message, so that averages in graphs are of messages.
+  analysis->for_completed(record, [&](const MessageRecord& m) { add_time(tree, hf_message_time, tvb, m.time); });
 }
 
 void show_numbers(proto_tree* tree, tvbuff_t* tvb, const Headers& headers, const PacketRecord& record) {

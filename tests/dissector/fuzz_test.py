@@ -71,7 +71,7 @@ def main():
     rounds = int(sys.argv[4]) if len(sys.argv) > 4 else 6
     print(f"seed {seed}", flush=True)
     tshark = Tshark(plugin)
-    with tempfile.TemporaryDirectory(prefix="h_dis-fuzz-") as directory:
+    with tempfile.TemporaryDirectory(prefix="uroce-fuzz-") as directory:
         subprocess.run([make_golden, directory], check=True)
         corpus = [p for capture in sorted(Path(directory).glob("*.pcapng")) for p in packets_of(capture)]
         for number in range(rounds):

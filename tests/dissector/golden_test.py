@@ -50,7 +50,7 @@ def main():
     plugin, make_golden, *names = arguments
     tshark = Tshark(plugin)
     failed = []
-    with tempfile.TemporaryDirectory(prefix="h_dis-golden-") as directory:
+    with tempfile.TemporaryDirectory(prefix="uroce-golden-") as directory:
         subprocess.run([make_golden, directory], check=True)
         captures = sorted(Path(directory).glob("*.pcapng"))
         assert captures

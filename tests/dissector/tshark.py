@@ -15,7 +15,7 @@ NOBODY = 65534
 
 class Tshark:
     def __init__(self, plugin, with_plugin=True):
-        self._directory = tempfile.TemporaryDirectory(prefix="h_dis-tshark-")
+        self._directory = tempfile.TemporaryDirectory(prefix="uroce-tshark-")
         self.root = Path(self._directory.name)
         self.root.chmod(0o755)
         plugin = Path(plugin)
