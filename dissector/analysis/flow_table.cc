@@ -110,22 +110,14 @@ void FlowTable::pair_by_answer(uint32_t flow, wire::Psn psn) {
   Flow& answers = flows_[flow];
   const uint32_t attempt = ++answers.pairing_attempts;
   if (attempt > kEagerAttempts && (attempt & (attempt - 1)) != 0) return;
-  uint32_t match = kNone, port_match = kNone;
-  bool several = false, several_ports = false;
+  uint32_t match = kNone;
   for (const uint32_t other : unpaired_towards(flow)) {
     const Flow& candidate = flows_[other];
     if (other == flow || !may_pair(candidate, answers) || !candidate.requests.awaits(psn)) continue;
-    several |= match != kNone;
+    if (match != kNone) return;
     match = other;
-    if (!ports_fit(candidate, answers)) continue;
-    several_ports |= port_match != kNone;
-    port_match = other;
   }
-  if (match != kNone && !several) {
-    pair(flow, match);
-  } else if (port_match != kNone && !several_ports) {
-    pair(flow, port_match);
-  }
+  if (match != kNone) pair(flow, match);
 }
 
 void FlowTable::pair(uint32_t a, uint32_t b) {
