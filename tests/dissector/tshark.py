@@ -1,7 +1,8 @@
 """tshark with the plugin under test and nothing of the user's: own configuration directory, own plugin directory.
 
 As root Wireshark loads no plugins but those of the system, so root runs it as nobody; the plugin and the captures are
-copied to where nobody can read them.
+copied to where nobody can read them. UROCE_TSHARK_PRELOAD: a library to preload, libasan.so for a plugin that was built
+with AddressSanitizer.
 """
 import json
 import os
@@ -32,6 +33,8 @@ class Tshark:
             "WIRESHARK_CONFIG_DIR": str(self.root / "config"), "WIRESHARK_PLUGIN_DIR": str(self.root / "plugins"),
             "G_DEBUG": "fatal-criticals",
         }
+        if "UROCE_TSHARK_PRELOAD" in os.environ:
+            self._environment |= {"LD_PRELOAD": os.environ["UROCE_TSHARK_PRELOAD"], "ASAN_OPTIONS": "detect_leaks=0"}
 
     def close(self):
         self._directory.cleanup()
