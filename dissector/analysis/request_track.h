@@ -39,7 +39,7 @@ struct Subject {
 
 class RequestTrack {
  public:
-  static constexpr size_t kMostKept = 65536;
+  static constexpr size_t kMostKept = 16384;
   static constexpr size_t kHistory = 2048;
   static constexpr int64_t kFarAway = 65536;  // PSNs; beyond, it is another connection
 

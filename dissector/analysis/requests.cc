@@ -112,7 +112,7 @@ void RequestTrack::on_below(const Subject& subject, int64_t psn, Store& store) {
   if (sent != nullptr) {
     subject.record.related = store.packets[sent->record].frame;
     subject.record.message = sent->message;
-    if (psn + 1 <= unacked_ && acknowledged_ && sent->end() <= unacked_) {
+    if (acknowledged_ && sent->end() <= unacked_) {
       subject.record.findings.add(Finding::kDuplicateRequest);
     }
     if (is_copy(subject, *sent) || !acknowledged_) {

@@ -1,11 +1,13 @@
 // Captures of simulated connections whose faults are known, for the tests of the dissector.
-// Usage: make_captures DIRECTORY. Writes for each scenario and each end NAME-a.pcapng, NAME-b.pcapng (what that host's
-// NIC saw) and beside it NAME-a.truth: lines "FRAME KIND".
+// Usage: make_captures DIRECTORY [SEED [no-ids]]. Writes for each scenario and each end NAME-a.pcapng, NAME-b.pcapng
+// (what that host's NIC saw) and beside it NAME-a.truth: lines "FRAME KIND".
 //
 // The truth comes from both ends together, which the dissector does not have: what one end sent and the other end did
 // not see was lost, what it saw twice was duplicated, what nobody sent was corrupted, what overtook is known from the
 // order of sending, and what is a retransmission from what the sender has sent before. Nothing of it uses the
 // dissector's code.
+//
+// no-ids: as if the senders left the IPv4 ID zero, as with IPv6.
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
@@ -186,12 +188,26 @@ void write_truth(const View& own, const View& other, const std::string& path) {
   }
 }
 
-void write_capture(const View& view, const std::string& name, const std::string& path) {
+void remove_ip_id(std::vector<uint8_t>& frame) {
+  wire::Envelope envelope;
+  std::span<const uint8_t> ib;
+  if (wire::parse_frame(frame, envelope, ib) != wire::FrameError::kNone || !wire::icrc_matches(envelope, ib)) return;
+  envelope.ip_id = 0;
+  std::vector<uint8_t> packet(ib.begin(), ib.end());
+  const size_t covered = packet.size() - wire::kIcrcSize;
+  wire::store_le32(&packet[covered], wire::icrc(envelope, std::span(packet).first(covered)));
+  const size_t size =
+      wire::emit_frame_headers(envelope, static_cast<uint32_t>(packet.size() + wire::kUdpSize), frame.data());
+  std::copy(packet.begin(), packet.end(), frame.begin() + static_cast<ptrdiff_t>(size));
+}
+
+void write_capture(const View& view, const std::string& name, const std::string& path, bool ids) {
   std::ofstream file(path, std::ios::binary);
   trace::PcapngWriter writer(file, "uroce simulator");
   writer.add_interface(name);
   for (Record record : view.records) {
     record.interface = 0;
+    if (!ids) remove_ip_id(record.frame);
     writer.write(record);
   }
 }
@@ -228,7 +244,7 @@ std::vector<View> run(const Case& c, uint64_t seed, const std::string& scratch, 
   return views;
 }
 
-int main_of(const std::string& directory, uint64_t seed) {
+int main_of(const std::string& directory, uint64_t seed, bool ids) {
   const std::string scratch = directory + "/both.pcapng";
   for (const Case& c : cases()) {
     uint64_t counted;
@@ -243,7 +259,7 @@ int main_of(const std::string& directory, uint64_t seed) {
     const std::string base = directory + "/" + c.name;
     for (size_t i = 0; i < 2; ++i) {
       const std::string end = i == 0 ? "-a" : "-b";
-      write_capture(views[i], "host" + std::to_string(i + 1), base + end + ".pcapng");
+      write_capture(views[i], "host" + std::to_string(i + 1), base + end + ".pcapng", ids);
       write_truth(views[i], views[1 - i], base + end + ".truth");
     }
   }
@@ -256,8 +272,8 @@ int main_of(const std::string& directory, uint64_t seed) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "usage: make_captures DIRECTORY [SEED]\n");
+    std::fprintf(stderr, "usage: make_captures DIRECTORY [SEED [no-ids]]\n");
     return 2;
   }
-  return uroce::simulator::main_of(argv[1], argc > 2 ? std::stoull(argv[2]) : 1);
+  return uroce::simulator::main_of(argv[1], argc > 2 ? std::stoull(argv[2]) : 1, argc < 4);
 }
