@@ -110,14 +110,18 @@ void FlowTable::pair_by_answer(uint32_t flow, wire::Psn psn) {
   Flow& answers = flows_[flow];
   const uint32_t attempt = ++answers.pairing_attempts;
   if (attempt > kEagerAttempts && (attempt & (attempt - 1)) != 0) return;
-  uint32_t match = kNone;
-  for (const uint32_t other : unpaired_towards(flow)) {
+  const auto fits = [&](uint32_t other) {
     const Flow& candidate = flows_[other];
-    if (other == flow || !may_pair(candidate, answers) || !candidate.requests.awaits(psn)) continue;
-    if (match != kNone) return;
-    match = other;
+    return other != flow && may_pair(candidate, answers) && candidate.requests.awaits(psn);
+  };
+  // Many applications start all connections with PSN 0: then it takes several answers until one candidate is left.
+  std::erase_if(answers.candidates, [&](uint32_t other) { return !fits(other); });
+  if (answers.candidates.empty()) {
+    for (const uint32_t other : unpaired_towards(flow)) {
+      if (fits(other)) answers.candidates.push_back(other);
+    }
   }
-  if (match != kNone) pair(flow, match);
+  if (answers.candidates.size() == 1) pair(flow, answers.candidates.front());
 }
 
 void FlowTable::pair(uint32_t a, uint32_t b) {
@@ -125,6 +129,7 @@ void FlowTable::pair(uint32_t a, uint32_t b) {
   forget_unpaired(b);
   Flow& one = flows_[a];
   Flow& two = flows_[b];
+  one.candidates = two.candidates = {};
   one.peer = b;
   two.peer = a;
   const uint32_t stream = std::min(one.stream, two.stream);

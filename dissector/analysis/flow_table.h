@@ -44,6 +44,7 @@ struct Flow {
   uint32_t first_frame = 0;
   uint32_t last_frame = 0;
   uint32_t pairing_attempts = 0;
+  std::vector<uint32_t> candidates{};  // that fitted all answers so far, while it has no peer
   RequestTrack requests;
   RateMeter rate;
   IpIds ip_ids;

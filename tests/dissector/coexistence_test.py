@@ -103,7 +103,7 @@ class Coexistence(unittest.TestCase):
                     r"spurious_retransmission +1 ", r"duplicate_ack +1 ", r"no_progress +1 "):
             self.assertRegex(tree, row)
         streams = self.statistics("streams", "rocev2_streams,tree")
-        self.assertEqual(len(re.findall(r"^ stream \d", streams, re.MULTILINE)), 4)
+        self.assertEqual(len(re.findall(r"^ stream \d", streams, re.MULTILINE)), 6)
         times = self.statistics("clean", "rocev2,srt")
         self.assertRegex(times, r"RDMA READ +1 +0.0000\d+ ")
         self.assertRegex(times, r"SEND +4 ")
@@ -111,7 +111,7 @@ class Coexistence(unittest.TestCase):
         self.assertRegex(experts, r"1 +Response +RoCEv2  NAK: remote access error")
 
     def test_conversations_and_endpoints(self):
-        for name, conversations, endpoints in (("clean", 1, 2), ("streams", 4, 6)):
+        for name, conversations, endpoints in (("clean", 1, 2), ("streams", 6, 10)):
             table = self.statistics(name, "conv,rocev2", "-2")
             rows = [line for line in table.splitlines() if "<->" in line]
             self.assertEqual(len(rows), conversations, table)

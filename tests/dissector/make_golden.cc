@@ -267,6 +267,12 @@ void streams(const std::string& directory) {
       .after(5)
       .back(first, acknowledge(0x800000, ack(1)));
   s.forth(third, request(Opcode::kRcSendOnly, 4000, 4)).after(5).back(third, acknowledge(4000, ack(1)));
+  // Both from PSN 0 on, as many applications do, and the port does not tell either: the second answer of one decides.
+  const Connection busy{0x1004, 0x2004, false, 0xdead}, idle{0x1005, 0x2005, false, 0xdead};
+  for (uint32_t psn = 0; psn < 3; ++psn) s.forth(busy, request(Opcode::kRcSendOnly, psn, 4));
+  s.forth(idle, request(Opcode::kRcSendOnly, 0, 4));
+  s.back(idle, acknowledge(0, ack(1))).back(busy, acknowledge(0, ack(1))).back(busy, acknowledge(2, ack(3)));
+  s.forth(idle, request(Opcode::kRcSendOnly, 1, 4)).back(idle, acknowledge(1, ack(2)));
 }
 
 // A MAD of the communication management with a body that counts up, and these bytes of it.
