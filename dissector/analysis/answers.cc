@@ -181,6 +181,7 @@ RequestTrack::Sent* RequestTrack::advance(const Subject& subject, int64_t psn, S
 
 void RequestTrack::complete(const Subject& subject, Sent& sent, Store& store) {
   bytes_in_flight_ -= std::min(bytes_in_flight_, sent.payload);
+  if (sent.psn < answers_missed_below_) return;
   store.packets[sent.record].answer = store.packets[sent.last_record].answer = subject.datagram.frame;
   if (!sent.last || sent.message == kNone) return;
   MessageRecord& message = store.messages[sent.message];

@@ -121,7 +121,9 @@ void FlowTable::pair_by_answer(uint32_t flow, wire::Psn psn) {
       if (fits(other)) answers.candidates.push_back(other);
     }
   }
-  if (answers.candidates.size() == 1) pair(flow, answers.candidates.front());
+  if (answers.candidates.size() != 1) return;
+  if (attempt > 1) flows_[answers.candidates.front()].requests.missed_answers();
+  pair(flow, answers.candidates.front());
 }
 
 void FlowTable::pair(uint32_t a, uint32_t b) {

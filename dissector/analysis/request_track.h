@@ -48,6 +48,9 @@ class RequestTrack {
   bool started() const { return started_; }
   // Its first request will have this PSN.
   void expect(wire::Psn psn) { start(psn); }
+  // Answers to what was sent so far have passed without anybody knowing that they were for these requests: what
+  // answered them, and when, is not known.
+  void missed_answers() { answers_missed_below_ = next_; }
   // Whether a request with this PSN can belong to those before.
   bool fits(wire::Psn psn) const;
   // Whether an answer with this PSN can be for one of them.
@@ -145,9 +148,10 @@ class RequestTrack {
 
   bool acknowledged_;  // RC and XRC; UC has no answers
   bool started_ = false;
-  int64_t first_ = 0;      // PSNs here are counted on beyond 24 bits
-  int64_t next_ = 0;       // behind the last new request
-  int64_t unacked_ = 0;    // all before it is answered
+  int64_t first_ = 0;    // PSNs here are counted on beyond 24 bits
+  int64_t next_ = 0;     // behind the last new request
+  int64_t unacked_ = 0;  // all before it is answered
+  int64_t answers_missed_below_ = 0;
   std::deque<Sent> sent_;  // in PSN order, with holes where requests were not captured
   size_t acked_ = 0;       // of them at the front
   uint32_t bytes_in_flight_ = 0;
