@@ -81,6 +81,8 @@ void RequestTrack::on_nak(const Subject& subject, int64_t psn) {
   const wire::Aeth& aeth = subject.headers.aeth;
   const Finding finding = aeth.kind() == AethKind::kNak ? finding_of(aeth.value()) : Finding::kNakOther;
   subject.record.findings.add(finding);
+  // Of a connection whose very first requests were lost in front of the capture this is the first one hears.
+  if (acked_ == 0 && unacked_ == first_ && psn < first_ && first_ - psn < kFarAway) unacked_ = psn;
   if (finding != Finding::kNakSequence || psn < unacked_) return;
   nak_psn_ = psn;
   begin_recovery(subject.now());
@@ -91,6 +93,7 @@ void RequestTrack::on_response(const Subject& subject, int64_t psn, Store& store
   if (!subject.headers.info->last) learn_path_mtu(subject.headers.payload_size);
   Sent* const sent = find(psn);
   if (sent == nullptr || !sent->needs_response()) {
+    if (psn < first_) return;  // nobody knows what was in front of the capture
     subject.record.findings.add(psn < unacked_ && psn < next_ ? Finding::kResponseReplay : Finding::kAckUnseen);
     return;
   }

@@ -127,6 +127,7 @@ class RequestTrack {
   void learn_path_mtu(uint32_t payload_size);
   void learn_from_next(wire::Psn psn);
   void settle_last_span();
+  void settle_in_hole(Sent& read);
   void trim();
   void begin_recovery(int64_t now);
   void note_flight(PacketRecord& record) const;

@@ -135,8 +135,9 @@ void RequestTrack::on_below(const Subject& subject, int64_t psn, Store& store) {
   } else {
     on_again(subject, psn, nullptr, store);
   }
-  if (psn < first_) return;
+  if (psn < std::min(first_, unacked_)) return;
   Sent fresh = make_sent(subject, psn);
+  if (!fresh.span_known) settle_in_hole(fresh);
   join_message(subject, fresh, false, store);
   subject.record.message = fresh.message;
   insert(fresh);
@@ -328,6 +329,17 @@ void RequestTrack::settle_last_span() {
   read.span = read_span(read.length, path_mtu_);
   read.span_known = true;
   next_ = read.end();
+}
+
+// The same for a READ that comes when later requests are known: it ends where they begin, or before.
+void RequestTrack::settle_in_hole(Sent& read) {
+  const auto next = std::upper_bound(sent_.begin(), sent_.end(), read.psn,
+                                     [](int64_t p, const Sent& other) { return p < other.psn; });
+  const auto room = static_cast<uint32_t>((next == sent_.end() ? next_ : next->psn) - read.psn);
+  for (uint32_t path_mtu = kSmallestPathMtu; path_mtu <= 4096; path_mtu *= 2) {
+    read.span_known |= read_span(read.length, path_mtu) == room;
+  }
+  read.span = read.span_known ? room : std::min(room, read_span(read.length, kUsualPathMtu));
 }
 
 void RequestTrack::trim() {

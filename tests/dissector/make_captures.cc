@@ -182,7 +182,8 @@ void write_truth(const View& own, const View& other, const std::string& path) {
     // What was lost with nothing behind it, nobody at this end can know when it comes again.
     const bool knowable = sent.rank <= newest;
     if (sent.again && knowable) out << number << " retransmission\n";
-    if (sent.rank > newest + 1) out << number << " psn_gap\n";
+    // ... nor what was there before the first one.
+    if (sent.rank > newest + 1 && newest > 0) out << number << " psn_gap\n";
     if (!sent.again && sent.rank <= newest) out << number << " out_of_order\n";
     newest = std::max(newest, sent.rank);
   }
