@@ -135,7 +135,6 @@ void RequestTrack::on_below(const Subject& subject, int64_t psn, Store& store) {
   } else {
     on_again(subject, psn, nullptr, store);
   }
-  if (psn < std::min(first_, unacked_)) return;
   Sent fresh = make_sent(subject, psn);
   if (!fresh.span_known) settle_in_hole(fresh);
   join_message(subject, fresh, false, store);
