@@ -39,8 +39,8 @@ struct TxPacket {
   uint16_t ip_id = 0;  // set by PacketIo::send: the IPv4 identification that it left with
   uint32_t send_index = 0;
   uint32_t icrc_damage = 0;  // what the right ICRC is XORed with: the fault injector's, who breaks packets on purpose
-  uint32_t address_handle =
-      0;  // UD: where it goes, set by the transport for the engine; 0: where the QP is connected to
+  // UD: where it goes, set by the transport for the engine; 0: where the QP is connected to.
+  uint32_t address_handle = 0;
   std::array<uint8_t, kMaxHeaderSize> header;
   std::array<Fragment, kMaxFragments> fragments;
 

@@ -7,9 +7,9 @@
 namespace uroce::dissector {
 namespace {
 
-const char* conversation_filter(conv_item_t* item, conv_filter_type_e filter) {
-  const bool v6 = item->src_address.type == AT_IPv6;
-  switch (filter) {
+// The filter field for one part of a row.
+const char* filter_field(bool v6, conv_filter_type_e part) {
+  switch (part) {
     case CONV_FT_SRC_ADDRESS:
       return v6 ? "ipv6.src" : "ip.src";
     case CONV_FT_DST_ADDRESS:
@@ -26,23 +26,11 @@ const char* conversation_filter(conv_item_t* item, conv_filter_type_e filter) {
   return CONV_FILTER_INVALID;
 }
 
-const char* endpoint_filter(endpoint_item_t* item, conv_filter_type_e filter) {
-  const bool v6 = item->myaddress.type == AT_IPv6;
-  switch (filter) {
-    case CONV_FT_SRC_ADDRESS:
-      return v6 ? "ipv6.src" : "ip.src";
-    case CONV_FT_DST_ADDRESS:
-      return v6 ? "ipv6.dst" : "ip.dst";
-    case CONV_FT_ANY_ADDRESS:
-      return v6 ? "ipv6.addr" : "ip.addr";
-    case CONV_FT_SRC_PORT:
-      return "rocev2.srcqp";
-    case CONV_FT_DST_PORT:
-      return "rocev2.destqp";
-    case CONV_FT_ANY_PORT:
-      return "rocev2.qpn";
-  }
-  return CONV_FILTER_INVALID;
+const char* conversation_filter(conv_item_t* item, conv_filter_type_e part) {
+  return filter_field(item->src_address.type == AT_IPv6, part);
+}
+const char* endpoint_filter(endpoint_item_t* item, conv_filter_type_e part) {
+  return filter_field(item->myaddress.type == AT_IPv6, part);
 }
 
 ct_dissector_info_t conversation_info = {conversation_filter};

@@ -7,7 +7,7 @@ Names of cases say what is run: PROGRAM/WAY, e.g. ib_send_bw/qps-64. Options: se
 import sys
 
 from suite import Case, check, main
-from perftest import BANDWIDTH, LATENCY, PINGPONG, Side, run_pair
+from perftest import BANDWIDTH, LATENCY, PINGPONG, Side, describe, run_pair
 
 PROGRAMS = BANDWIDTH + LATENCY
 ATOMIC = ("ib_atomic_bw", "ib_atomic_lat")
@@ -43,13 +43,6 @@ def check_io(result, how):
         expected = wanted.io or ("udp" if wanted.user else "af_xdp")
         check(mode.startswith(expected), f"the {side} says '{mode}', not {expected}\n{result.report()}")
         check((wanted.faults or "") in mode, f"the {side} says '{mode}', not {wanted.faults}\n{result.report()}")
-
-
-def describe(row):
-    for column in ("BW average[Gb/sec]", "t_typical[usec]", "t_iter[usec]"):
-        if column in row:
-            return f"{row[column]:.2f} {column[column.index('[') + 1 : -1]}"
-    return ""
 
 
 def plain():

@@ -1,21 +1,22 @@
 """How a case of the interoperability tests is made and judged: two programs, a capture of the wire, and the oracle over it."""
 
-import collections
 import contextlib
+import dataclasses
 import itertools
 import re
 import shutil
 import subprocess
 
 from lab import LabError
-from perftest import PINGPONGS, Side, io_mode, run_pair
+from perftest import PINGPONGS, Side, describe, io_mode, run_pair
 from suite import Case, Failure, check
 
 FAULTS = "drop=1%,dup=0.5%,reorder=1%,corrupt=0.5%"
 # The client is here, or there.
 DIRECTIONS = ("to-peer", "from-peer")
-# Between the capture point (QEMU) and either transport; both share two cores with an emulated machine.
-SLACK = "200ms"
+# Between uroce's capture stage and its transport. Both are in one thread, but two cores are shared with an emulated machine.
+SLACK = "20ms"
+OWN_CAPTURE = "uroce.pcapng"
 
 # Timeout of the QPs, 4.096 us * 2^17: an emulated machine may not get its turn for half a second.
 PATIENCE = 17
@@ -23,7 +24,6 @@ PATIENCE = 17
 DEFAULT_MIX = "send,send_imm,write,write_imm,read,cas,faa,inline,multi-sge"
 
 _ports = itertools.count(20000)
-quirks = collections.Counter()  # rules that the peer broke in the eyes of the oracle, and how often
 
 
 class Roles:
@@ -36,35 +36,37 @@ class Roles:
         self.stop_programs = lab.stop_programs
 
 
-def ours(host, io, faults):
-    return Side(io, faults) if host.uroce else Side()
+def ours(host, evidence, io, faults):
+    """How the programs of a host are started."""
+    if not host.uroce:
+        return Side()
+    return Side(io, faults, options=("--capture", evidence / OWN_CAPTURE) if evidence else ())
 
 
 # --- the wire ------------------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
-def captured(lab, name, judged=""):
-    """Captures the wire during a case; what fails leaves its evidence behind. judged: the address family ("ipv4") by which
-    the oracle knows our end, whose conduct it judges afterwards. What it says of the peer is counted (quirks)."""
-    if lab.vm is None:
-        yield
-        return
+def captured(lab, name, judged=False):
+    """Captures the wire during a case, at the guest's end; what fails leaves its evidence behind, in the directory that this
+    gives. judged: uroce has captured as well (OWN_CAPTURE there), and the oracle judges its conduct afterwards."""
     evidence = lab.build / "interop/failures" / re.sub(r"[^\w.-]", "_", name)
     shutil.rmtree(evidence, ignore_errors=True)
     evidence.mkdir(parents=True)
     capture = evidence / "wire.pcap"
     lab.revive()
     machine = lab.vm
-    machine.start_capture(capture)
+    if machine:
+        machine.start_capture(capture)
     try:
-        yield
+        yield evidence
         stop_capture(machine)
         if judged:
-            judge(lab, capture, judged)
+            judge(lab, evidence / OWN_CAPTURE)
     except (Failure, LabError) as error:
         stop_capture(machine)
-        (evidence / "console").write_text(machine.console())
+        if machine:
+            (evidence / "console").write_text(machine.console())
         with contextlib.suppress(LabError, OSError):
             (evidence / "kernel").write_text(lab.b.system("dmesg"))
         (evidence / "failure").write_text(str(error))
@@ -73,20 +75,15 @@ def captured(lab, name, judged=""):
 
 
 def stop_capture(machine):
+    if machine is None:
+        return
     with contextlib.suppress(LabError, OSError, ValueError):
         machine.stop_capture()
 
 
-def ask_oracle(lab, capture, host, family):
-    command = [lab.build / "bin/uroce", "check", "--slack", SLACK, "--quiet", "--at", getattr(host, family), capture]
-    return subprocess.run(list(map(str, command)), capture_output=True, text=True)
-
-
-def judge(lab, capture, family):
-    done = ask_oracle(lab, capture, lab.a, family)
+def judge(lab, capture):
+    done = subprocess.run([lab.build / "bin/uroce", "check", "--slack", SLACK, "--quiet", capture], capture_output=True, text=True)
     check(done.returncode == 0, f"the oracle says:\n{done.stdout}{done.stderr}")
-    for rule in re.findall(r": ([a-z-]+): ", ask_oracle(lab, capture, lab.b, family).stdout):
-        quirks[rule] += 1
 
 
 # --- cases ---------------------------------------------------------------------------------------------------------------
@@ -98,9 +95,9 @@ def pair(program, way, arguments, direction, gid="ipv4", faults=None, io=None, t
 
     def run(lab):
         roles = Roles(lab, direction, peer and peer(lab))
-        with captured(lab, name, judged and not faults and gid):
+        with captured(lab, name, judged) as evidence:
             words = arguments if program in PINGPONGS else [*arguments, "-u", PATIENCE]
-            result = run_pair(roles, program, words, gid, ours(roles.a, io, faults), ours(roles.b, io, faults), timeout)
+            result = run_pair(roles, program, words, gid, ours(roles.a, evidence, io, faults), ours(roles.b, evidence, io, faults), timeout)
             check(not result.problem, f"{result.problem}\n{result.report()}")
             for host, mode in zip((roles.a, roles.b), result.io_modes):
                 check_io(host, mode, io, faults)
@@ -114,15 +111,8 @@ def check_io(host, mode, io, faults):
         check(mode.startswith(io or "af_xdp") and (faults or "") in mode, f"uroce says '{mode}', not {io} {faults}")
 
 
-def describe(row):
-    for column in ("BW average[Gb/sec]", "t_typical[usec]", "t_iter[usec]"):
-        if column in row:
-            return f"{row[column]:.2f} {column[column.index('[') + 1 : -1]}"
-    return ""
-
-
-def start_transfer(roles, arguments, gid="ipv4", io=None, faults=None):
-    """Starts both sides of rc_transfer; returns (server, client)."""
+def start_transfer(roles, arguments, gid="ipv4", io=None, faults=None, evidence=None):
+    """Starts both sides of rc_transfer; returns (server, client). With `evidence` uroce captures there."""
     port = next(_ports)
     own = ["--port", port, *(() if "--ack-timeout" in arguments else ("--ack-timeout", PATIENCE))]
     if "--mix" not in arguments:
@@ -139,7 +129,7 @@ def start_transfer(roles, arguments, gid="ipv4", io=None, faults=None):
         return [program, "--device", host.device, "--gid-index", host.gid_index[gid], *own, *each, *rest]
 
     def seeded(host, seed):
-        return {"io": io, "faults": f"{faults},seed={seed}" if faults else None} if host.uroce else {}
+        return dataclasses.asdict(ours(host, evidence, io, f"{faults},seed={seed}" if faults else None))
 
     server = roles.a.start(command(roles.a, ["--server"]), **seeded(roles.a, 1))
     server.wait_listening(port)
@@ -152,8 +142,8 @@ def transfer(way, arguments, direction, gid="ipv4", io=None, faults=None, timeou
 
     def run(lab):
         roles = Roles(lab, direction, peer and peer(lab))
-        with captured(lab, name, not faults and gid):
-            server, client = start_transfer(roles, arguments, gid, io, faults)
+        with captured(lab, name, judged=True) as evidence:
+            server, client = start_transfer(roles, arguments, gid, io, faults, evidence)
             codes = (client.wait(timeout), server.wait(10))
             check(codes == (0, 0), f"exit codes {codes} (None: hangs)\n{client.output}\n--- server\n{server.output}")
             for host, program in ((roles.a, server), (roles.b, client)):

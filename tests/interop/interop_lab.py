@@ -199,6 +199,9 @@ class PeerLab(Lab):
 
     vm = None
 
+    def revive(self):
+        pass
+
     def __init__(self, build, mtu, options):
         super().__init__(build, mtu)
         self.a = LocalHost(self, options.netdev, options.address, options.address6)

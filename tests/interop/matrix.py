@@ -18,7 +18,7 @@ sys.path[:0] = [str(ROOT / "tests/e2e"), str(ROOT / "tools/lib")]
 
 import bad_peers
 import inside_guest
-from cases import DIRECTIONS, FAULTS, errors, pair, quirks, transfer
+from cases import DIRECTIONS, FAULTS, errors, pair, transfer
 from interop_lab import JUMBO, GuestLab, PeerLab
 from lab import LabError
 from perftest import BANDWIDTH, LATENCY, PINGPONGS

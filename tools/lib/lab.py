@@ -140,7 +140,7 @@ class Host:
             argv += [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--inh-caps=-all"]
         argv.append("--")
         if uroce:
-            argv += [str(self.lab.uroce_for(user)), "run", *options]
+            argv += [str(self.lab.uroce_for(user)), "run", *map(str, options)]
             argv += ["--io", io] if io else []
             argv += ["--faults", faults] if faults else []
             argv.append("--")

@@ -26,6 +26,7 @@ class Side:
     io: str | None = None
     faults: str | None = None
     user: bool = False
+    options: tuple = ()
 
 
 @dataclasses.dataclass
@@ -77,6 +78,14 @@ def io_mode(output):
     """What uroce said about its packet I/O: "uroce: roce0: af_xdp, native" -> "af_xdp, native"."""
     said = re.search(r"^uroce: \S+: (.*)$", output, re.MULTILINE)
     return said[1] if said else ""
+
+
+def describe(row):
+    """The figure that a row is about, in a word."""
+    for column in ("BW average[Gb/sec]", "t_typical[usec]", "t_iter[usec]"):
+        if column in row:
+            return f"{row[column]:.2f} {column[column.index('[') + 1 : -1]}"
+    return ""
 
 
 def _command(program, arguments, host, port, gid, server_address):

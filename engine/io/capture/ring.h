@@ -59,8 +59,7 @@ class CaptureRing {
     shared_tail_.store(tail_, std::memory_order_release);
   }
 
-  // --- anybody
-  // --------------------------------------------------------------------------------------------------------
+  // --- anybody ------------------------------------------------------------------------------------------------------
   size_t used() const {
     const uint64_t tail = shared_tail_.load(std::memory_order_acquire);
     return static_cast<size_t>(shared_head_.load(std::memory_order_acquire) - tail);

@@ -86,9 +86,8 @@ class CaptureTap {
   // A fault injector took the packet away.
   void not_delivered(const RxPacket& packet, int64_t time);
 
-  // --- any thread
-  // ----------------------------------------------------------------------------------------------------- False: too
-  // many. One at a time, with remove(); the caller sees to it.
+  // --- any thread ---------------------------------------------------------------------------------------------------
+  // One call at a time, with remove(); the caller sees to it. False: too many.
   bool add(CaptureChannel& channel);
   // Nothing is put into the channel any more.
   void remove(CaptureChannel& channel);

@@ -158,7 +158,7 @@ class Attempt {
     return post(requests);
   }
 
-  Provider own_provider() const { return provider_of(ibv_get_device_name(sink_->context->device)); }
+  Provider own_provider() const { return provider_of(sink_->context); }
 
   void post_receives() {
     for (uint32_t i = 0; i < kReceives; ++i) post_receive(i);
@@ -261,7 +261,7 @@ Client::Client(transfer::Device& device, transfer::Control control)
     : device_(device),
       control_(std::move(control)),
       peer_(greet(control_, device)),
-      provider_(provider_of(ibv_get_device_name(device.context()->device))),
+      provider_(provider_of(device.context())),
       pd_(new_pd(device.context())) {
   fmt::print("requester {}, responder {}\n", name_of(provider_), name_of(peer_.provider));
 }

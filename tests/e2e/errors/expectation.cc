@@ -101,11 +101,6 @@ Ending undisturbed(int request, int receive = IBV_WC_WR_FLUSH_ERR) {
 
 }  // namespace
 
-Provider provider_of(const std::string& device_name) {
-  if (device_name.starts_with("uroce_")) return Provider::kUroce;
-  return device_name.starts_with("rxe") ? Provider::kRxe : Provider::kOther;
-}
-
 const char* name_of(Provider provider) {
   return provider == Provider::kUroce ? "uroce" : provider == Provider::kRxe ? "rxe" : "other";
 }

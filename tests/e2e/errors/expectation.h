@@ -8,11 +8,12 @@
 #include <string>
 
 #include "tests/e2e/errors/cases.h"
+#include "tests/e2e/transfer/endpoint.h"
 
 namespace uroce::errors {
 
-enum class Provider : uint8_t { kUroce, kRxe, kOther };
-Provider provider_of(const std::string& device_name);
+using transfer::Provider;
+using transfer::provider_of;
 const char* name_of(Provider provider);
 
 // What was seen of a case. -1: nothing.

@@ -9,7 +9,7 @@ namespace uroce::errors {
 
 Peer greet(transfer::Control& control, const transfer::Device& device) {
   const ibv_gid& gid = device.gid();
-  const Provider provider = provider_of(ibv_get_device_name(device.context()->device));
+  const Provider provider = provider_of(device.context());
   control.send(kHello, {cases_digest(), static_cast<uint64_t>(provider), be64toh(gid.global.subnet_prefix),
                         be64toh(gid.global.interface_id), device.active_mtu()});
   const transfer::Record hello = control.expect(kHello, 5, in_time());

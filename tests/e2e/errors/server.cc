@@ -197,7 +197,7 @@ Server::Server(transfer::Device& device, transfer::Control control)
     : device_(device),
       control_(std::move(control)),
       peer_(greet(control_, device)),
-      provider_(provider_of(ibv_get_device_name(device.context()->device))),
+      provider_(provider_of(device.context())),
       pd_(new_pd(device.context())),
       foreign_pd_(new_pd(device.context())) {}
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <string_view>
 
 #include "tests/e2e/transfer/failure.h"
 
@@ -115,8 +116,10 @@ Device::Device(const std::string& name, int gid_index)
   set_nonblocking(context()->async_fd);
 }
 
-bool Device::is_rxe() const {
-  return std::string_view(ibv_get_device_name(context_->device)).starts_with("rxe");
+Provider provider_of(const ibv_context* context) {
+  const std::string_view name = ibv_get_device_name(context->device);
+  if (name.starts_with("uroce_")) return Provider::kUroce;
+  return name.starts_with("rxe") ? Provider::kRxe : Provider::kOther;
 }
 
 std::string Device::unexpected_events() {

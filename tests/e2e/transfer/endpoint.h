@@ -32,6 +32,10 @@ using Verbs = std::unique_ptr<T, VerbsDeleter>;
 // Throws the failure of a verbs call.
 [[noreturn]] void fail_verbs(const std::string& call, int error);
 
+// Whose device it is: providers differ where the specification leaves room, and rxe beyond that (docs/interop.md).
+enum class Provider : uint8_t { kUroce, kRxe, kOther };
+Provider provider_of(const ibv_context* context);
+
 class Device {
  public:
   static constexpr uint8_t kPort = 1;
@@ -43,8 +47,6 @@ class Device {
   const ibv_gid& gid() const { return gid_; }
   uint8_t gid_index() const { return gid_index_; }
   uint32_t active_mtu() const { return active_mtu_; }  // bytes
-  // Linux Soft-RoCE, with its peculiarities (docs/interop.md).
-  bool is_rxe() const;
   // Asynchronous events that no healthy run produces, since the last call; empty when none.
   std::string unexpected_events();
 

@@ -58,7 +58,7 @@ Requester::Requester(Plan plan, const Device& device, ibv_pd* pd, QueuePair& qp)
              IBV_ACCESS_LOCAL_WRITE),
       random_(plan_.payload_key(~1ull)),
       max_pieces_(pieces_allowed(plan_.options(), device.attributes().max_sge)),
-      is_rxe_(device.is_rxe()),
+      is_rxe_(provider_of(device.context()) == Provider::kRxe),
       max_read_pieces_(pieces_allowed(plan_.options(), device.attributes().max_sge_rd)),
       slots_(plan_.options().slots()) {}
 

@@ -27,7 +27,7 @@ Responder::Responder(Plan plan, const Device& device, ibv_pd* pd, QueuePair& qp,
                       ? static_cast<size_t>(std::clamp<int>(device.attributes().max_sge, 1, kMaxPieces))
                       : 1),
       starve_(starve),
-      is_rxe_(device.is_rxe()),
+      is_rxe_(provider_of(device.context()) == Provider::kRxe),
       slots_(plan_.options().slots()) {
   if (!plan_.options().mixes(Kind::kSendInv)) return;
   windows_.resize(slots_.size());

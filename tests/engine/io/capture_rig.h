@@ -1,15 +1,21 @@
-// What the tests of the capture stage share: a directory of their own, a session that writes into it, and what is in
-// the files afterwards.
+// What the tests of the capture stage share: a link with the stage at one end, a directory of their own, a session that
+// writes into it, and what is in the files afterwards.
 #pragma once
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "engine/base/counters.h"
 #include "engine/io/capture.h"
 #include "engine/io/capture/session.h"
+#include "engine/io/fault_injector.h"
+#include "engine/io/memory_link.h"
+#include "tests/engine/io/test_packet.h"
 #include "trace/capture_reader.h"
 
 namespace uroce::io::test {
@@ -101,6 +107,62 @@ struct TestCapture {
 
   Outcome outcome;
   std::unique_ptr<CaptureSession> session;
+};
+
+inline TapInfo tap_info(const std::string& netdev = "eth0") {
+  return {.netdev = netdev,
+          .device = "uroce_" + netdev,
+          .description = "memory link",
+          .mac = {2, 0, 0, 0, 0, 1},
+          .addresses = {ipv4(192, 0, 2, 1), ipv6(1)}};
+}
+
+inline uint64_t bit(Counter counter) {
+  return uint64_t{1} << static_cast<uint8_t>(counter);
+}
+
+// A link with a capture stage around one end, which may make faults.
+struct Bench {
+  explicit Bench(const FaultSpec& spec = {}, const MemoryLinkConfig& config = {})
+      : tap(std::make_shared<CaptureTap>(tap_info())) {
+    auto [a, b] = make_memory_link(config);
+    plain = std::move(a);
+    under = b.get();
+    std::unique_ptr<PacketIo> inner = std::move(b);
+    if (spec.drop > 0) {
+      auto injector = std::make_unique<FaultInjector>(std::move(inner), spec);
+      injector->observe_dropped([this](const RxPacket& packet) { tap->not_delivered(packet, Capture::wall_clock()); });
+      faulty = injector.get();
+      inner = std::move(injector);
+    }
+    captured = std::make_unique<Capture>(std::move(inner), tap);
+  }
+
+  // What the engine does with what has arrived; `verdict` is what became of each packet. How many there were.
+  size_t receive(uint64_t verdict = 0) {
+    std::array<RxPacket, 64> received;
+    const size_t count = captured->receive(received);
+    if (count > 0 && captured->wants_verdicts()) {
+      captured->on_verdicts(std::vector<uint64_t>(count, verdict));
+    }
+    return count;
+  }
+  void receive_all() {
+    for (int idle = 0; idle <= FaultInjector::kIdlePolls; ++idle) {
+      if (receive() > 0) idle = 0;
+    }
+  }
+  void discard_at_peer() const {
+    std::array<RxPacket, 64> received;
+    while (plain->receive(received) > 0) {
+    }
+  }
+
+  std::shared_ptr<CaptureTap> tap;
+  std::unique_ptr<MemoryEnd> plain;
+  MemoryEnd* under;  // the end below the capture stage
+  FaultInjector* faulty = nullptr;
+  std::unique_ptr<Capture> captured;
 };
 
 }  // namespace uroce::io::test
