@@ -137,10 +137,12 @@ void RequesterJudge::judge_order(Psn psn, Context& context) {
     run_ = 1;
     return;
   }
-  // Forward: to what is not acknowledged, or back after a single packet that was sent again early, as a probe.
+  // Forward: to what is not acknowledged, or from a probe. That is a single packet sent again early, and perhaps the
+  // last one before the interruption as well.
   const bool to_unacknowledged = Psn::distance(psn, sent_.unacknowledged()) >= 0;
-  const bool after_probe = run_ == 1 && !for_nak_ && interrupted_ == psn;
-  if (!to_unacknowledged && !after_probe) {
+  const bool probing = run_ == 1 && !for_nak_ && interrupted_;
+  if (probing && psn + 1 == *interrupted_) return;
+  if (!to_unacknowledged && !(probing && psn == *interrupted_)) {
     context.violation(Rule::kGoBackOrder, text("PSN %u after going back, the next one is %u and %u is not acknowledged",
                                                psn.value(), cursor_->value(), sent_.unacknowledged().value()));
   }

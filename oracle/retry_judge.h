@@ -19,8 +19,8 @@ class RetryJudge {
   void on_psn_nak(wire::Psn psn, bool progress, bool fresh, const Context& context);
   void on_rnr_nak(wire::Psn psn, uint8_t timer_code, const Context& context);
 
-  // True if a NAK for just this PSN waits for an answer.
-  bool waits_for(wire::Psn psn) const { return nak_ && nak_->psn == psn && !nak_->answered; }
+  // True if a NAK for just this PSN waits for an answer, and cannot be one that was honoured already.
+  bool waits_for(wire::Psn psn) const { return nak_ && nak_->psn == psn && !nak_->answered && nak_->fresh; }
 
   // A request goes out, new or again. `idle`: nothing is outstanding.
   void on_send(wire::Psn psn, bool again, bool idle, Context& context);
@@ -35,6 +35,7 @@ class RetryJudge {
     wire::Psn psn;
     Time time;
     bool progress;
+    bool fresh;    // the PSN was sent once and refused once
     bool binding;  // the endpoint must go back
     bool answered = false;
   };

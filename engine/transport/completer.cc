@@ -18,12 +18,14 @@ void Completer::reset() {
   timer_.stop();
   timer_.forget();
   retries_ = rnr_retries_ = 0;
-  recovering_ = timing_ = false;
+  recovering_ = timing_ = losing_ = false;
 }
 
 void Completer::on_sent(wire::Psn psn, bool was_idle, bool again) {
   if (was_idle) timer_.restart(qp_.now, qp_.attr.timeout);
-  if (!timing_ && !again) {
+  // Once the ones before it are acknowledged, the packet behind one that asked for it is the oldest, and an early probe
+  // would take the measurement away, so another one is timed.
+  if (!timing_ && !again && !requester_.follows_ack_request()) {
     timing_ = true;
     timed_psn_ = psn;  // of a READ: its first response
     timed_at_ = qp_.now;
@@ -46,15 +48,21 @@ void Completer::on_timer() {
   } else if (timer_.probe_due(qp_.now)) {
     qp_.counters.add(Counter::kProbes);
     recovering_ = false;
-    timing_ = false;
     timer_.probed(qp_.now);
-    window_.rewind(wire::SendReason::kProbe);
+    if (losing_) {
+      timing_ = false;
+      window_.rewind(wire::SendReason::kProbe);
+    } else {
+      if (timing_ && requester_.probes(timed_psn_)) timing_ = false;
+      requester_.probe();
+    }
   }
 }
 
 void Completer::on_response(const wire::Packet& packet) {
   if (!window_.covers(packet.bth.psn) && !refuses_oldest(packet)) {
     const bool past = wire::Psn::distance(packet.bth.psn, window_.unacknowledged()) > 0;
+    if (past) losing_ = false;
     qp_.counters.add(past ? Counter::kDropStaleResponse : Counter::kDropUnsentPsn);
     return;
   }
@@ -189,6 +197,7 @@ void Completer::on_rnr_nak(wire::Psn psn, uint8_t code) {
 
 // Goes back to the oldest unacknowledged PSN. NAKs of one gap, however many, go back once.
 void Completer::retry(RetryCause cause) {
+  if (cause != RetryCause::kTimeout) losing_ = true;
   if (recovering_ || qp_.now < requester_.resume_at()) return;
   if (retries_ >= qp_.attr.retry_count) return fail(WcStatus::kRetryExceeded);
   ++retries_;

@@ -108,7 +108,7 @@ bool RcQp::pull(TxPacket& out, Time now) {
     return false;
   }
   const bool was_idle = window_.idle();
-  const bool again = window_.resending();
+  const bool again = window_.resending() || requester_.probe_due();
   const wire::Psn psn = window_.next();
   const bool sent = requester_.pull(out);
   if (sent) {

@@ -27,12 +27,14 @@ void Requester::reset() {
   reads_outstanding_ = 0;
   messages_ = 0;
   credit_limit_.reset();
+  probe_ = Probe::kNone;
   since_ack_request_ = 0;
   ack_requested_ = false;
   resume_at_ = Time{};
 }
 
 bool Requester::wants_to_send() const {
+  if (probe_ != Probe::kNone) return true;
   if (at_local_error() || window_.in_flight() >= kWindow) return false;
   if (window_.cursor() == qp_.sq.fetched()) return qp_.attr.state == QpState::kRts && qp_.sq.head() != window_.cursor();
   const SendQueue::Entry entry = qp_.sq.entry(window_.cursor());
@@ -52,8 +54,45 @@ WcStatus Requester::execute_local() {
 }
 
 bool Requester::pull(wire::TxPacket& out) {
+  if (probe_ != Probe::kNone && pull_probe(out)) return true;
   if (at_local_error() || qp_.now < resume_at_ || window_.in_flight() >= kWindow || !position()) return false;
   return build(qp_.sq.entry(window_.cursor()), out);
+}
+
+bool Requester::pull_probe(wire::TxPacket& out) {
+  const bool first = probe_ == Probe::kOldest;
+  probe_ = Probe::kNone;
+  // With nothing in flight sending goes on from the oldest anyway.
+  if (window_.in_flight() == 0 || qp_.now < resume_at_) return false;
+  const SendWindow::Place here = window_.place();
+  const SendWindow::Place oldest{window_.unacknowledged(), qp_.sq.tail()};
+  const SendWindow::Place newest = newest_in_flight();
+  // A READ that is asked for again is so to its end.
+  const bool one = newest.next == oldest.next ||
+                   (newest.cursor == oldest.cursor && awaits_response(qp_.sq.entry(oldest.cursor).wqe.opcode));
+  if (first && !one) probe_ = Probe::kNewest;
+  window_.go_to(first ? oldest : newest);
+  if (at_local_error()) {
+    window_.go_to(here);
+    return false;
+  }
+  probing_ = true;
+  const bool sent = build(qp_.sq.entry(window_.cursor()), out);
+  probing_ = false;
+  if (!sent) return false;
+  out.reason = wire::SendReason::kProbe;
+  window_.go_to(here);
+  return true;
+}
+
+// The last PSN in flight; of a READ that is its last response. Something is in flight.
+SendWindow::Place Requester::newest_in_flight() const {
+  const wire::Psn psn = window_.next() - 1;
+  const uint32_t cursor = window_.cursor();
+  if (cursor == qp_.sq.fetched()) return {psn, cursor - 1};
+  const queue::SendProgress& progress = qp_.sq.entry(cursor).progress;
+  const bool of_cursor = progress.started && ((psn.value() - progress.first_psn) & wire::kMask24) < progress.psn_count;
+  return {psn, of_cursor ? cursor : cursor - 1};
 }
 
 void Requester::on_unreadable(wire::Psn psn) {
@@ -227,7 +266,7 @@ void Requester::note_ack_request(bool asked, wire::Psn psn) {
 // Asking costs the peer a packet, so not every message asks (IBTA 9.7.5.1.2 leaves it to the requester): those whose
 // completion somebody waits for do, long messages now and then, and the last posted one if no answer is under way.
 bool Requester::want_ack(const SendQueue::Entry& entry, uint32_t n) const {
-  if (since_ack_request_ + 1 >= kAckInterval || window_.in_flight() + 1 >= kWindow || beyond_credits(entry))
+  if (probing_ || since_ack_request_ + 1 >= kAckInterval || window_.in_flight() + 1 >= kWindow || beyond_credits(entry))
     return true;
   if (n + 1 != entry.progress.psn_count) return false;
   if (credit_limit_ && *credit_limit_ == wire::Msn(entry.progress.message)) return true;  // the next one needs to know

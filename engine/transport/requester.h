@@ -30,6 +30,17 @@ class Requester {
   // The next request packet, or false. In SQD no new WQE is started.
   bool pull(wire::TxPacket& out);
 
+  // Sends the oldest and the newest packet of those in flight once more, both asking for an acknowledgement; sending
+  // goes on where it was after them. Between them the answers tell everything: a peer that has all packets acknowledges
+  // them, one that lacks the oldest takes it and refuses the newest, one that lacks something between has had no reason
+  // to say so yet and has one now (IBTA 9.7.5.2.8), and one that is only slow has two packets more to do.
+  void probe() {
+    if (!probe_due()) probe_ = Probe::kOldest;
+  }
+  bool probe_due() const { return probe_ != Probe::kNone; }
+  // Whether the packet at PSN `psn` is one of these.
+  bool probes(wire::Psn psn) const { return psn == window_.unacknowledged() || psn == window_.next() - 1; }
+
   // The oldest WQE is one that binds or invalidates here, and its turn has come: all before it are complete. Stricter
   // than IBTA 10.8.3.3 asks of a bind, which costs nothing that matters.
   bool local_operation_due();
@@ -54,6 +65,9 @@ class Requester {
   // A READ or atomic completed: one more may be started.
   void read_or_atomic_completed() { --reads_outstanding_; }
 
+  // The packet sent last is the first behind one that asked for an acknowledgement, and does not ask itself.
+  bool follows_ack_request() const { return since_ack_request_ == 1; }
+
   // End-to-end flow control: what the AETH of an acknowledgement or response says about receive requests.
   void on_credits(wire::Aeth aeth);
 
@@ -76,6 +90,8 @@ class Requester {
   void fail(queue::WcStatus status) { local_error_ = LocalError{window_.cursor(), status}; }
 
   bool build(const queue::SendQueue::Entry& entry, wire::TxPacket& out);
+  bool pull_probe(wire::TxPacket& out);
+  SendWindow::Place newest_in_flight() const;
   bool want_ack(const queue::SendQueue::Entry& entry, uint32_t n) const;
   bool local_operation_follows() const;
   void note_ack_request(bool asked, wire::Psn psn);
@@ -88,6 +104,9 @@ class Requester {
   uint32_t messages_ = 0;  // started so far
   // The last message that the peer has a receive request for (the LSN of IBTA 9.7.7.2); none: it does not count them.
   std::optional<wire::Msn> credit_limit_;
+  enum class Probe : uint8_t { kNone, kOldest, kNewest };
+  Probe probe_ = Probe::kNone;      // what is to be sent of it next
+  bool probing_ = false;            // the packet being built is of a probe
   uint32_t since_ack_request_ = 0;  // packets
   bool ack_requested_ = false;
   wire::Psn ack_requested_psn_;  // the last one that asked

@@ -3,7 +3,7 @@
 // Two clocks run while anything is unacknowledged. The transport timer of the QP (IBTA 9.7.6.1.3: 4.096 us * 2^timeout,
 // expiry between 1x and 4x) spends the retry budget. Before it, a few probes go out after multiples of the measured
 // round trip; they spend nothing, because resending early only looks like a duplicate to the peer (ConnectX does the
-// same, wire.md "Adaptive retransmission").
+// same, wire.md "Adaptive retransmission"). What is sent then is the completer's matter.
 #pragma once
 
 #include <algorithm>
@@ -16,9 +16,9 @@ namespace uroce::transport {
 class RetryTimer {
  public:
   // Shorter than the time for which a peer that nobody polls may leave packets unattended (engine/progress.h), so
-  // probes may turn out to be unnecessary. They cost the packets of one round trip then.
+  // probes may turn out to be unnecessary.
   static constexpr Duration kMinProbe = std::chrono::microseconds(200);
-  static constexpr Duration kMaxProbe = std::chrono::milliseconds(16);
+  static constexpr Duration kMaxProbe = std::chrono::milliseconds(64);
   static constexpr Duration kInitialProbe = std::chrono::milliseconds(1);
   static constexpr int kMaxProbes = 8;
 
@@ -37,8 +37,7 @@ class RetryTimer {
   bool probe_due(Time now) const { return now >= probe_at_; }
   void probed(Time now) {
     ++probes_;
-    probe_at_ =
-        probes_ >= kMaxProbes ? kNever : now + std::min<Duration>(probe_interval() * (1 << probes_), 4 * kMaxProbe);
+    probe_at_ = probes_ >= kMaxProbes ? kNever : now + std::min<Duration>(probe_interval() * (1 << probes_), kMaxProbe);
   }
   Time deadline() const { return std::min(expires_at_, probe_at_); }
 

@@ -65,6 +65,17 @@ class SendWindow {
     next_ = offset(first) <= outstanding() ? first : unacknowledged_;
   }
 
+  // Where sending stands, to come back to after sending a packet of before.
+  struct Place {
+    wire::Psn next;
+    uint32_t cursor;
+  };
+  Place place() const { return {next_, cursor_}; }
+  void go_to(Place place) {
+    next_ = place.next;
+    cursor_ = place.cursor;
+  }
+
   // Go back: sending goes on at the oldest unacknowledged PSN, which is of the oldest incomplete WQE. `why` is told of
   // the packets that are sent again.
   void rewind(wire::SendReason why) {

@@ -204,6 +204,11 @@ TEST(Requester, GoesBackInOrder) {
   EXPECT_EQ(with({send(101), send(102), send(103), send(104), send(105), send(106)}), "");
   EXPECT_EQ(with({send(101), send(102), send(101), send(102)}), "");  // back once more
   EXPECT_EQ(with({send(101), send(106)}), "");                        // a probe
+  EXPECT_EQ(with({send(101), send(105), send(106), send(107)}), "");  // with the newest as well
+  EXPECT_EQ(with({send(101), send(105), send(102)}), "");             // and then back
+  EXPECT_EQ(with({send(101), send(105), send(107)}), "psn-consecutive@10");
+  EXPECT_EQ(with({send(101), send(104)}), "go-back-order@9");
+  EXPECT_EQ(with({send(101), send(102), send(105)}), "go-back-order@10");
   EXPECT_EQ(with({send(101), send(102), send(106)}), "go-back-order@10");
   EXPECT_EQ(with({send(101), send(103)}), "go-back-order@9");
 }

@@ -26,6 +26,14 @@ TEST(Retry, GoesBackToTheNak) {
   not_all.out(send(101));
   not_all.out(send(104));
   EXPECT_EQ(not_all.found(), "go-back-order@7");
+  Trace repeated;  // but after that one may be, whatever has become of its copies
+  for (uint32_t psn = 100; psn < 104; ++psn) repeated.out(send(psn));
+  repeated.in(nak(101, 1));
+  for (uint32_t psn = 101; psn < 104; ++psn) repeated.out(send(psn));
+  repeated.in(nak(101, 1));
+  repeated.out(send(101));
+  repeated.out(send(103));
+  EXPECT_EQ(repeated.found(), "") << repeated.texts();
 }
 
 TEST(Retry, NakBeforeTheSlackIsOverNeedNotBeKnown) {

@@ -9,6 +9,7 @@
 
 #include "engine/transport/retry_timer.h"
 #include "tests/simulator/network.h"
+#include "tests/simulator/scenario.h"
 #include "tests/simulator/traffic.h"
 
 namespace uroce::simulator {
@@ -98,6 +99,36 @@ class Traffics {
 
 void set_down(Pair& pair, bool down) {
   pair.forward.down = pair.backward.down = down;
+}
+
+// --- a peer far slower than its timer would have it ------------------------------------------------------------------
+
+// Round trips of tens of milliseconds, of packets that wait to be looked at. What is sent again meanwhile has to be
+// looked at as well, so it must be little.
+TEST(SlowPeer, IsNotFlooded) {
+  struct Work {
+    WrOpcode kind;
+    uint32_t size;
+  };
+  for (const auto& [kind, size] :
+       {Work{WrOpcode::kSend, 1000}, Work{WrOpcode::kRdmaWrite, 65536}, Work{WrOpcode::kRdmaWriteWithImmediate, 5000},
+        Work{WrOpcode::kRdmaRead, 1000}, Work{WrOpcode::kRdmaRead, 65536}, Work{WrOpcode::kFetchAdd, 8}}) {
+    SCOPED_TRACE("work " + std::to_string(static_cast<int>(kind)) + " of " + std::to_string(size) + " bytes");
+    Scenario slow;
+    slow.link = {.bits_per_second = 20e6, .queue_frames = 4096};
+    slow.attributes = patience(18, 7);
+    slow.both_directions = false;
+    slow.traffic = {.kinds = {kind},
+                    .messages = static_cast<int>(20'000'000 / (size + 10'000)),
+                    .max_size = size,
+                    .fixed_size = true,
+                    .all_signaled = true};
+    const Outcome outcome = run(slow, 1);
+    EXPECT_EQ(outcome.error, "");
+    EXPECT_EQ(outcome.timeouts, 0u);
+    EXPECT_LE(20 * outcome.retransmissions, outcome.frames) << "5 %";
+    EXPECT_GE(outcome.gigabits_per_second(), kind == WrOpcode::kFetchAdd ? 0.0 : 0.018) << "of 0.020";
+  }
 }
 
 // --- fault 34: blackhole ---------------------------------------------------------------------------------------------
@@ -420,8 +451,8 @@ struct Incast {
 };
 
 // `senders` hosts write to one through a switch whose port to it holds 128 frames.
-Incast incast(int senders, uint32_t mark_from) {
-  Network network(1);
+Incast incast(int senders, uint32_t mark_from, uint64_t seed) {
+  Network network(seed);
   network.join_star(senders + 1, {}, {});
   Host& sink = *network.hosts[0];
   LinkConfig narrow;
@@ -466,16 +497,25 @@ Incast incast(int senders, uint32_t mark_from) {
 
 // DCQCN takes some milliseconds to find the rates (the firmware's parameters begin from above); from then on nothing is
 // lost, while without marks go-back-N loses a third of the frames for ever.
+// One run says little: the losses with marks are a half to a quarter of those without, as the seed will have it.
 TEST(CongestedNetwork, IncastWithMarkingLosesFarLess) {
-  const Incast plain = incast(4, 0);
-  EXPECT_EQ(plain.marked, 0u);
-  EXPECT_EQ(plain.cnps, 0u);
-  const Incast marked = incast(4, 8);
-  EXPECT_GT(marked.cnps, 0u);
-  EXPECT_LE(marked.cnps, marked.marked);
-  EXPECT_LT(4 * marked.lost, plain.lost);
-  EXPECT_LE(marked.time, plain.time);
-  EXPECT_GT(marked.slowest_share, 0.25);
+  uint64_t lost = 0, lost_without = 0;
+  Duration time{}, time_without{};
+  for (const uint64_t seed : {1, 2, 3}) {
+    const Incast plain = incast(4, 0, seed);
+    EXPECT_EQ(plain.marked, 0u);
+    EXPECT_EQ(plain.cnps, 0u);
+    const Incast marked = incast(4, 8, seed);
+    EXPECT_GT(marked.cnps, 0u);
+    EXPECT_LE(marked.cnps, marked.marked);
+    EXPECT_GT(marked.slowest_share, 0.25);
+    lost += marked.lost;
+    lost_without += plain.lost;
+    time += marked.time;
+    time_without += plain.time;
+  }
+  EXPECT_LT(2 * lost, lost_without);
+  EXPECT_LE(time, time_without);
 }
 
 // The rate goes down, but neither the connection nor the retry budget suffers, CNPs are few, and afterwards the line is

@@ -347,11 +347,19 @@ TEST(Recovery, LostAckCostsNothingWhenAnotherFollows) {
   }
 }
 
-// The responder says it once for a gap and then is silent (IBTA 9.7.5.2.8), so only the clock helps.
+// The responder says it once for a gap and then is silent (IBTA 9.7.5.2.8), so only the clock helps. A first probe
+// finds out what the peer has; one that begins with what it lacks makes it speak again, and its NAK costs what the lost
+// one would have.
 TEST(Recovery, LostNakIsProbed) {
   for (const WrOpcode kind : kMessages) {
     for (const uint32_t n : {0u, 2u, kPackets - 2}) {
-      expect_recovery({.kind = kind, .losses = {request(n), nak(wire::AethKind::kNak)}, .probes = 1});
+      const bool more_lacks = n + 2 < kPackets;  // than the oldest and the newest
+      const Plan plan{.kind = kind,
+                      .losses = {request(n), nak(wire::AethKind::kNak)},
+                      .retries = static_cast<uint8_t>(more_lacks ? 1 : 0),
+                      .probes = n == 0 ? 1 : 2};
+      expect_recovery(plan);
+      if (more_lacks) expect_spent(plan);
     }
   }
 }

@@ -1,4 +1,4 @@
-// The clocks of a requester: transport timeout, retry budget, early probes.
+// The clocks of a requester: transport timeout and retry budget; probe_test.cc has the early probes.
 #include "tests/engine/transport/scripted_qp.h"
 
 namespace uroce::transport {
@@ -158,94 +158,6 @@ TEST(CompleterTimer, TimeoutZeroNeverExpires) {
   EXPECT_THAT(host.sends(), IsEmpty());
   host.receive(ack(kSqPsn));
   EXPECT_THAT(host.sends(), ElementsAre(IsCompletion(1, WcStatus::kSuccess)));
-}
-
-// --- probes (retry_timer.h; wire.md "Adaptive retransmission") -------------------------------------------------------
-
-TEST(CompleterTimer, ProbesResendWithoutSpendingTheBudget) {
-  ScriptedQp host;
-  QpAttributes a = default_attributes();
-  a.timeout = 20;  // 4.3 s
-  a.retry_count = 0;
-  host.to_rts(a);
-  host.post(work(WrOpcode::kSend, 1));
-  host.post(work(WrOpcode::kSend, 2));
-  host.pull();
-  const auto sent = host.run_until(host.now + transport_timeout(20) - Duration(1));
-  const uint64_t probes = host.count(Counter::kProbes);
-  EXPECT_GE(probes, 1u);
-  EXPECT_LE(probes, 8u) << "bounded";
-  EXPECT_THAT(sent, SizeIs(2 * probes));
-  EXPECT_EQ(host.count(Counter::kTimeouts), 0u);
-  EXPECT_EQ(host.qp.state(), QpState::kRts);
-  until_next_timeout(host);
-  EXPECT_EQ(host.qp.state(), QpState::kErr);
-}
-
-TEST(CompleterTimer, ProbeAsksForTheRestOfARead) {
-  ScriptedQp host;
-  Buffer buffer = host.make_buffer(4 * kMtu);
-  host.to_rts();
-  host.post(rdma(WrOpcode::kRdmaRead, 1, 0x1000, 1), {buffer.sge(0, 4 * kMtu)});
-  host.pull();
-  host.receive(read_response(Opcode::kRcReadResponseFirst, kSqPsn, pattern(kMtu)));
-  host.receive(read_response(Opcode::kRcReadResponseMiddle, kSqPsn + 1, pattern(kMtu)));
-  host.expire();
-  ASSERT_EQ(host.count(Counter::kProbes), 1u);
-  EXPECT_THAT(host.pull(), ElementsAre(IsReadRequest(kSqPsn + 2, 0x1000 + 2 * kMtu, 2 * kMtu)));
-}
-
-// Duplicates that a probe makes are acknowledged twice: harmless.
-TEST(CompleterTimer, AckOfAProbeThatWasNotNeeded) {
-  ScriptedQp host;
-  host.to_rts();
-  host.post(work(WrOpcode::kSend, 1));
-  host.pull();
-  host.expire();
-  ASSERT_THAT(host.pull(), SizeIs(1));
-  host.receive(ack(kSqPsn));
-  host.receive(ack(kSqPsn));
-  EXPECT_THAT(host.sends(), ElementsAre(IsCompletion(1, WcStatus::kSuccess)));
-}
-
-// How long after sending a message the first probe is due.
-Duration probe_delay(ScriptedQp& host) {
-  host.post(work(WrOpcode::kSend, 100));
-  host.pull();
-  return host.qp.deadline() - host.now;
-}
-
-TEST(CompleterTimer, ProbesFollowTheMeasuredRoundTrip) {
-  ScriptedQp near, far;
-  for (const auto& [host, round_trip] :
-       {std::pair(&near, std::chrono::microseconds(10)), std::pair(&far, std::chrono::microseconds(1500))}) {
-    host->to_rts();
-    for (uint32_t n = 0; n < 20; ++n) {
-      host->post(work(WrOpcode::kSend, n));
-      host->pull();
-      host->advance(round_trip);
-      host->receive(ack(kSqPsn + n));
-    }
-  }
-  EXPECT_LT(probe_delay(near), probe_delay(far));
-}
-
-// Karn's rule (retry_timer.h: "a packet that was sent only once"): the acknowledgement of a packet that was sent twice
-// says nothing about the round trip.
-TEST(CompleterTimer, ResentPacketsDoNotCountAsARoundTrip) {
-  ScriptedQp fresh;
-  fresh.to_rts();
-  const Duration unmeasured = probe_delay(fresh);
-
-  ScriptedQp host;
-  host.to_rts();
-  host.post(work(WrOpcode::kSend, 1));
-  host.pull();
-  host.expire();  // a probe, while the acknowledgement of the first copy is on its way
-  ASSERT_THAT(host.pull(), SizeIs(1));
-  host.advance(std::chrono::microseconds(1));
-  host.receive(ack(kSqPsn));
-  EXPECT_EQ(probe_delay(host), unmeasured);
 }
 
 // The wait of an RNR NAK is the peer's wish, not silence: neither probe nor timeout counts it.

@@ -54,7 +54,7 @@ TEST(SendReason, ProbesThenTimeout) {
   const auto made = sender();
   ScriptedQp& host = *made;
   host.expire();
-  EXPECT_THAT(host.pull(), AllOf(SizeIs(3), Each(has_reason(SendReason::kProbe))));
+  EXPECT_THAT(host.pull(), AllOf(SizeIs(2), Each(has_reason(SendReason::kProbe))));
   while (host.count(Counter::kTimeouts) == 0) {
     host.pull();
     host.expire();

@@ -1,0 +1,249 @@
+// Early probes: what a requester sends again before the transport timer, at what times, and what it makes of the
+// answers (retry_timer.h, requester.h; wire.md "Adaptive retransmission").
+#include "tests/engine/transport/scripted_qp.h"
+
+namespace uroce::transport {
+namespace {
+
+using namespace test;
+using queue::WcStatus;
+using queue::WrOpcode;
+using testing::AllOf;
+using testing::Each;
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::SizeIs;
+using wire::NakCode;
+using wire::Opcode;
+
+// --- what is sent ----------------------------------------------------------------------------------------------------
+
+// Posts `count` SENDs of which only the last asks for an acknowledgement, and takes their packets.
+void send_many(ScriptedQp& host, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) host.post(work(WrOpcode::kSend, i, 0));
+  ASSERT_THAT(host.pull(), SizeIs(count));
+}
+
+TEST(Probe, IsTheOldestAndTheNewestPacketBothAskingForAnAck) {
+  ScriptedQp host;
+  host.to_rts();
+  send_many(host, 10);
+  host.receive(ack(kSqPsn + 1));
+  host.expire();
+  EXPECT_EQ(host.count(Counter::kProbes), 1u);
+  const auto probe = host.pull();
+  EXPECT_THAT(probe, ElementsAre(HasPsn(kSqPsn + 2), HasPsn(kSqPsn + 9)));
+  for (const auto& packet : probe) EXPECT_TRUE(packet.headers.bth.ack_request);
+  host.post(work(WrOpcode::kSend, 10));
+  EXPECT_THAT(host.pull(), ElementsAre(HasPsn(kSqPsn + 10))) << "and sending goes on where it was";
+}
+
+TEST(Probe, InTheMiddleOfAMessageGoesOnThere) {
+  ScriptedQp host;
+  host.to_rts();
+  Buffer buffer = host.make_buffer(8 * kMtu);
+  host.post(work(WrOpcode::kSend, 1));
+  host.post(rdma(WrOpcode::kRdmaWrite, 2, kIova, 5), {buffer.sge(0, 8 * kMtu)});
+  EXPECT_THAT(host.pull(5), SizeIs(5));
+  host.expire();
+  EXPECT_THAT(host.pull(2),
+              ElementsAre(IsRequest(Opcode::kRcSendOnly, kSqPsn), IsRequest(Opcode::kRcWriteMiddle, kSqPsn + 4)));
+  EXPECT_THAT(host.pull(1), ElementsAre(IsRequest(Opcode::kRcWriteMiddle, kSqPsn + 5)));
+}
+
+// A peer that lacks the oldest packet has refused the others once already and is silent about them; taking the oldest,
+// it may refuse again.
+TEST(Probe, PeerThatLacksSomethingSaysWhat) {
+  ScriptedQp host;
+  host.to_rts();
+  send_many(host, 10);
+  host.expire();
+  ASSERT_THAT(host.pull(), SizeIs(2));
+  host.receive(ack(kSqPsn));
+  host.receive(nak(NakCode::kPsnSequenceError, kSqPsn + 1));
+  const auto again = host.pull();
+  ASSERT_THAT(again, SizeIs(9));
+  for (uint32_t n = 0; n < 9; ++n) EXPECT_THAT(again[n], HasPsn(kSqPsn + 1 + n));
+}
+
+// A peer that was only slow answers the packets themselves; nothing more is sent again.
+TEST(Probe, SlowPeerGetsNothingElseAgain) {
+  ScriptedQp host;
+  host.to_rts();
+  send_many(host, 10);
+  host.expire();
+  ASSERT_THAT(host.pull(), SizeIs(2));
+  host.receive(ack(kSqPsn + 6));
+  host.receive(ack(kSqPsn + 9));
+  EXPECT_THAT(host.pull(), IsEmpty());
+  EXPECT_THAT(host.sends(), SizeIs(0)) << "unsignaled";
+  EXPECT_EQ(host.qp.deadline(), kNever);
+}
+
+// A READ asked for again brings all its responses again, so the newest one is asked for its last response only.
+TEST(Probe, NewestReadIsAskedForItsLastResponse) {
+  ScriptedQp host;
+  host.to_rts();
+  Buffer buffer = host.make_buffer(8 * kMtu);
+  host.post(rdma(WrOpcode::kRdmaRead, 1, 0x1000, 1), {buffer.sge(0, 4 * kMtu)});
+  host.post(rdma(WrOpcode::kRdmaRead, 2, 0x9000, 1), {buffer.sge(4 * kMtu, 4 * kMtu)});
+  ASSERT_THAT(host.pull(), SizeIs(2));
+  host.expire();
+  EXPECT_THAT(host.pull(), ElementsAre(IsReadRequest(kSqPsn, 0x1000u, 4 * kMtu),
+                                       IsReadRequest(kSqPsn + 7, 0x9000u + 3 * kMtu, kMtu)));
+}
+
+TEST(Probe, SayWhatTheyAre) {
+  ScriptedQp host;
+  host.to_rts();
+  send_many(host, 3);
+  host.expire();
+  host.post(work(WrOpcode::kSend, 4));
+  const auto sent = host.pull();
+  ASSERT_THAT(sent, SizeIs(3));
+  EXPECT_EQ(sent[0].reason, wire::SendReason::kProbe);
+  EXPECT_EQ(sent[1].reason, wire::SendReason::kProbe);
+  EXPECT_EQ(sent[2].reason, wire::SendReason::kFirst);
+}
+
+// A retry that comes before the newest is sent makes it needless.
+TEST(Probe, GoingBackEndsIt) {
+  ScriptedQp host;
+  host.to_rts();
+  send_many(host, 4);
+  host.expire();
+  ASSERT_THAT(host.pull(1), ElementsAre(HasPsn(kSqPsn)));
+  host.receive(nak(NakCode::kPsnSequenceError, kSqPsn + 1));
+  EXPECT_THAT(host.pull(), ElementsAre(HasPsn(kSqPsn + 1), HasPsn(kSqPsn + 2), HasPsn(kSqPsn + 3)));
+}
+
+// --- what is learnt --------------------------------------------------------------------------------------------------
+
+// Where packets get lost the answer to a probe gets lost as well: everything is sent again at once, until the peer
+// answers something twice, which it does only to what it has.
+TEST(Probe, WherePacketsAreLostEverythingIsSentAgain) {
+  ScriptedQp host;
+  host.to_rts();
+  send_many(host, 10);
+  host.receive(nak(NakCode::kPsnSequenceError, kSqPsn + 2));
+  ASSERT_THAT(host.pull(), SizeIs(8));
+  host.expire();
+  ASSERT_EQ(host.count(Counter::kProbes), 1u);
+  EXPECT_THAT(host.pull(), SizeIs(8));
+  host.receive(ack(kSqPsn + 4));
+  host.receive(ack(kSqPsn + 4));
+  host.expire();
+  ASSERT_EQ(host.count(Counter::kProbes), 2u);
+  EXPECT_THAT(host.pull(), ElementsAre(HasPsn(kSqPsn + 5), HasPsn(kSqPsn + 9)));
+}
+
+// Only the two packets that were sent twice say nothing about the round trip, so that a peer that has become slow is
+// found out by the others.
+TEST(Probe, RoundTripOfAnUntouchedPacketIsMeasured) {
+  constexpr Duration kSlow = std::chrono::milliseconds(5);
+  ScriptedQp host;
+  host.to_rts();
+  send_many(host, 1);
+  host.receive(ack(kSqPsn));  // at once: a short round trip
+  send_many(host, 4);         // of which the second is timed, being neither the oldest nor the newest at any time
+  const Duration before = host.qp.deadline() - host.now;
+  host.expire();
+  ASSERT_THAT(host.pull(), SizeIs(2));
+  host.advance(kSlow);
+  host.receive(ack(kSqPsn + 2));
+  EXPECT_GT(host.qp.deadline() - host.now, std::max(2 * before, kSlow));
+}
+
+// --- when ------------------------------------------------------------------------------------------------------------
+
+TEST(Probe, ResendWithoutSpendingTheBudget) {
+  ScriptedQp host;
+  QpAttributes a = default_attributes();
+  a.timeout = 20;  // 4.3 s
+  a.retry_count = 0;
+  host.to_rts(a);
+  host.post(work(WrOpcode::kSend, 1));
+  host.post(work(WrOpcode::kSend, 2));
+  host.pull();
+  const auto sent = host.run_until(host.now + RetryTimer::transport_timeout(20) - Duration(1));
+  const uint64_t probes = host.count(Counter::kProbes);
+  EXPECT_GE(probes, 1u);
+  EXPECT_LE(probes, 8u) << "bounded";
+  EXPECT_THAT(sent, SizeIs(2 * probes));
+  EXPECT_EQ(host.count(Counter::kTimeouts), 0u);
+  EXPECT_EQ(host.qp.state(), QpState::kRts);
+  while (host.count(Counter::kTimeouts) == 0) {
+    host.expire();
+    host.pull();
+  }
+  EXPECT_EQ(host.qp.state(), QpState::kErr);
+}
+
+TEST(Probe, AsksForTheRestOfARead) {
+  ScriptedQp host;
+  Buffer buffer = host.make_buffer(4 * kMtu);
+  host.to_rts();
+  host.post(rdma(WrOpcode::kRdmaRead, 1, 0x1000, 1), {buffer.sge(0, 4 * kMtu)});
+  host.pull();
+  host.receive(read_response(Opcode::kRcReadResponseFirst, kSqPsn, pattern(kMtu)));
+  host.receive(read_response(Opcode::kRcReadResponseMiddle, kSqPsn + 1, pattern(kMtu)));
+  host.expire();
+  ASSERT_EQ(host.count(Counter::kProbes), 1u);
+  EXPECT_THAT(host.pull(), ElementsAre(IsReadRequest(kSqPsn + 2, 0x1000u + 2 * kMtu, 2 * kMtu)));
+}
+
+// Duplicates that a probe makes are acknowledged twice: harmless.
+TEST(Probe, AckOfAProbeThatWasNotNeeded) {
+  ScriptedQp host;
+  host.to_rts();
+  host.post(work(WrOpcode::kSend, 1));
+  host.pull();
+  host.expire();
+  ASSERT_THAT(host.pull(), SizeIs(1));
+  host.receive(ack(kSqPsn));
+  host.receive(ack(kSqPsn));
+  EXPECT_THAT(host.sends(), ElementsAre(IsCompletion(1, WcStatus::kSuccess)));
+}
+
+// How long after sending a message the first probe is due.
+Duration probe_delay(ScriptedQp& host) {
+  host.post(work(WrOpcode::kSend, 100));
+  host.pull();
+  return host.qp.deadline() - host.now;
+}
+
+TEST(Probe, FollowTheMeasuredRoundTrip) {
+  ScriptedQp near, far;
+  for (const auto& [host, round_trip] :
+       {std::pair(&near, std::chrono::microseconds(10)), std::pair(&far, std::chrono::microseconds(1500))}) {
+    host->to_rts();
+    for (uint32_t n = 0; n < 20; ++n) {
+      host->post(work(WrOpcode::kSend, n));
+      host->pull();
+      host->advance(round_trip);
+      host->receive(ack(kSqPsn + n));
+    }
+  }
+  EXPECT_LT(probe_delay(near), probe_delay(far));
+}
+
+// Karn's rule (retry_timer.h: "a packet that was sent only once"): the acknowledgement of a packet that was sent twice
+// says nothing about the round trip.
+TEST(Probe, ResentPacketsDoNotCountAsARoundTrip) {
+  ScriptedQp fresh;
+  fresh.to_rts();
+  const Duration unmeasured = probe_delay(fresh);
+
+  ScriptedQp host;
+  host.to_rts();
+  host.post(work(WrOpcode::kSend, 1));
+  host.pull();
+  host.expire();  // a probe, while the acknowledgement of the first copy is on its way
+  ASSERT_THAT(host.pull(), SizeIs(1));
+  host.advance(std::chrono::microseconds(1));
+  host.receive(ack(kSqPsn));
+  EXPECT_EQ(probe_delay(host), unmeasured);
+}
+
+}  // namespace
+}  // namespace uroce::transport
