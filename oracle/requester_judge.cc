@@ -127,27 +127,39 @@ void RequesterJudge::judge_window(const Request& request, Context& context) cons
 
 void RequesterJudge::judge_order(Psn psn, Context& context) {
   const int32_t ahead = cursor_ ? Psn::distance(*cursor_, psn) : 0;
+  const bool probing = run_ == 1 && !for_nak_ && interrupted_;
   if (ahead == 0) {
-    ++run_;
+    // As another probe, with what is the oldest now, or as the second packet of one.
+    const bool probe = probing && (psn == sent_.unacknowledged() || only_reads_between(psn, *interrupted_));
+    if (!probe) ++run_;
     return;
   }
   if (ahead < 0) {
-    interrupted_ = cursor_;
+    if (!probing) interrupted_ = cursor_;  // else a probe after a probe
     for_nak_ = retries_.waits_for(psn);
     run_ = 1;
     return;
   }
   // Forward: to what is not acknowledged, or from a probe. That is a single packet sent again early, and perhaps the
-  // last one before the interruption as well.
+  // last one before the interruption as well, or before long READs in front of that.
   const bool to_unacknowledged = Psn::distance(psn, sent_.unacknowledged()) >= 0;
-  const bool probing = run_ == 1 && !for_nak_ && interrupted_;
-  if (probing && psn + 1 == *interrupted_) return;
+  if (probing && psn != *interrupted_ && only_reads_between(psn, *interrupted_)) return;
   if (!to_unacknowledged && !(probing && psn == *interrupted_)) {
     context.violation(Rule::kGoBackOrder, text("PSN %u after going back, the next one is %u and %u is not acknowledged",
                                                psn.value(), cursor_->value(), sent_.unacknowledged().value()));
   }
   interrupted_.reset();
   run_ = 1;
+}
+
+// Nothing but READs was sent behind the packet `psn` and before `end`.
+bool RequesterJudge::only_reads_between(Psn psn, Psn end) {
+  const Sent* sent = sent_.find(psn);
+  while (sent != nullptr && Psn::distance(sent->end(), end) > 0) {
+    sent = sent_.find(sent->end());
+    if (sent != nullptr && !sent->request.is(Operation::kReadRequest)) return false;
+  }
+  return sent != nullptr && sent->end() == end;
 }
 
 void RequesterJudge::take_again(const Packet& packet, const Request& request, Context& context) {
@@ -235,6 +247,8 @@ void RequesterJudge::on_response(const Packet& packet, Context& context) {
 
   const Psn before = sent_.unacknowledged();
   if (!packet.info().has_aeth || packet.info().operation != Operation::kAcknowledge) {
+    if (Psn::distance(psn, before) > 0 && packet.info().operation == Operation::kReadResponse)
+      retries_.on_replay(context);
     take_own_response(packet, context);
     retries_.on_response(psn);
   } else if (aeth.kind() == wire::AethKind::kAck) {

@@ -30,8 +30,7 @@ void RetryJudge::on_psn_nak(Psn psn, bool progress, bool fresh, const Context& c
   // That the endpoint goes back at once can be asked only if the NAK cannot be one that it has honoured already.
   const bool known = nak_ && nak_->psn == psn;
   if (known && !nak_->answered) return;
-  nak_ =
-      Nak{.psn = psn, .time = context.now, .progress = progress, .fresh = fresh && !known, .binding = fresh && !known};
+  nak_ = Nak{.psn = psn, .time = context.now, .progress = progress, .binding = fresh && !known};
 }
 
 void RetryJudge::on_rnr_nak(Psn psn, uint8_t timer_code, const Context& context) {

@@ -15,12 +15,14 @@ class RetryJudge {
   void on_progress(wire::Psn unacknowledged, const Context& context);
   // A response to `psn` or something behind it.
   void on_response(wire::Psn psn);
+  // A READ that is done is answered again: the peer is alive, and busy with what it was asked for too often.
+  void on_replay(const Context& context) { last_sign_ = std::max(last_sign_, context.now); }
   // `psn` is outstanding. `progress`: this NAK acknowledged something; `fresh`: it was sent once so far.
   void on_psn_nak(wire::Psn psn, bool progress, bool fresh, const Context& context);
   void on_rnr_nak(wire::Psn psn, uint8_t timer_code, const Context& context);
 
   // True if a NAK for just this PSN waits for an answer, and cannot be one that was honoured already.
-  bool waits_for(wire::Psn psn) const { return nak_ && nak_->psn == psn && !nak_->answered && nak_->fresh; }
+  bool waits_for(wire::Psn psn) const { return nak_ && nak_->psn == psn && nak_->binding; }
 
   // A request goes out, new or again. `idle`: nothing is outstanding.
   void on_send(wire::Psn psn, bool again, bool idle, Context& context);
@@ -35,7 +37,6 @@ class RetryJudge {
     wire::Psn psn;
     Time time;
     bool progress;
-    bool fresh;    // the PSN was sent once and refused once
     bool binding;  // the endpoint must go back
     bool answered = false;
   };

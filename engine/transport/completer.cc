@@ -48,7 +48,7 @@ void Completer::on_timer() {
   } else if (timer_.probe_due(qp_.now)) {
     qp_.counters.add(Counter::kProbes);
     recovering_ = false;
-    timer_.probed(qp_.now);
+    timer_.probed(qp_.now, oldest_is_long_read());
     if (losing_) {
       timing_ = false;
       window_.rewind(wire::SendReason::kProbe);
@@ -59,10 +59,17 @@ void Completer::on_timer() {
   }
 }
 
+// Whenever it is asked for again the peer sends all that is left of it.
+bool Completer::oldest_is_long_read() const {
+  const SendQueue::Entry oldest = qp_.sq.entry(qp_.sq.tail());
+  return oldest.wqe.opcode == WrOpcode::kRdmaRead &&
+         oldest.progress.psn_count - oldest.progress.responses > Requester::kWindow;
+}
+
 void Completer::on_response(const wire::Packet& packet) {
   if (!window_.covers(packet.bth.psn) && !refuses_oldest(packet)) {
     const bool past = wire::Psn::distance(packet.bth.psn, window_.unacknowledged()) > 0;
-    if (past) losing_ = false;
+    if (past) on_answered_twice(packet);
     qp_.counters.add(past ? Counter::kDropStaleResponse : Counter::kDropUnsentPsn);
     return;
   }
@@ -77,6 +84,15 @@ void Completer::on_response(const wire::Packet& packet) {
       return on_atomic_response(packet);
     default:
       return;
+  }
+}
+
+void Completer::on_answered_twice(const wire::Packet& packet) {
+  losing_ = false;
+  // The peer is at a READ that was asked for once more than necessary. It comes to what is waited for after that, and
+  // the more it is reminded of it the later.
+  if (packet.info->operation == wire::Operation::kReadResponse && !window_.idle()) {
+    timer_.restart(qp_.now, qp_.attr.timeout);
   }
 }
 

@@ -37,6 +37,7 @@ class Completer {
  private:
   enum class RetryCause : uint8_t { kPsnNak, kImpliedNak, kTimeout };
 
+  void on_answered_twice(const wire::Packet& packet);
   void on_acknowledge(const wire::Packet& packet);
   void on_nak(wire::Psn psn, uint8_t code);
   void on_rnr_nak(wire::Psn psn, uint8_t code);
@@ -49,6 +50,7 @@ class Completer {
   bool refuses_oldest(const wire::Packet& packet) const;
   bool belongs_to_oldest(wire::Psn psn) const;
   bool oldest_awaits_response() const;
+  bool oldest_is_long_read() const;
   void retry(RetryCause cause);
   void progress();
   bool scatter(const queue::SendQueue::Entry& entry, uint32_t offset, const uint8_t* data, uint32_t size);

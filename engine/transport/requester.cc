@@ -65,11 +65,13 @@ bool Requester::pull_probe(wire::TxPacket& out) {
   // With nothing in flight sending goes on from the oldest anyway.
   if (window_.in_flight() == 0 || qp_.now < resume_at_) return false;
   const SendWindow::Place here = window_.place();
+  const auto awaited = answer_under_way() ? std::optional(ack_requested_psn_) : std::nullopt;
   const SendWindow::Place oldest{window_.unacknowledged(), qp_.sq.tail()};
   const SendWindow::Place newest = newest_in_flight();
-  // A READ that is asked for again is so to its end.
-  const bool one = newest.next == oldest.next ||
-                   (newest.cursor == oldest.cursor && awaits_response(qp_.sq.entry(oldest.cursor).wqe.opcode));
+  // A READ that is asked for again brings all its responses again. Asking for the last one only would not do: a peer
+  // may remember only what it was asked for last.
+  const SendQueue::Entry last = qp_.sq.entry(newest.cursor);
+  const bool one = newest.next == oldest.next || (awaits_response(last.wqe.opcode) && last.progress.psn_count > 1);
   if (first && !one) probe_ = Probe::kNewest;
   window_.go_to(first ? oldest : newest);
   if (at_local_error()) {
@@ -80,30 +82,39 @@ bool Requester::pull_probe(wire::TxPacket& out) {
   const bool sent = build(qp_.sq.entry(window_.cursor()), out);
   probing_ = false;
   if (!sent) return false;
+  if (awaited) ack_requested_psn_ = *awaited;
   out.reason = wire::SendReason::kProbe;
   window_.go_to(here);
   return true;
 }
 
-// The last PSN in flight; of a READ that is its last response. Something is in flight.
+// The last packet in flight, something being in flight; but not of a READ with several responses, which would all come
+// again. Asking for the last of them only would not do: a peer may remember only what it was asked for last.
 SendWindow::Place Requester::newest_in_flight() const {
-  const wire::Psn psn = window_.next() - 1;
-  const uint32_t cursor = window_.cursor();
-  if (cursor == qp_.sq.fetched()) return {psn, cursor - 1};
-  const queue::SendProgress& progress = qp_.sq.entry(cursor).progress;
-  const bool of_cursor = progress.started && ((psn.value() - progress.first_psn) & wire::kMask24) < progress.psn_count;
-  return {psn, of_cursor ? cursor : cursor - 1};
+  SendWindow::Place place{window_.next() - 1, window_.cursor()};
+  if (place.cursor == qp_.sq.fetched() || !covers(place.cursor, place.next)) --place.cursor;
+  while (place.cursor != qp_.sq.tail()) {
+    const SendQueue::Entry entry = qp_.sq.entry(place.cursor);
+    if (entry.wqe.opcode != WrOpcode::kRdmaRead || entry.progress.psn_count == 1) return place;
+    place = {wire::Psn(entry.progress.first_psn) - 1, place.cursor - 1};
+  }
+  return awaits_response(qp_.sq.entry(place.cursor).wqe.opcode) ? oldest() : place;
+}
+
+// PSN `psn` is of WQE `index`.
+bool Requester::covers(uint32_t index, wire::Psn psn) const {
+  const queue::SendProgress& progress = qp_.sq.entry(index).progress;
+  return progress.started && ((psn.value() - progress.first_psn) & wire::kMask24) < progress.psn_count;
 }
 
 void Requester::on_unreadable(wire::Psn psn) {
   for (uint32_t index = qp_.sq.tail(); index != qp_.sq.fetched(); ++index) {
-    const SendQueue::Entry entry = qp_.sq.entry(index);
-    if (!entry.progress.started) return;
-    if (((psn.value() - entry.progress.first_psn) & wire::kMask24) >= entry.progress.psn_count) continue;
+    if (!qp_.sq.entry(index).progress.started) return;
+    if (!covers(index, psn)) continue;
     if (local_error_ && static_cast<int32_t>(local_error_->index - index) <= 0)
       return;  // an earlier one failed already
     local_error_ = LocalError{index, WcStatus::kLocalProtectionError};
-    window_.stop_at(index, wire::Psn(entry.progress.first_psn));
+    window_.stop_at(index, wire::Psn(qp_.sq.entry(index).progress.first_psn));
     return;
   }
 }

@@ -39,7 +39,9 @@ class Requester {
   }
   bool probe_due() const { return probe_ != Probe::kNone; }
   // Whether the packet at PSN `psn` is one of these.
-  bool probes(wire::Psn psn) const { return psn == window_.unacknowledged() || psn == window_.next() - 1; }
+  bool probes(wire::Psn psn) const {
+    return window_.in_flight() > 0 && (psn == window_.unacknowledged() || psn == newest_in_flight().next);
+  }
 
   // The oldest WQE is one that binds or invalidates here, and its turn has come: all before it are complete. Stricter
   // than IBTA 10.8.3.3 asks of a bind, which costs nothing that matters.
@@ -91,7 +93,9 @@ class Requester {
 
   bool build(const queue::SendQueue::Entry& entry, wire::TxPacket& out);
   bool pull_probe(wire::TxPacket& out);
+  SendWindow::Place oldest() const { return {window_.unacknowledged(), qp_.sq.tail()}; }
   SendWindow::Place newest_in_flight() const;
+  bool covers(uint32_t index, wire::Psn psn) const;
   bool want_ack(const queue::SendQueue::Entry& entry, uint32_t n) const;
   bool local_operation_follows() const;
   void note_ack_request(bool asked, wire::Psn psn);

@@ -35,9 +35,11 @@ class RetryTimer {
 
   bool expired(Time now) const { return now >= expires_at_; }
   bool probe_due(Time now) const { return now >= probe_at_; }
-  void probed(Time now) {
+  // The waits double; between probes that make the peer do much work they quadruple.
+  void probed(Time now, bool dear = false) {
     ++probes_;
-    probe_at_ = probes_ >= kMaxProbes ? kNever : now + std::min<Duration>(probe_interval() * (1 << probes_), kMaxProbe);
+    const Duration wait = probe_interval() * (1 << (dear ? 2 : 1) * probes_);
+    probe_at_ = probes_ >= kMaxProbes ? kNever : now + std::min<Duration>(wait, kMaxProbe);
   }
   Time deadline() const { return std::min(expires_at_, probe_at_); }
 

@@ -206,11 +206,28 @@ TEST(Requester, GoesBackInOrder) {
   EXPECT_EQ(with({send(101), send(106)}), "");                        // a probe
   EXPECT_EQ(with({send(101), send(105), send(106), send(107)}), "");  // with the newest as well
   EXPECT_EQ(with({send(101), send(105), send(102)}), "");             // and then back
+  EXPECT_EQ(with({send(101), send(101), send(106)}), "");             // two probes
+  EXPECT_EQ(with({send(101), send(101), send(102), send(106)}), "go-back-order@11");
   EXPECT_EQ(with({send(101), send(105), send(107)}), "psn-consecutive@10");
   EXPECT_EQ(with({send(101), send(104)}), "go-back-order@9");
   EXPECT_EQ(with({send(101), send(102), send(105)}), "go-back-order@10");
   EXPECT_EQ(with({send(101), send(102), send(106)}), "go-back-order@10");
   EXPECT_EQ(with({send(101), send(103)}), "go-back-order@9");
+}
+
+// The newest packet that is worth sending again may be one in front of long READs.
+TEST(Requester, ProbesInFrontOfReads) {
+  const auto with = [](const std::vector<Spec>& again) {
+    Trace t;
+    for (uint32_t psn = 100; psn < 104; ++psn) t.out(send(psn));
+    t.out(read(104, 300));
+    t.out(read(106, 300));  // packet 6
+    for (const Spec& spec : again) t.out(spec);
+    return t.found();
+  };
+  EXPECT_EQ(with({send(100), send(103), send(108)}), "");
+  EXPECT_EQ(with({send(102), send(103), send(108)}), "");
+  EXPECT_EQ(with({send(100), send(102), send(103)}), "go-back-order@8");
 }
 
 TEST(Requester, JumpsToWhatIsNotAcknowledged) {

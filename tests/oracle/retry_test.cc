@@ -64,6 +64,20 @@ TEST(Retry, NakAnsweredWithinTheSlackIsAnswered) {
   EXPECT_EQ(t.found(), "") << t.texts();
 }
 
+// ... and what is sent again later is a probe.
+TEST(Retry, ProbeAfterANakAnsweredWithinTheSlack) {
+  Options options;
+  options.slack = milliseconds(1);
+  Trace t(Trace::usual(), options);
+  for (uint32_t psn = 100; psn < 104; ++psn) t.out(send(psn));
+  t.in(nak(100, 0));
+  for (uint32_t psn = 100; psn < 104; ++psn) t.out(send(psn));
+  t.wait(milliseconds(2));
+  t.out(send(100));
+  t.out(send(103));
+  EXPECT_EQ(t.found(), "") << t.texts();
+}
+
 TEST(Retry, LateNakForThePartOfAReadThatIsAnswered) {
   Trace t;
   t.out(read(100, 300));

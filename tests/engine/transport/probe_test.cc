@@ -80,8 +80,8 @@ TEST(Probe, SlowPeerGetsNothingElseAgain) {
   EXPECT_EQ(host.qp.deadline(), kNever);
 }
 
-// A READ asked for again brings all its responses again, so the newest one is asked for its last response only.
-TEST(Probe, NewestReadIsAskedForItsLastResponse) {
+// A READ asked for again brings all its responses again: the newest packet before it does as well.
+TEST(Probe, NewestIsNotOfALongRead) {
   ScriptedQp host;
   host.to_rts();
   Buffer buffer = host.make_buffer(8 * kMtu);
@@ -89,8 +89,62 @@ TEST(Probe, NewestReadIsAskedForItsLastResponse) {
   host.post(rdma(WrOpcode::kRdmaRead, 2, 0x9000, 1), {buffer.sge(4 * kMtu, 4 * kMtu)});
   ASSERT_THAT(host.pull(), SizeIs(2));
   host.expire();
-  EXPECT_THAT(host.pull(), ElementsAre(IsReadRequest(kSqPsn, 0x1000u, 4 * kMtu),
-                                       IsReadRequest(kSqPsn + 7, 0x9000u + 3 * kMtu, kMtu)));
+  EXPECT_THAT(host.pull(), ElementsAre(IsReadRequest(kSqPsn, 0x1000u, 4 * kMtu)));
+  host.receive(read_response(Opcode::kRcReadResponseFirst, kSqPsn, pattern(kMtu)));
+  host.post(rdma(WrOpcode::kRdmaRead, 3, 0xa000, 1), {buffer.sge(0, kMtu)});
+  ASSERT_THAT(host.pull(), SizeIs(1));
+  host.expire();
+  EXPECT_THAT(host.pull(), ElementsAre(IsReadRequest(kSqPsn + 1, 0x1000u + kMtu, 3 * kMtu),
+                                       IsReadRequest(kSqPsn + 8, 0xa000u, kMtu)));
+
+  ScriptedQp mixed;
+  mixed.to_rts();
+  buffer = mixed.make_buffer(8 * kMtu);
+  mixed.post(work(WrOpcode::kSend, 1));
+  mixed.post(work(WrOpcode::kSend, 2));
+  mixed.post(rdma(WrOpcode::kRdmaRead, 3, 0x1000, 1), {buffer.sge(0, 4 * kMtu)});
+  ASSERT_THAT(mixed.pull(), SizeIs(3));
+  mixed.expire();
+  EXPECT_THAT(mixed.pull(), ElementsAre(HasPsn(kSqPsn), HasPsn(kSqPsn + 1)));
+}
+
+// ... and each one of a long READ may keep the peer busy for long.
+TEST(Probe, LongReadIsAskedForLessOften) {
+  size_t times[2];
+  for (const uint32_t longer : {0, 1}) {
+    ScriptedQp host;
+    host.to_rts();
+    const uint32_t size = (Requester::kWindow + longer) * kMtu;
+    Buffer buffer = host.make_buffer(size);
+    host.post(rdma(WrOpcode::kRdmaRead, 1, 0x1000, 1), {buffer.sge(0, size)});
+    ASSERT_THAT(host.pull(), SizeIs(1));
+    times[longer] = host.run_until(host.now + std::chrono::milliseconds(60)).size();
+    EXPECT_EQ(host.count(Counter::kProbes), times[longer]);
+  }
+  EXPECT_GE(times[1], 2u);
+  EXPECT_LT(times[1], times[0]);
+}
+
+// A peer that answers a READ again is busy with that: nobody reminds it of the next one, and nobody gives it up.
+TEST(Probe, PeerThatRepeatsAReadIsWaitedFor) {
+  ScriptedQp host;
+  QpAttributes a = default_attributes();
+  a.retry_count = 0;
+  host.to_rts(a);
+  Buffer buffer = host.make_buffer(2 * kMtu);
+  const Bytes data = pattern(kMtu);
+  host.post(rdma(WrOpcode::kRdmaRead, 1, 0x1000, 1), {buffer.sge(0, kMtu)});
+  host.post(rdma(WrOpcode::kRdmaRead, 2, 0x2000, 1), {buffer.sge(kMtu, kMtu)});
+  ASSERT_THAT(host.pull(), SizeIs(2));
+  host.receive(read_response(Opcode::kRcReadResponseOnly, kSqPsn, data));
+  for (int i = 0; i < 10000; ++i) {  // a second: more than timeout and budget allow
+    host.advance(RetryTimer::kMinProbe / 2);
+    host.receive(read_response(Opcode::kRcReadResponseOnly, kSqPsn, data));
+    ASSERT_THAT(host.pull(), IsEmpty());
+  }
+  EXPECT_EQ(host.count(Counter::kProbes) + host.count(Counter::kTimeouts), 0u);
+  host.receive(read_response(Opcode::kRcReadResponseOnly, kSqPsn + 1, data));
+  EXPECT_THAT(host.sends(), ElementsAre(IsCompletion(1, WcStatus::kSuccess), IsCompletion(2, WcStatus::kSuccess)));
 }
 
 TEST(Probe, SayWhatTheyAre) {
