@@ -13,6 +13,7 @@
 #include "engine/io/capture/server.h"
 #include "engine/io/capture/settings.h"
 #include "engine/io/fault_injector.h"
+#include "engine/io/memory_link.h"
 
 namespace uroce::engine {
 namespace {
@@ -57,8 +58,8 @@ void capture_to_file(const std::string& device, const Options& options) {
 
 }  // namespace
 
-std::unique_ptr<io::PacketIo> with_faults_and_capture(std::unique_ptr<io::PacketIo> io, const net::Netdev& netdev,
-                                                      const Options& options) {
+void add_faults_and_capture(OpenedIo& opened, const net::Netdev& netdev, const Options& options) {
+  std::unique_ptr<io::PacketIo> io = std::move(opened.io);
   std::unique_ptr<io::FaultInjector> injector;
   if (!options.faults.empty()) {
     const auto spec = io::parse_fault_spec(options.faults);  // has been checked when the environment was read
@@ -69,8 +70,9 @@ std::unique_ptr<io::PacketIo> with_faults_and_capture(std::unique_ptr<io::Packet
                    .device = device_name(netdev),
                    .description = inside.description(),
                    .mac = netdev.mac,
-                   .addresses = netdev.addresses};
-  const auto tap = std::make_shared<io::CaptureTap>(std::move(info), inside.kernel_routes());
+                   .addresses = netdev.addresses,
+                   .kernel_routes = inside.kernel_routes()};
+  const auto tap = std::make_shared<io::CaptureTap>(std::move(info));
   if (injector) {
     injector->observe_dropped([tap](const io::RxPacket& packet) {
       if (tap->listening()) tap->not_delivered(packet, io::Capture::wall_clock());
@@ -80,7 +82,9 @@ std::unique_ptr<io::PacketIo> with_faults_and_capture(std::unique_ptr<io::Packet
   if (!options.capture.empty()) capture_to_file(tap->info().device, options);
   io::CaptureHub::instance().add_tap(tap);
   io::CaptureServer::start();
-  return std::make_unique<io::Capture>(std::move(io), tap, [tap] { io::CaptureHub::instance().remove_tap(*tap); });
+  opened.io = std::make_unique<io::Capture>(std::move(io), tap, [tap] { io::CaptureHub::instance().remove_tap(*tap); });
+  opened.loop =
+      std::make_unique<io::Capture>(io::make_memory_loop(), tap, std::function<void()>{}, io::Capture::Link::kLoop);
 }
 
 void finish_captures() {

@@ -41,6 +41,8 @@ size_t AfXdp::receive_from(Queue& queue, std::span<RxPacket> out) {
       ++counters_.rx_malformed;
       continue;
     }
+    packet.frame = frame;
+    packet.faults = 0;
     counters_.rx_bytes += packet.ib.size() + wire::kUdpSize;
     ++count;
   }

@@ -28,7 +28,13 @@ enum Fault : uint8_t {
 struct RxPacket {
   wire::Envelope envelope;
   std::span<const uint8_t> ib;  // one contiguous piece; valid until the next receive()
-  uint8_t faults = 0;           // bits of Fault
+  // Everything that arrived, from the Ethernet header to the padding, with `ib` inside; valid as long. Empty: not seen,
+  // as through a UDP socket.
+  std::span<const uint8_t> frame{};
+  uint8_t faults = 0;  // bits of Fault
+  // What the sender says of it, if it is this very process (memory links).
+  wire::Qpn source_qpn{};
+  wire::SendReason reason = wire::SendReason::kFirst;
 };
 
 // Counts that a backend keeps; monotonic.

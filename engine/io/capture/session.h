@@ -3,6 +3,7 @@
 // counted.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -52,8 +53,7 @@ class CaptureSession {
     std::shared_ptr<CaptureTap> tap;  // null: it is gone
     TapInfo info;
     std::unique_ptr<CaptureChannel> channel;
-    std::optional<uint32_t> interface;                // in the current file
-    std::optional<uint32_t> not_delivered_interface;  // likewise, for what a fault injector took away
+    std::array<std::optional<uint32_t>, kSeenAtCount> interfaces;  // in the current file
     Source(const std::shared_ptr<CaptureTap>& at, const CaptureSettings& settings, std::function<void()> kick)
         : tap(at),
           info(at->info()),
@@ -64,7 +64,8 @@ class CaptureSession {
   int drain();
   Source* oldest();
   bool write(Source& source);
-  uint32_t interface_of(Source& source, bool delivered);
+  uint32_t interface_of(Source& source, SeenAt seen_at);
+  std::string describe(const TapInfo& info, SeenAt seen_at) const;
   void restore_ip_id(CapturedPacket& packet, std::span<uint8_t> frame) const;
   int open_file();
   bool next_file_if_full();
