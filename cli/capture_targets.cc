@@ -49,7 +49,8 @@ std::string why_no_process(int pid) {
     return fmt::format("process {} is another user's: not permitted, try as root", pid);
   }
   if (io::may_not_look_into(pid)) {
-    return fmt::format("process {} has capabilities that you do not have: not permitted, try as root", pid);
+    return fmt::format("process {} has capabilities that you do not have: not permitted{}", pid,
+                       geteuid() == 0 ? "" : ", try as root");
   }
   return fmt::format("process {} has no RDMA device of uroce open (it opens one with its first queue pair)", pid);
 }
