@@ -1,6 +1,7 @@
 #include "engine/capture_setup.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <fmt/format.h>
 #include <mutex>
@@ -32,7 +33,11 @@ class FileControl final : public io::CaptureControl {
     if (quiet_ && dropped == 0 && error == 0) return;
     std::string text = fmt::format("{}: {} packets captured", name_, captured);
     if (dropped > 0) text += fmt::format(", {} missing because the disk was too slow", dropped);
-    if (error != 0) text += fmt::format("; then the capture ended: {}", std::strerror(error));
+    if (error == ETIMEDOUT) {
+      text += "; the reader did not take the rest";
+    } else if (error != 0) {
+      text += fmt::format("; then the capture ended: {}", std::strerror(error));
+    }
     io::CaptureHub::say(text);
   }
 

@@ -155,8 +155,25 @@ void CaptureSession::run() {
   while (!failed() && drain() > 0) {
   }
   close_file();
-  if (control_) control_->on_end(captured_, dropped(), error_);
+  tell_end(captured_.load(), dropped(), error_);
   ended_.store(true);
+}
+
+void CaptureSession::tell_end(uint64_t captured, uint64_t missing, int error) {
+  if (!told_.exchange(true) && control_) control_->on_end(captured, missing, error);
+}
+
+void CaptureSession::give_up() {
+  std::unique_lock guard(lock_, std::try_to_lock);
+  if (!guard) return;  // the thread hangs where it must not; the process still ends
+  uint64_t seen = 0;
+  for (const auto& source : sources_) {
+    if (source->tap) source->tap->remove(*source->channel);
+    source->tap.reset();
+    seen += source->channel->seen.load();
+  }
+  const uint64_t captured = captured_.load();
+  tell_end(captured, seen - captured, ETIMEDOUT);  // what is still in the rings is missing as well
 }
 
 // Writes what is in the rings, up to kRound packets. How many there were.
@@ -167,7 +184,7 @@ int CaptureSession::drain() {
     guard.unlock();  // sources stay where they are; writing may take long
     ++moved;
     if (!next_file_if_full() || !write(*source)) return 0;
-    if (settings_.max_packets != 0 && captured_ == settings_.max_packets) {
+    if (settings_.max_packets != 0 && captured_.load(std::memory_order_relaxed) == settings_.max_packets) {
       stop_.store(true);
       detach_all();
       guard.lock();
@@ -210,7 +227,7 @@ bool CaptureSession::write(Source& source) {
                  packet.original, comment_);
   source.channel->ring.pop();
   if (!writer_->ok()) error_ = stream_->error();
-  ++captured_;
+  captured_.fetch_add(1, std::memory_order_relaxed);
   return !failed();
 }
 

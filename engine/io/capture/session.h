@@ -46,6 +46,8 @@ class CaptureSession {
   void request_stop();
   // False: it has not ended within that time.
   bool wait(std::chrono::milliseconds time);
+  // It has not ended, the process does: tells how far it got, which it then does not do itself any more.
+  void give_up();
   bool ended() const { return ended_.load(); }
 
  private:
@@ -72,6 +74,7 @@ class CaptureSession {
   void close_file();
   void detach_all();
   void sleep(int moved);
+  void tell_end(uint64_t captured, uint64_t missing, int error);
   uint64_t dropped() const;
   bool failed() const { return error_ != 0; }
   void kick() const;
@@ -85,13 +88,14 @@ class CaptureSession {
   int kick_descriptor_ = -1;
   std::atomic<bool> stop_{false};
   std::atomic<bool> ended_{false};
+  std::atomic<bool> told_{false};  // how it ended
+  std::atomic<uint64_t> captured_{0};
 
   // The thread's.
   std::unique_ptr<DescriptorStream> stream_;
   std::unique_ptr<std::ostream> out_;
   std::unique_ptr<trace::PcapngWriter> writer_;
   std::string comment_;  // reused
-  uint64_t captured_ = 0;
   int idle_rounds_ = 0;
   int error_ = 0;
   std::thread thread_;
