@@ -184,7 +184,7 @@ int Session::run(const CaptureTarget& target) {
 std::optional<std::string> check(const CaptureOptions& options) {
   if (options.file.empty()) return "-w FILE is required (- for standard output)";
   if (options.file == "-" && isatty(STDOUT_FILENO) != 0) {
-    return "standard output is a terminal; use -w FILE, or a pipe: uroce capture -w - | tshark -r -";
+    return "standard output is a terminal; use -w FILE, or a pipe: uroce capture -w - | wireshark -k -i -";
   }
   if ((options.files == 0) != (options.size == 0)) return "--files and --size make a ring of files together";
   if (options.files != 0 && options.file == "-") return "a ring of files needs -w FILE";

@@ -65,6 +65,7 @@ void capture_to_file(const std::string& device, const Options& options) {
 
 void add_faults_and_capture(OpenedIo& opened, const net::Netdev& netdev, const Options& options) {
   std::unique_ptr<io::PacketIo> io = std::move(opened.io);
+  io::PacketIo& backend = *io;
   std::unique_ptr<io::FaultInjector> injector;
   if (!options.faults.empty()) {
     const auto spec = io::parse_fault_spec(options.faults);  // has been checked when the environment was read
@@ -78,6 +79,9 @@ void add_faults_and_capture(OpenedIo& opened, const net::Netdev& netdev, const O
                    .addresses = netdev.addresses,
                    .kernel_routes = inside.kernel_routes()};
   const auto tap = std::make_shared<io::CaptureTap>(std::move(info));
+  backend.observe_malformed([tap](std::span<const uint8_t> frame, wire::FrameError error) {
+    if (tap->listening()) tap->malformed(frame, error, io::Capture::wall_clock());
+  });
   if (injector) {
     injector->observe_dropped([tap](const io::RxPacket& packet) {
       if (tap->listening()) tap->not_delivered(packet, io::Capture::wall_clock());

@@ -58,8 +58,10 @@ size_t MemoryEnd::receive(std::span<RxPacket> out) {
   while (count < out.size() && !in_->empty()) {
     RxPacket& packet = out[count];
     const FrameQueue::Slot& slot = in_->take();
-    if (wire::parse_frame(slot.frame, packet.envelope, packet.ib) != wire::FrameError::kNone) {
+    const wire::FrameError error = wire::parse_frame(slot.frame, packet.envelope, packet.ib);
+    if (error != wire::FrameError::kNone) {
       ++counters_.rx_malformed;
+      if (malformed_observer_) malformed_observer_(slot.frame, error);
       continue;
     }
     packet.frame = slot.frame;

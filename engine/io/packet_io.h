@@ -5,12 +5,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <poll.h>
 #include <span>
 #include <string>
 
 #include "wire/envelope.h"
+#include "wire/ip_udp.h"
 #include "wire/tx_packet.h"
 
 namespace uroce::io {
@@ -83,6 +85,11 @@ class PacketIo {
   virtual bool kernel_routes() const { return false; }
 
   virtual IoCounters counters() const = 0;
+
+  // `observer` sees the frames that arrive and are no packet (rx_malformed), and nobody else does. Without effect where
+  // no frames are seen.
+  using MalformedObserver = std::function<void(std::span<const uint8_t> frame, wire::FrameError error)>;
+  virtual void observe_malformed(MalformedObserver) {}
 
   // Somebody wants to know what became of the packets of each receive(): a capture that is on. Then the engine tells
   // it for every one of them, in order and before the next call of receive(), as the counters that moved on its

@@ -51,7 +51,7 @@ class CaptureTap::Use {
 };
 
 bool CaptureChannel::wants(uint32_t qpn, uint32_t other) const {
-  if (filter_.qpns.empty()) return true;
+  if (wants_all()) return true;
   return std::any_of(filter_.qpns.begin(), filter_.qpns.end(), [&](uint32_t q) { return q == qpn || q == other; });
 }
 
@@ -162,6 +162,20 @@ void CaptureTap::arrived(std::span<const RxPacket> packets, std::span<const uint
 void CaptureTap::not_delivered(const RxPacket& packet, int64_t time) {
   const uint64_t no_verdict = 0;
   arrived({&packet, 1}, {&no_verdict, 1}, SeenAt::kNotDelivered, time);
+}
+
+// Of no queue pair: a filter for some leaves it out.
+void CaptureTap::malformed(std::span<const uint8_t> frame, wire::FrameError error, int64_t time) {
+  const Use use(uses_);
+  for (auto& slot : channels_) {
+    CaptureChannel* const channel = slot.load(std::memory_order_seq_cst);
+    if (channel == nullptr || !channel->wants_all()) continue;
+    CapturedPacket entry{.time = time, .original = static_cast<uint32_t>(frame.size()), .malformed = error};
+    if (uint8_t* const to = open(*channel, entry)) {
+      std::memcpy(to, frame.data(), entry.captured);
+      channel->close();
+    }
+  }
 }
 
 void CaptureTap::record_arrived(CaptureChannel& channel, const RxPacket& packet, CapturedPacket entry) {

@@ -14,6 +14,7 @@
 
 #include "engine/io/capture/ring.h"
 #include "engine/io/packet_io.h"
+#include "wire/ip_udp.h"
 
 namespace uroce::io {
 
@@ -45,7 +46,8 @@ struct CapturedPacket {
   bool outbound = false;
   SeenAt seen_at = SeenAt::kWire;
   bool hidden_id = false;  // the IPv4 header was not seen: the identification is not known
-  uint8_t faults = 0;      // bits of Fault
+  wire::FrameError malformed = wire::FrameError::kNone;  // why the packet I/O took it for no packet
+  uint8_t faults = 0;                                    // bits of Fault
   wire::SendReason reason = wire::SendReason::kFirst;
 };
 
@@ -67,6 +69,7 @@ class CaptureChannel {
 
  private:
   friend class CaptureTap;
+  bool wants_all() const { return filter_.qpns.empty(); }
   bool wants(uint32_t qpn, uint32_t other) const;
   uint8_t* open(CapturedPacket& packet);
   void close();
@@ -96,6 +99,8 @@ class CaptureTap {
   void looped(std::span<const RxPacket> packets, std::span<const uint64_t> verdicts, int64_t time) {
     arrived(packets, verdicts, SeenAt::kLoop, time);
   }
+  // It is no packet: the engine does not get to see it.
+  void malformed(std::span<const uint8_t> frame, wire::FrameError error, int64_t time);
   // A fault injector took the packet away.
   void not_delivered(const RxPacket& packet, int64_t time);
 

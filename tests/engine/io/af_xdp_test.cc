@@ -273,10 +273,16 @@ TEST(AfXdp, MalformedFramesAreCounted) {
   ASSERT_EQ(sendto(raw, udp, sizeof(udp), 0, reinterpret_cast<sockaddr*>(&to), sizeof(to)), ssize_t{sizeof(udp)});
   close(raw);
   std::array<RxPacket, 4> received;
+  std::vector<wire::FrameError> seen;
+  b->observe_malformed([&](std::span<const uint8_t> frame, wire::FrameError error) {
+    EXPECT_EQ(frame.size(), wire::kEthernetSize + wire::kIpv4Size + sizeof(udp));
+    seen.push_back(error);
+  });
   EXPECT_TRUE(eventually([&] {
     EXPECT_EQ(b->receive(received), 0u);
     return b->counters().rx_malformed == 1;
   }));
+  EXPECT_EQ(seen, std::vector<wire::FrameError>{wire::FrameError::kLengthMismatch});
 }
 
 // The kernel may have changed nothing about a frame between a raw socket and ours, so it is seen as it was sent.

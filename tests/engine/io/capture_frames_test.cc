@@ -106,6 +106,33 @@ TEST(CaptureFrames, StayWholeBehindTheFaultInjector) {
   EXPECT_GT(taken_away, 10u);
 }
 
+// What the packet I/O took for no packet of ours: a wrong header checksum, and a length that says too much.
+TEST(CaptureFrames, MalformedOnesAreThereWithTheReason) {
+  TemporaryDirectory directory;
+  Bench bench;
+  CaptureSettings settings;
+  settings.filter.qpns = {0x1234};
+  TestCapture capture(bench.tap, directory / "x.pcapng"), filtered(bench.tap, directory / "y.pcapng", settings);
+  constexpr size_t kIp = wire::kEthernetSize + wire::kVlanTagSize;
+  Bytes bad_checksum = odd_frame(1), bad_length = odd_frame(2);
+  bad_checksum[kIp + 10] ^= 1;
+  bad_length[kIp + wire::kIpv4Size + 5] ^= 1;  // UDP length
+  for (const Bytes& frame : {bad_checksum, bad_length}) {
+    ASSERT_TRUE(bench.under->inject_frame(frame));
+    ASSERT_EQ(bench.receive(), 0u);
+  }
+  capture.finish();
+  filtered.finish();
+  const CaptureContents contents = read_capture(directory / "x.pcapng");
+  ASSERT_EQ(contents.records.size(), 2u);
+  EXPECT_EQ(contents.records[0].frame, bad_checksum);
+  EXPECT_EQ(contents.records[0].comment, "drop: not a well-formed IP/UDP packet: bad IPv4 header checksum");
+  EXPECT_EQ(contents.records[1].frame, bad_length);
+  EXPECT_EQ(contents.records[1].comment, "drop: not a well-formed IP/UDP packet: IP and UDP length differ");
+  EXPECT_EQ(contents.records[1].direction, Direction::kIn);
+  EXPECT_TRUE(read_capture(directory / "y.pcapng").records.empty());
+}
+
 TEST(CaptureFrames, SayWhenTheirHeadersAreRebuilt) {
   for (const bool rebuilt : {false, true}) {
     TemporaryDirectory directory;
