@@ -16,6 +16,7 @@
 
 #include "cli/capture_targets.h"
 #include "cli/exit_codes.h"
+#include "engine/io/capture/nameless_socket.h"
 #include "engine/io/capture/output.h"
 #include "engine/io/capture/protocol.h"
 #include "engine/io/capture/settings.h"
@@ -95,7 +96,7 @@ std::optional<std::string> Session::begin(const CaptureTarget& target, const std
       request.qpns[request.qpn_count++] = qpn;
     }
   }
-  connection_ = protocol::connect(target.socket, target.pid);
+  connection_ = io::connect_to_nameless_socket(target.pid);
   if (connection_ < 0) return fmt::format("process {}: {}", target.pid, std::strerror(-connection_));
   const int file = open_output();
   if (file < 0) return fmt::format("cannot write {}: {}", options_.file, std::strerror(-file));
@@ -183,7 +184,7 @@ int Session::run(const CaptureTarget& target) {
 std::optional<std::string> check(const CaptureOptions& options) {
   if (options.file.empty()) return "-w FILE is required (- for standard output)";
   if (options.file == "-" && isatty(STDOUT_FILENO) != 0) {
-    return "standard output is a terminal; use -w FILE, or a pipe: uroce capture -w - | tshark -r -";
+    return "standard output is a terminal; use -w FILE, or a pipe: uroce capture -w - | wireshark -k -i -";
   }
   if ((options.files == 0) != (options.size == 0)) return "--files and --size make a ring of files together";
   if (options.files != 0 && options.file == "-") return "a ring of files needs -w FILE";

@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
 #include <fmt/format.h>
-#include <signal.h>
 #include <sstream>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/io/capture/nameless_socket.h"
 #include "engine/io/capture/protocol.h"
 
 namespace uroce::cli {
@@ -27,9 +26,7 @@ std::optional<int> process_id(const std::string& text) {
 
 // Asks the process behind the socket. False: nobody is there.
 bool ask(CaptureTarget& target) {
-  const int fd = protocol::connect(target.socket, target.pid);
-  // Who was killed leaves its socket behind.
-  if (fd == -ECONNREFUSED) unlink(target.socket.c_str());
+  const int fd = io::connect_to_nameless_socket(target.pid);
   if (fd < 0) return false;
   protocol::Message message;
   message.kind = protocol::Kind::kDescribe;
@@ -51,6 +48,10 @@ std::string why_no_process(int pid) {
   if (geteuid() != 0 && status.st_uid != geteuid()) {
     return fmt::format("process {} is another user's: not permitted, try as root", pid);
   }
+  if (io::may_not_look_into(pid)) {
+    return fmt::format("process {} has capabilities that you do not have: not permitted{}", pid,
+                       geteuid() == 0 ? "" : ", try as root");
+  }
   return fmt::format("process {} has no RDMA device of uroce open (it opens one with its first queue pair)", pid);
 }
 
@@ -68,16 +69,10 @@ bool CaptureTarget::has_device(std::string_view device_or_netdev) const {
 
 std::vector<CaptureTarget> find_capture_targets() {
   std::vector<CaptureTarget> targets;
-  for (const std::string& directory : protocol::all_directories()) {
-    std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
-      CaptureTarget target;
-      target.socket = entry.path().string();
-      const auto pid = process_id(entry.path().filename().string());
-      if (!pid) continue;
-      target.pid = *pid;
-      if (ask(target)) targets.push_back(std::move(target));
-    }
+  for (const int pid : io::processes_with_nameless_socket()) {
+    CaptureTarget target;
+    target.pid = pid;
+    if (ask(target)) targets.push_back(std::move(target));
   }
   std::sort(targets.begin(), targets.end(), [](const auto& a, const auto& b) { return a.pid < b.pid; });
   return targets;

@@ -1,4 +1,5 @@
-// The processes that `uroce capture` can listen to: those whose packet I/O is open, found by their sockets.
+// The processes that `uroce capture` can listen to: those whose packet I/O is open, found by a descriptor that they
+// have.
 #pragma once
 
 #include <optional>
@@ -10,7 +11,6 @@ namespace uroce::cli {
 
 struct CaptureTarget {
   int pid = 0;
-  std::string socket;                // path
   std::string program;               // short name
   std::vector<std::string> devices;  // "uroce_eth0 (eth0): af_xdp, native", one per packet I/O
 

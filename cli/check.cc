@@ -56,7 +56,7 @@ struct Overview {
   uint64_t frames = 0, roce_packets = 0, skipped = 0;
   Time first{}, last{};
   Addresses all;
-  std::map<uint32_t, Addresses> senders;  // by interface, of packets that are marked as outbound
+  std::map<uint32_t, Addresses> senders;  // by interface, of packets that are marked as outbound, or looped
   std::string error;                      // where reading ended, if not at the end
 };
 
@@ -74,6 +74,8 @@ class Capture {
     return result == trace::ReadResult::kError ? reader_.error() : std::string();
   }
   uint64_t skipped() const { return reader_.skipped(); }
+  // Our own captures have an interface for what one queue pair of a process sends to another.
+  bool is_loop(uint32_t interface) const { return reader_.interfaces()[interface].name.ends_with(":loop"); }
 
  private:
   std::ifstream file_;
@@ -90,7 +92,9 @@ Overview survey(Capture& capture) {
     ++overview.roce_packets;
     overview.all.insert(part.envelope.source);
     overview.all.insert(part.envelope.destination);
-    if (record.direction == trace::Direction::kOut) overview.senders[record.interface].insert(part.envelope.source);
+    const bool looped = record.direction == trace::Direction::kUnknown && capture.is_loop(record.interface);
+    if (looped || record.direction == trace::Direction::kOut)
+      overview.senders[record.interface].insert(part.envelope.source);
   });
   overview.skipped = capture.skipped();
   return overview;

@@ -1,6 +1,7 @@
 #include "engine/capture_setup.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <fmt/format.h>
 #include <mutex>
@@ -13,6 +14,7 @@
 #include "engine/io/capture/server.h"
 #include "engine/io/capture/settings.h"
 #include "engine/io/fault_injector.h"
+#include "engine/io/memory_link.h"
 
 namespace uroce::engine {
 namespace {
@@ -31,7 +33,11 @@ class FileControl final : public io::CaptureControl {
     if (quiet_ && dropped == 0 && error == 0) return;
     std::string text = fmt::format("{}: {} packets captured", name_, captured);
     if (dropped > 0) text += fmt::format(", {} missing because the disk was too slow", dropped);
-    if (error != 0) text += fmt::format("; then the capture ended: {}", std::strerror(error));
+    if (error == ETIMEDOUT) {
+      text += "; the reader did not take the rest";
+    } else if (error != 0) {
+      text += fmt::format("; then the capture ended: {}", std::strerror(error));
+    }
     io::CaptureHub::say(text);
   }
 
@@ -57,8 +63,9 @@ void capture_to_file(const std::string& device, const Options& options) {
 
 }  // namespace
 
-std::unique_ptr<io::PacketIo> with_faults_and_capture(std::unique_ptr<io::PacketIo> io, const net::Netdev& netdev,
-                                                      const Options& options) {
+void add_faults_and_capture(OpenedIo& opened, const net::Netdev& netdev, const Options& options) {
+  std::unique_ptr<io::PacketIo> io = std::move(opened.io);
+  io::PacketIo& backend = *io;
   std::unique_ptr<io::FaultInjector> injector;
   if (!options.faults.empty()) {
     const auto spec = io::parse_fault_spec(options.faults);  // has been checked when the environment was read
@@ -69,8 +76,12 @@ std::unique_ptr<io::PacketIo> with_faults_and_capture(std::unique_ptr<io::Packet
                    .device = device_name(netdev),
                    .description = inside.description(),
                    .mac = netdev.mac,
-                   .addresses = netdev.addresses};
-  const auto tap = std::make_shared<io::CaptureTap>(std::move(info), inside.kernel_routes());
+                   .addresses = netdev.addresses,
+                   .kernel_routes = inside.kernel_routes()};
+  const auto tap = std::make_shared<io::CaptureTap>(std::move(info));
+  backend.observe_malformed([tap](std::span<const uint8_t> frame, wire::FrameError error) {
+    if (tap->listening()) tap->malformed(frame, error, io::Capture::wall_clock());
+  });
   if (injector) {
     injector->observe_dropped([tap](const io::RxPacket& packet) {
       if (tap->listening()) tap->not_delivered(packet, io::Capture::wall_clock());
@@ -80,7 +91,9 @@ std::unique_ptr<io::PacketIo> with_faults_and_capture(std::unique_ptr<io::Packet
   if (!options.capture.empty()) capture_to_file(tap->info().device, options);
   io::CaptureHub::instance().add_tap(tap);
   io::CaptureServer::start();
-  return std::make_unique<io::Capture>(std::move(io), tap, [tap] { io::CaptureHub::instance().remove_tap(*tap); });
+  opened.io = std::make_unique<io::Capture>(std::move(io), tap, [tap] { io::CaptureHub::instance().remove_tap(*tap); });
+  opened.loop =
+      std::make_unique<io::Capture>(io::make_memory_loop(), tap, std::function<void()>{}, io::Capture::Link::kLoop);
 }
 
 void finish_captures() {

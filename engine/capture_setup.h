@@ -2,16 +2,14 @@
 // Called when the packet I/O opens.
 #pragma once
 
-#include <memory>
-
 #include "engine/engine.h"
-#include "engine/io/packet_io.h"
+#include "engine/io_selection.h"
 
 namespace uroce::engine {
 
-// `io`, and the fault injector around it if one is asked for, with a capture stage around both.
-std::unique_ptr<io::PacketIo> with_faults_and_capture(std::unique_ptr<io::PacketIo> io, const net::Netdev& netdev,
-                                                      const Options& options);
+// Puts the fault injector, if one is asked for, around the packet I/O, and a capture stage around both; and one around
+// the loop between QPs of the device, which has no faults.
+void add_faults_and_capture(OpenedIo& opened, const net::Netdev& netdev, const Options& options);
 
 // The process ends: captures are completed.
 void finish_captures();

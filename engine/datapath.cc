@@ -24,13 +24,20 @@ Counter parse_drop(wire::ParseError error) {
 }  // namespace
 
 Datapath::Datapath(std::function<uint32_t()> random)
-    : mrs_(random), qpns_(draw_first_qpn(random), Limits::kMaxQp, random), loop_(io::make_memory_loop()) {
-  loop_burst_ = std::make_unique<TxBurst>(*loop_, [this](const wire::TxPacket& packet) { on_done(packet); });
+    : mrs_(random), qpns_(draw_first_qpn(random), Limits::kMaxQp, random) {
+  attach_loop(io::make_memory_loop());
 }
 
 Datapath::~Datapath() = default;
 
-void Datapath::attach(std::unique_ptr<io::PacketIo> wire, std::function<void(Path&)> need_neighbour) {
+void Datapath::attach_loop(std::unique_ptr<io::PacketIo> loop) {
+  loop_ = std::move(loop);
+  loop_burst_ = std::make_unique<TxBurst>(*loop_, [this](const wire::TxPacket& packet) { on_done(packet); });
+}
+
+void Datapath::attach(std::unique_ptr<io::PacketIo> wire, std::function<void(Path&)> need_neighbour,
+                      std::unique_ptr<io::PacketIo> loop) {
+  if (loop) attach_loop(std::move(loop));
   wire_ = std::move(wire);
   wire_burst_ = std::make_unique<TxBurst>(*wire_, [this](const wire::TxPacket& packet) { on_done(packet); });
   need_neighbour_ = std::move(need_neighbour);

@@ -41,8 +41,9 @@ class Datapath {
   ~Datapath();
 
   // `wire` moves packets from now on. `need_neighbour` is called when there are packets for a path whose next hop has
-  // no address.
-  void attach(std::unique_ptr<io::PacketIo> wire, std::function<void(Path&)> need_neighbour);
+  // no address. `loop`: what moves packets between QPs of this process; null: what does so far.
+  void attach(std::unique_ptr<io::PacketIo> wire, std::function<void(Path&)> need_neighbour,
+              std::unique_ptr<io::PacketIo> loop = nullptr);
   io::PacketIo* wire() const { return wire_.get(); }
 
   // --- any thread -------------------------------------------------------------------------------------------------
@@ -96,6 +97,7 @@ class Datapath {
   static constexpr int kQuantum = 16;            // packets of one QP before the next one's turn
   static constexpr int kTransmitLimit = 4 * 32;  // packets sent before arrivals are looked at again
 
+  void attach_loop(std::unique_ptr<io::PacketIo> loop);
   void collect_doorbells(Time now);
   size_t transmit(Time now);
   bool transmit_quantum(Qp& qp, Time now, int& budget);

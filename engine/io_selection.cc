@@ -81,7 +81,7 @@ std::variant<OpenedIo, io::IoError> open_packet_io(const net::Netdev& netdev, co
     return memberships->join(index, group);
   };
   opened.leave = [memberships](const wire::IpAddress& group) { memberships->leave(group); };
-  opened.io = with_faults_and_capture(std::move(opened.io), netdev, options);
+  add_faults_and_capture(opened, netdev, options);
   if (!options.quiet) {
     say(netdev, opened.io->description() + (reason.empty() ? "" : fmt::format(" (not AF_XDP: {})", reason)));
   }

@@ -13,6 +13,7 @@ namespace uroce::engine {
 
 struct OpenedIo {
   std::unique_ptr<io::PacketIo> io;
+  std::unique_ptr<io::PacketIo> loop{};  // between QPs of the device; empty: the engine makes one
   // Tells the packet I/O that the netdev's addresses or multicast groups changed; may be empty.
   std::function<void(std::span<const wire::IpAddress>)> set_addresses;
   // Make the host a member of a multicast group, and end that; may be empty. join: 0 or an errno value.

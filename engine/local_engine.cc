@@ -68,7 +68,8 @@ int LocalEngine::open_io() {
   {
     Progress::Guard guard(progress_);
     datapath_.set_addresses(netdev_.addresses);
-    datapath_.attach(std::move(opened.io), [this](Path& path) { resolve(path); });
+    datapath_.attach(
+        std::move(opened.io), [this](Path& path) { resolve(path); }, std::move(opened.loop));
   }
   max_udp_length_.store(max_udp_length);  // from here on progress() runs
   if (const int error = progress_.start(); error != 0) return error;

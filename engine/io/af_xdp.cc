@@ -37,10 +37,14 @@ size_t AfXdp::receive_from(Queue& queue, std::span<RxPacket> out) {
     const std::span<const uint8_t> frame = gather(queue, queue.xsk.rx_descriptor(index + i));
     if (frame.empty()) continue;
     RxPacket& packet = out[count];
-    if (wire::parse_frame(frame, packet.envelope, packet.ib) != wire::FrameError::kNone) {
+    const wire::FrameError error = wire::parse_frame(frame, packet.envelope, packet.ib);
+    if (error != wire::FrameError::kNone) {
       ++counters_.rx_malformed;
+      if (malformed_observer_) malformed_observer_(frame, error);
       continue;
     }
+    packet.frame = frame;
+    packet.faults = 0;
     counters_.rx_bytes += packet.ib.size() + wire::kUdpSize;
     ++count;
   }

@@ -48,6 +48,7 @@ class AfXdp final : public PacketIo {
   uint32_t max_udp_length() const override { return max_udp_length_; }
   std::string description() const override;
   IoCounters counters() const override;
+  void observe_malformed(MalformedObserver observer) override { malformed_observer_ = std::move(observer); }
 
   // The netdev's addresses have changed; multicast groups that are joined count as addresses. May be called while
   // traffic flows. Returns 0 or an errno value.
@@ -96,6 +97,7 @@ class AfXdp final : public PacketIo {
   uint16_t next_ip_id_ = 0;
   bool kick_later_ = false;  // the kernel refused the last kick for the moment
   IoCounters counters_;
+  MalformedObserver malformed_observer_;
 };
 
 }  // namespace uroce::io

@@ -21,12 +21,14 @@ size_t Capture::receive(std::span<RxPacket> out) {
 }
 
 void Capture::on_verdicts(std::span<const uint64_t> verdicts) {
-  tap_->received(arrived_.first(std::min(arrived_.size(), verdicts.size())), verdicts, arrived_at_);
+  const std::span<const RxPacket> packets = arrived_.first(std::min(arrived_.size(), verdicts.size()));
+  if (link_ == Link::kLoop) return tap_->looped(packets, verdicts, arrived_at_);
+  tap_->received(packets, verdicts, arrived_at_);
 }
 
 // The packets are copied when it is known how many were taken and what was done to them; the memory is still theirs.
 size_t Capture::send(std::span<wire::TxPacket> burst) {
-  if (!tap_->listening()) return inner_->send(burst);
+  if (link_ == Link::kLoop || !tap_->listening()) return inner_->send(burst);
   const int64_t time = wall_clock();
   const size_t count = inner_->send(burst);
   tap_->sent(burst.first(count), time);

@@ -18,9 +18,13 @@ namespace uroce::io {
 
 class Capture final : public PacketIo {
  public:
+  // kLoop: a memory loop, the packets between QPs of this process. Each is shown when it has arrived.
+  enum class Link : uint8_t { kWire, kLoop };
+
   // `on_close` is called in the end, when the tap gets no more packets.
-  Capture(std::unique_ptr<PacketIo> inner, std::shared_ptr<CaptureTap> tap, std::function<void()> on_close = {})
-      : inner_(std::move(inner)), tap_(std::move(tap)), on_close_(std::move(on_close)) {}
+  Capture(std::unique_ptr<PacketIo> inner, std::shared_ptr<CaptureTap> tap, std::function<void()> on_close = {},
+          Link link = Link::kWire)
+      : inner_(std::move(inner)), tap_(std::move(tap)), on_close_(std::move(on_close)), link_(link) {}
   ~Capture() override {
     if (on_close_) on_close_();
   }
@@ -45,6 +49,7 @@ class Capture final : public PacketIo {
   std::unique_ptr<PacketIo> inner_;
   std::shared_ptr<CaptureTap> tap_;
   std::function<void()> on_close_;
+  const Link link_;
   std::span<const RxPacket> arrived_;  // of the last receive(), while somebody listens
   int64_t arrived_at_ = 0;
 };

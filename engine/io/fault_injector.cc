@@ -81,7 +81,10 @@ size_t FaultInjector::receive(std::span<RxPacket> out) {
     const uint8_t faults =
         pass_through_faults(Arriving(arrived_[i]), arriving_,
                             {faults_.rx_dropped, faults_.rx_duplicated, faults_.rx_reordered, faults_.rx_corrupted});
-    if (faults == kFaultDropped && dropped_observer_) dropped_observer_({arrived_[i].envelope, arrived_[i].ib, faults});
+    if (faults == kFaultDropped && dropped_observer_) {
+      arrived_[i].faults = faults;
+      dropped_observer_(arrived_[i]);
+    }
   }
   idle_polls_ = arrived == 0 ? idle_polls_ + 1 : 0;
   if (idle_polls_ >= kIdlePolls) {
@@ -94,14 +97,32 @@ size_t FaultInjector::receive(std::span<RxPacket> out) {
   const auto end = due.begin() + static_cast<ptrdiff_t>(count);
   handed_out_.assign(std::make_move_iterator(due.begin()), std::make_move_iterator(end));
   due.erase(due.begin(), end);
-  for (size_t i = 0; i < count; ++i) out[i] = {handed_out_[i].envelope, handed_out_[i].ib, handed_out_[i].faults};
+  for (size_t i = 0; i < count; ++i) out[i] = handed_out_[i].as_received();
   return count;
 }
 
+FaultInjector::Arriving::Arriving(const RxPacket& original)
+    : envelope(original.envelope), whole_frame(!original.frame.empty()), ib_size(original.ib.size()) {
+  const std::span<const uint8_t> all = whole_frame ? original.frame : original.ib;
+  bytes.assign(all.begin(), all.end());
+  ib_at = static_cast<size_t>(original.ib.data() - all.data());
+}
+
+// Valid until it is moved.
+RxPacket FaultInjector::Arriving::as_received() const {
+  RxPacket packet;
+  packet.envelope = envelope;
+  packet.ib = std::span(bytes).subspan(ib_at, ib_size);
+  if (whole_frame) packet.frame = bytes;
+  packet.faults = faults;
+  return packet;
+}
+
 void FaultInjector::flip_bit(Arriving& packet) {
-  if (packet.ib.empty()) return;
-  const uint64_t bit = random_() % (packet.ib.size() * 8);
-  packet.ib[bit / 8] ^= static_cast<uint8_t>(1u << (bit % 8));
+  const std::span<uint8_t> ib = packet.ib();
+  if (ib.empty()) return;
+  const uint64_t bit = random_() % (ib.size() * 8);
+  ib[bit / 8] ^= static_cast<uint8_t>(1u << (bit % 8));
 }
 
 // --- leaving ---------------------------------------------------------------------------------------------------------

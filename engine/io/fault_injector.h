@@ -58,9 +58,13 @@ class FaultInjector final : public PacketIo {
  private:
   // A packet with bytes of its own.
   struct Arriving {
-    explicit Arriving(const RxPacket& packet) : envelope(packet.envelope), ib(packet.ib.begin(), packet.ib.end()) {}
+    explicit Arriving(const RxPacket& original);
+    RxPacket as_received() const;
+    std::span<uint8_t> ib() { return std::span(bytes).subspan(ib_at, ib_size); }
     wire::Envelope envelope;
-    std::vector<uint8_t> ib;
+    std::vector<uint8_t> bytes;  // the frame, or what the backend sees of it
+    bool whole_frame;
+    size_t ib_at, ib_size;
     uint8_t faults = 0;
   };
   struct Leaving {

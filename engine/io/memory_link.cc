@@ -12,27 +12,37 @@ namespace uroce::io {
 // take() stay in place until release().
 class FrameQueue {
  public:
+  struct Slot {
+    std::vector<uint8_t> frame;
+    wire::Qpn source_qpn;
+    wire::SendReason reason = wire::SendReason::kFirst;
+  };
   explicit FrameQueue(uint32_t capacity) : slots_(capacity) {}
 
   bool full() const { return tail_ - released_ == slots_.size(); }
   // Room for a frame at the tail; push() makes it visible.
   uint8_t* reserve(size_t size) {
     assert(!full());
-    std::vector<uint8_t>& slot = slots_[tail_ % slots_.size()];
-    slot.resize(size);
-    return slot.data();
+    std::vector<uint8_t>& frame = slots_[tail_ % slots_.size()].frame;
+    frame.resize(size);
+    return frame.data();
   }
-  std::span<const uint8_t> push() { return slots_[tail_++ % slots_.size()]; }
+  std::span<const uint8_t> push(wire::Qpn source_qpn = {}, wire::SendReason reason = wire::SendReason::kFirst) {
+    Slot& slot = slots_[tail_++ % slots_.size()];
+    slot.source_qpn = source_qpn;
+    slot.reason = reason;
+    return slot.frame;
+  }
 
   bool empty() const { return taken_ == tail_; }
-  std::span<const uint8_t> take() {
+  const Slot& take() {
     assert(!empty());
     return slots_[taken_++ % slots_.size()];
   }
   void release() { released_ = taken_; }
 
  private:
-  std::vector<std::vector<uint8_t>> slots_;
+  std::vector<Slot> slots_;
   // Frame numbers since the start: [released_, taken_) is with the receiver, [taken_, tail_) is waiting.
   uint64_t released_ = 0, taken_ = 0, tail_ = 0;
 };
@@ -47,10 +57,17 @@ size_t MemoryEnd::receive(std::span<RxPacket> out) {
   size_t count = 0;
   while (count < out.size() && !in_->empty()) {
     RxPacket& packet = out[count];
-    if (wire::parse_frame(in_->take(), packet.envelope, packet.ib) != wire::FrameError::kNone) {
+    const FrameQueue::Slot& slot = in_->take();
+    const wire::FrameError error = wire::parse_frame(slot.frame, packet.envelope, packet.ib);
+    if (error != wire::FrameError::kNone) {
       ++counters_.rx_malformed;
+      if (malformed_observer_) malformed_observer_(slot.frame, error);
       continue;
     }
+    packet.frame = slot.frame;
+    packet.faults = 0;
+    packet.source_qpn = slot.source_qpn;
+    packet.reason = slot.reason;
     counters_.rx_bytes += packet.ib.size() + 8;
     ++count;
   }
@@ -73,7 +90,7 @@ size_t MemoryEnd::send(std::span<wire::TxPacket> burst) {
       packet.unreadable = true;
       continue;
     }
-    const std::span<const uint8_t> sent = out_->push();
+    const std::span<const uint8_t> sent = out_->push(packet.source_qpn, packet.reason);
     if (sent_frames_ != nullptr) sent_frames_->emplace_back(sent.begin(), sent.end());
     counters_.tx_bytes += packet.udp_length();
   }

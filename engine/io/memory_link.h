@@ -37,6 +37,7 @@ class MemoryEnd final : public PacketIo {
   uint32_t max_udp_length() const override { return max_udp_length_; }
   std::string description() const override;
   IoCounters counters() const override { return counters_; }
+  void observe_malformed(MalformedObserver observer) override { malformed_observer_ = std::move(observer); }
 
   // For tests: makes any bytes arrive at this end as a frame, or any InfiniBand bytes inside proper headers. False: the
   // queue is full.
@@ -52,6 +53,7 @@ class MemoryEnd final : public PacketIo {
   uint32_t max_udp_length_;
   uint16_t next_ip_id_ = 0;
   IoCounters counters_;
+  MalformedObserver malformed_observer_;
   std::vector<std::vector<uint8_t>>* sent_frames_ = nullptr;
 };
 

@@ -5,12 +5,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <poll.h>
 #include <span>
 #include <string>
 
 #include "wire/envelope.h"
+#include "wire/ip_udp.h"
 #include "wire/tx_packet.h"
 
 namespace uroce::io {
@@ -28,7 +30,13 @@ enum Fault : uint8_t {
 struct RxPacket {
   wire::Envelope envelope;
   std::span<const uint8_t> ib;  // one contiguous piece; valid until the next receive()
-  uint8_t faults = 0;           // bits of Fault
+  // Everything that arrived, from the Ethernet header to the padding, with `ib` inside; valid as long. Empty: not seen,
+  // as through a UDP socket.
+  std::span<const uint8_t> frame{};
+  uint8_t faults = 0;  // bits of Fault
+  // What the sender says of it, if it is this very process (memory links).
+  wire::Qpn source_qpn{};
+  wire::SendReason reason = wire::SendReason::kFirst;
 };
 
 // Counts that a backend keeps; monotonic.
@@ -77,6 +85,11 @@ class PacketIo {
   virtual bool kernel_routes() const { return false; }
 
   virtual IoCounters counters() const = 0;
+
+  // `observer` sees the frames that arrive and are no packet (rx_malformed), and nobody else does. Without effect where
+  // no frames are seen.
+  using MalformedObserver = std::function<void(std::span<const uint8_t> frame, wire::FrameError error)>;
+  virtual void observe_malformed(MalformedObserver) {}
 
   // Somebody wants to know what became of the packets of each receive(): a capture that is on. Then the engine tells
   // it for every one of them, in order and before the next call of receive(), as the counters that moved on its

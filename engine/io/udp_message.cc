@@ -103,6 +103,8 @@ void prepare_receive(UdpRxSlot& slot, std::span<uint8_t> buffer, msghdr& message
 
 bool parse_received(const msghdr& message, size_t size, RxPacket& packet, uint32_t& dropped) {
   packet.envelope = {};
+  packet.frame = {};
+  packet.faults = 0;
   packet.ib = {static_cast<const uint8_t*>(message.msg_iov->iov_base), size};
   parse_source(*static_cast<const UdpAddress*>(message.msg_name), packet.envelope);
   bool has_destination = false;

@@ -5,9 +5,11 @@ listens disturbs nobody. Read back with tshark and `uroce check`. See suite.py."
 import collections
 import itertools
 import json
+import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -92,13 +94,28 @@ def received_packets(host):
     return json.loads(host.system("ip", "-json", "-stats", "link", "show", "dev", host.netdev))[0]["stats64"]["rx"]["packets"]
 
 
-def uroce_capture(lab, *arguments, stdout=None, user=False):
-    """`uroce capture` as it is typed on the host, outside the network namespaces."""
+# A /proc with a few processes only: DIRECTORY PID... -- COMMAND...
+FEW_PROCESSES = """mount -t tmpfs none "$0"
+while [ "$1" != -- ]; do mkdir "$0/$1" && mount --bind "/proc/$1" "$0/$1"; shift; done
+shift
+mount --rbind "$0" /proc
+exec "$@"
+"""
+
+
+def uroce_capture(lab, *arguments, user=False, processes=None):
+    """`uroce capture` as it is typed on the host, outside the network namespaces.
+
+    processes: as if these were the only ones on the machine, which others use at the same time."""
     argv = [str(lab.uroce_for(user)), "capture", *map(str, arguments)]
     if user:
         argv = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--inh-caps=-all", "--", *argv]
-    program = Program(argv, lab.new_log(), clean_environment())
-    return lab.track(program)
+    if processes is not None:
+        directory = lab.new_log()
+        directory.mkdir()
+        argv = ["unshare", "--mount", "--propagation", "private", "sh", "-ec", FEW_PROCESSES, str(directory),
+                *(str(process.pid) for process in processes), "--", *argv]
+    return lab.track(Program(argv, lab.new_log(), clean_environment()))
 
 
 def ended(program, code=0, timeout=20):
@@ -217,23 +234,102 @@ def live(lab, io):
 
 def several(lab):
     """Which process is meant, and what is said when it is not clear."""
-    none = ended(uroce_capture(lab, "-w", "/dev/null"), 1)
+    none = ended(uroce_capture(lab, "-w", "/dev/null", processes=[]), 1)
     check("no process has an RDMA device of uroce open" in none, none)
     server, client = endless(lab, "udp")
-    both = ended(uroce_capture(lab, "-w", "/dev/null"), 1)
+    both = ended(uroce_capture(lab, "-w", "/dev/null", processes=[server, client]), 1)
     check(all(str(p.pid) in both for p in (server, client)) and "ib_write_bw" in both and lab.a.device in both, both)
-    listed = ended(uroce_capture(lab, "--list"))
+    listed = ended(uroce_capture(lab, "--list", processes=[client, server]))
     check(len(listed.splitlines()) == 2 and all(f"{lab.a.device} ({lab.a.netdev}): udp" in line for line in listed.splitlines()), listed)
-    check("several processes" in ended(uroce_capture(lab, lab.a.device, "-w", "/dev/null"), 1), "a device in two processes")
+    check("several processes" in ended(uroce_capture(lab, lab.a.device, "-w", "/dev/null", processes=[server, client]), 1), "a device in two processes")
     check("no process 999999999" in ended(uroce_capture(lab, 999999999, "-w", "/dev/null"), 1), "a process that is not there")
-    check("has no RDMA device" in ended(uroce_capture(lab, 1, "-w", "/dev/null"), 1), "a process without uroce")
+    check("has no RDMA device" in ended(uroce_capture(lab, os.getpid(), "-w", "/dev/null"), 1), "a process without uroce")
     check("no process has 'eth77' open" in ended(uroce_capture(lab, "eth77", "-w", "/dev/null"), 1), "no such device")
     check("No such file" in ended(uroce_capture(lab, client.pid, "-w", "/nonexistent/x"), 1), "no such directory")
     check("No space left" in ended(uroce_capture(lab, client.pid, "-w", "/dev/full"), 1), "full disk")
     check("not permitted" in ended(uroce_capture(lab, client.pid, "-w", "/dev/null", user=True), 1), "another user's process")
     server.kill()
-    told_counts(ended(uroce_capture(lab, "-w", "/dev/null", "--count", 10)))  # the only one: its retransmissions
-    check(not Path(f"/run/uroce/{server.pid}").exists(), "the socket of a killed process stays")
+    # The only one: its retransmissions.
+    told_counts(ended(uroce_capture(lab, "-w", "/dev/null", "--count", 10, processes=[client])))
+    check(f"no process {server.pid}" in ended(uroce_capture(lab, server.pid, "-w", "/dev/null"), 1), "a killed process")
+
+
+def left_behind():
+    """Whatever of ours is where sockets, files and run directories might be."""
+    places = (Path("/dev/shm"), Path("/tmp"), Path("/run"), Path("/run/uroce"))
+    return {str(entry) for place in places if place.is_dir() for entry in place.iterdir() if "uroce" in entry.name or place.name == "uroce"}
+
+
+def nothing_stays(lab):
+    """A captured program is killed, and so is who captures it: no file system remembers them."""
+    told = []
+    for io, user in (("af_xdp", False), ("udp", True)):
+        before = left_behind()
+        server, client = endless(lab, io, user=user)
+        listener = uroce_capture(lab, client.pid, "-w", "/dev/null", user=user)
+        wait_until(lambda: "capturing" in listener.output, 10, "it captures")
+        # Others work on this machine: what they make meanwhile names them.
+        mine = [str(program.pid) for program in (server, client, listener)]
+        names = lambda: [path for path in left_behind() - before if any(pid in path for pid in mine)]
+        check(not names(), f"while they run: {names()}")
+        for program in (listener, server, client):
+            program.kill()
+        check(not names(), f"{io}: {names()}")
+        told.append(io)
+    check(lab.a.xdp_program() is None, "an XDP program")
+    return "killed: " + ", ".join(told)
+
+
+# --- frames as they were ----------------------------------------------------------------------------------------------
+
+
+def odd_frame(lab, udp_checksum):
+    """A SEND for no QP, with what nobody of ours sends in every header, and with Ethernet padding: frame, InfiniBand part."""
+    mac = lambda host: bytes.fromhex(json.loads(host.system("ip", "-json", "link", "show", "dev", host.netdev))[0]["address"].replace(":", ""))
+    address = lambda text: bytes(map(int, text.split(".")))
+    ib = struct.pack(">BBHII", 0x04, 0x40, 0xFFFF, 0x000002, 0x80000123) + bytes(range(16)) + b"icrc"
+    udp = struct.pack(">HHHH", 0xC123, 4791, 8 + len(ib), udp_checksum) + ib
+    ip = struct.pack(">BBHHHBBH", 0x45, 0x6F, 20 + len(udp), 0x1234, 0, 3, 17, 0) + address(lab.b.ipv4) + address(lab.a.ipv4)
+    total = sum(struct.unpack(">10H", ip))
+    total = (total & 0xFFFF) + (total >> 16)
+    ip = ip[:10] + struct.pack(">H", ~(total + (total >> 16)) & 0xFFFF) + ip[12:]
+    return mac(lab.a) + mac(lab.b) + b"\x08\x00" + ip + udp + b"padding!!", ib
+
+
+def raw(lab, io):
+    """A frame from a raw socket: the same bytes in the capture, or what a UDP socket tells of them."""
+    frame, ib = odd_frame(lab, 0xABCD if io == "af_xdp" else 0)
+    server, client = endless(lab, io)
+    file = lab.directory / "raw.pcapng"
+    listener = uroce_capture(lab, server.pid, "-w", file, "--qpn", "0x2", "--count", 1)
+    wait_until(lambda: "capturing" in listener.output, 10, "it captures")
+    send = "import socket, sys; s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW); s.bind((sys.argv[1], 0)); s.send(bytes.fromhex(sys.argv[2]))"
+    lab.b.system(sys.executable, "-c", send, lab.b.netdev, frame.hex())
+    ended(listener)
+    packet = json.loads(tshark(file, "-T", "jsonraw"))[0]["_source"]["layers"]
+    seen = bytes.fromhex(packet["frame_raw"][0])
+    description, comment = tshark(file, "-T", "fields", "-e", "frame.interface_description", "-e", "frame.comment").strip("\n").split("\t")
+    check("drop: no such QP" in comment, comment)
+    if io == "af_xdp":
+        check(seen == frame and "rebuilt" not in description, f"sent\n{frame.hex()}, captured\n{seen.hex()}, {description}")
+    else:
+        check(seen[42:] == ib and seen[15] == 0x6F and seen[22] == 3 and "headers rebuilt" in description, f"{seen.hex()}, {description}")
+
+
+def piped(lab, reader):
+    """Live into what reads Wireshark's pipes: `uroce capture -w - | READER -i -`. An interface is new in mid-stream."""
+    file = lab.directory / "piped.pcapng"
+    _, client = endless(lab, "udp", faults="drop=2%,seed=3")
+    listener = subprocess.Popen([lab.build / "bin/uroce", "capture", str(client.pid), "-w", "-"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    done = subprocess.run([reader, "-i", "-", "-c", "20000", "-w", file], stdin=listener.stdout, capture_output=True, text=True, timeout=60, check=False)
+    listener.stdout.close()
+    check(done.returncode == 0, f"{reader}: {done.stderr}")
+    check(listener.wait(20) == 0, f"uroce capture: {listener.stderr.read()}")
+    rows = records(file)
+    interfaces = collections.Counter(row[0] for row in rows)
+    check(len(rows) == 20000, f"{len(rows)} packets; {done.stderr}")
+    check(set(interfaces) == {lab.b.netdev, f"{lab.b.netdev}:not-delivered"}, f"{interfaces}")
+    check(remarks(rows)["fault injected: dropped on send"] > 0, f"{remarks(rows)}")
 
 
 def unprivileged(lab):
@@ -283,7 +379,12 @@ CASES = [
     Case("settings", settings),
     Case("live-af_xdp", lambda lab: live(lab, "af_xdp")),
     Case("live-udp", lambda lab: live(lab, "udp")),
+    Case("piped-tshark", lambda lab: piped(lab, "tshark")),
+    Case("piped-dumpcap", lambda lab: piped(lab, "dumpcap")),
+    Case("raw-af_xdp", lambda lab: raw(lab, "af_xdp")),
+    Case("raw-udp", lambda lab: raw(lab, "udp")),
     Case("several", several),
+    Case("nothing-stays", nothing_stays),
     Case("unprivileged", unprivileged),
     Case("stuck-reader", lambda lab: stuck(lab, "af_xdp")),
     Case("disk-full", disk_full),

@@ -4,7 +4,7 @@
 #   netns.sh private COMMAND...   runs COMMAND where named network namespaces are its own affair: in a mount namespace
 #                                 with an empty /run/netns. They and all in them (veth pairs, XDP programs) vanish with
 #                                 the last process, however it ends, kill -9 included; others never see them. So does
-#                                 whatever else is put into /run/netns, which is a memory file system there.
+#                                 whatever else is put into /run/netns and /dev/shm, which are memory file systems there.
 #   netns.sh pair A B MTU         makes the namespaces A and B, each with one end of a veth pair, called roce0.
 #                                 A has 192.0.2.1 and fd00:192:0:2::1, B has .2 and ::2.
 #   netns.sh tap A MTU            makes the namespace A with a tap device, called roce0, and the addresses of A above: the
@@ -16,7 +16,7 @@ netns_private() {
   # The same process all along, so that signals reach COMMAND.
   # shellcheck disable=SC2016  # "$@" is the inner shell's
   exec unshare --mount --propagation private sh -c \
-    'mkdir -p /run/netns && mount -t tmpfs tmpfs /run/netns && exec "$@"' sh "$@"
+    'mkdir -p /run/netns && mount -t tmpfs tmpfs /run/netns && mount -t tmpfs -o mode=1777 tmpfs /dev/shm && exec "$@"' sh "$@"
 }
 
 # netns_host NAME NUMBER MTU: addresses and link of one side.

@@ -68,6 +68,10 @@ void capture_comment(const CapturedPacket& packet, std::string& text) {
     text += packet.missing == 1 ? " packet is missing before this one" : " packets are missing before this one";
   }
   if (packet.reason != wire::SendReason::kFirst) append(text, wire::text(packet.reason));
+  if (packet.malformed != wire::FrameError::kNone) {
+    append(text, "drop: not a well-formed IP/UDP packet: ");
+    text += wire::frame_error_text(packet.malformed);
+  }
   append_faults(packet, text);
   for (uint64_t rest = packet.verdict & ~kOrdinary; rest != 0; rest &= rest - 1) {
     append(text, verdict_text(static_cast<Counter>(__builtin_ctzll(rest))));

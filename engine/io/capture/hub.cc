@@ -46,8 +46,9 @@ void CaptureHub::finish() {
   for (auto& session : sessions_) session->request_stop();
   for (auto& session : sessions_) {
     // One that hangs is left alone with its thread, which the end of the process ends.
-    if (!session->wait(kFarewell)) [[maybe_unused]]
-      auto* const left = session.release();
+    if (session->wait(kFarewell)) continue;
+    session->give_up();
+    [[maybe_unused]] auto* const left = session.release();
   }
   sessions_.clear();
 }

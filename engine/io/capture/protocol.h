@@ -1,6 +1,5 @@
-// What `uroce capture` and a process that uses uroce say to each other, over a UNIX socket (SOCK_SEQPACKET) in the file
-// system: a path is the same in every network namespace. One message is one packet; all on one machine, so numbers are
-// in host order.
+// What `uroce capture` and a process that uses uroce say to each other, over a UNIX socket (nameless_socket.h). One
+// message is one packet; all on one machine, so numbers are in host order.
 //
 //   client                                       process
 //   kDescribe                              ->
@@ -18,7 +17,6 @@
 #include <array>
 #include <cstdint>
 #include <string>
-#include <vector>
 
 namespace uroce::io::capture_protocol {
 
@@ -55,19 +53,10 @@ std::string get_text(const std::array<char, N>& from) {
   return std::string(from.data(), size);
 }
 
-// A connection to the socket of process `pid`, or a negative errno value. EPERM: somebody else listens there, who wants
-// to be taken for that process.
-int connect(const std::string& path, int pid);
-
 // Both return 0 or an errno value. `fd`: goes with the message; -1: none.
 int send(int socket, const Message& message, int fd = -1);
 // Waits up to `timeout_ms` (-1: for ever). The descriptor that came is the caller's, -1: none came; it is closed on
 // exec. ECONNRESET: the other side is gone; EPROTO: that was no message; ETIMEDOUT.
 int receive(int socket, Message& message, int* fd, int timeout_ms);
-
-// Where this process's sockets are, or would be; made if `make` (mode 0700). Empty: there is no safe place.
-std::string own_directory(bool make);
-// Directories in which processes that this user may look into have their sockets: root sees those of all users.
-std::vector<std::string> all_directories();
 
 }  // namespace uroce::io::capture_protocol

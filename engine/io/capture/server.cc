@@ -2,16 +2,13 @@
 
 #include <atomic>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <dirent.h>
 #include <mutex>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <system_error>
 #include <unistd.h>
 #include <utility>
@@ -43,36 +40,6 @@ bool is_allowed(int connection) {
   socklen_t size = sizeof(peer);
   if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
   return peer.uid == 0 || peer.uid == geteuid();
-}
-
-sockaddr_un address_of(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
-  return address;
-}
-
-// Sockets of processes that were killed stay behind.
-void remove_if_dead(const std::string& path) {
-  const int probe = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (probe < 0) return;
-  const sockaddr_un address = address_of(path);
-  if (connect(probe, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 && errno == ECONNREFUSED) {
-    unlink(path.c_str());
-  }
-  close(probe);
-}
-
-void clean(const std::string& directory) {
-  DIR* const entries = opendir(directory.c_str());
-  if (entries == nullptr) return;
-  while (const dirent* const entry = readdir(entries)) {
-    const long pid = std::strtol(entry->d_name, nullptr, 10);
-    if (pid > 0 && kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH) {
-      remove_if_dead(directory + "/" + entry->d_name);
-    }
-  }
-  closedir(entries);
 }
 
 // The client of a capture: its wishes, and where its files come from. Owns the connection.
@@ -188,36 +155,14 @@ void start_capture(const Message& request, int connection, int file) {
 
 }  // namespace
 
-bool CaptureServer::listen() {
-  const std::string directory = capture_protocol::own_directory(true);
-  if (directory.empty()) return false;
-  clean(directory);
-  path_ = directory + "/" + std::to_string(getpid());
-  const sockaddr_un address = address_of(path_);
-  if (path_.size() >= sizeof(address.sun_path)) return false;
-  ForkGuard guard;
-  socket_ = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (socket_ < 0) return false;
-  remove_if_dead(path_);
-  if (bind(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
-    path_.clear();
-  } else if (::listen(socket_, 16) == 0) {
-    guard.close_in_children(socket_);
-    return true;
-  }
-  close(socket_);
-  socket_ = -1;
-  return false;
-}
-
 void CaptureServer::run() {
   while (true) {
-    pollfd ready{socket_, POLLIN, 0};
+    pollfd ready{socket_.socket, POLLIN, 0};
     if (poll(&ready, 1, -1) < 0 && errno != EINTR) return;
     int connection;
     {
       ForkGuard guard;
-      connection = accept4(socket_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+      connection = accept4(socket_.socket, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
       guard.close_in_children(connection);
     }
     if (connection >= 0) {
@@ -250,7 +195,7 @@ void CaptureServer::answer(int connection) {
 void CaptureServer::start() {
   CaptureServerSlot& slot = per_process<CaptureServerSlot>();
   std::lock_guard guard(slot.lock);
-  if (std::exchange(slot.tried, true) || !slot.server.listen()) return;
+  if (std::exchange(slot.tried, true) || open_nameless_socket(slot.server.socket_) != 0) return;
   sigset_t all, before;
   sigfillset(&all);
   for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) sigdelset(&all, fault);
@@ -260,8 +205,8 @@ void CaptureServer::start() {
     pthread_setname_np(thread.native_handle(), "uroce attach");
     thread.detach();
   } catch (const std::system_error&) {
-    unlink(slot.server.path_.c_str());
-    ForkGuard().close(slot.server.socket_);
+    ForkGuard().close(std::exchange(slot.server.socket_.handle, -1));
+    ForkGuard().close(std::exchange(slot.server.socket_.socket, -1));
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
@@ -269,7 +214,7 @@ void CaptureServer::start() {
 void CaptureServer::finish() {
   CaptureServerSlot& slot = per_process<CaptureServerSlot>();
   std::lock_guard guard(slot.lock);
-  if (slot.server.socket_ >= 0) unlink(slot.server.path_.c_str());
+  ForkGuard().close(std::exchange(slot.server.socket_.handle, -1));
 }
 
 }  // namespace uroce::io

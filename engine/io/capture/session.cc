@@ -44,6 +44,12 @@ Time wall_time(int64_t nanoseconds) {
   return Time(Duration(nanoseconds));
 }
 
+// What goes from one queue pair of this process to another comes in and goes out: it has no direction.
+trace::Direction direction_of(const CapturedPacket& packet) {
+  if (packet.seen_at == SeenAt::kLoop) return trace::Direction::kUnknown;
+  return packet.outbound ? trace::Direction::kOut : trace::Direction::kIn;
+}
+
 // Runs `run` in a thread that takes no signals but its own faults: the application's signals are the application's,
 // and a reader that goes away is EPIPE.
 std::thread start_thread(void (*body)(void*), void* argument) {
@@ -149,8 +155,25 @@ void CaptureSession::run() {
   while (!failed() && drain() > 0) {
   }
   close_file();
-  if (control_) control_->on_end(captured_, dropped(), error_);
+  tell_end(captured_.load(), dropped(), error_);
   ended_.store(true);
+}
+
+void CaptureSession::tell_end(uint64_t captured, uint64_t missing, int error) {
+  if (!told_.exchange(true) && control_) control_->on_end(captured, missing, error);
+}
+
+void CaptureSession::give_up() {
+  std::unique_lock guard(lock_, std::try_to_lock);
+  if (!guard) return;  // the thread hangs where it must not; the process still ends
+  uint64_t seen = 0;
+  for (const auto& source : sources_) {
+    if (source->tap) source->tap->remove(*source->channel);
+    source->tap.reset();
+    seen += source->channel->seen.load();
+  }
+  const uint64_t captured = captured_.load();
+  tell_end(captured, seen - captured, ETIMEDOUT);  // what is still in the rings is missing as well
 }
 
 // Writes what is in the rings, up to kRound packets. How many there were.
@@ -161,7 +184,7 @@ int CaptureSession::drain() {
     guard.unlock();  // sources stay where they are; writing may take long
     ++moved;
     if (!next_file_if_full() || !write(*source)) return 0;
-    if (settings_.max_packets != 0 && captured_ == settings_.max_packets) {
+    if (settings_.max_packets != 0 && captured_.load(std::memory_order_relaxed) == settings_.max_packets) {
       stop_.store(true);
       detach_all();
       guard.lock();
@@ -200,31 +223,42 @@ bool CaptureSession::write(Source& source) {
   if (packet.hidden_id) restore_ip_id(packet, frame);
   comment_.clear();
   capture_comment(packet, comment_);
-  writer_->write(interface_of(source, packet.delivered), wall_time(packet.time),
-                 packet.outbound ? trace::Direction::kOut : trace::Direction::kIn, frame, {}, packet.original,
-                 comment_);
+  writer_->write(interface_of(source, packet.seen_at), wall_time(packet.time), direction_of(packet), frame, {},
+                 packet.original, comment_);
   source.channel->ring.pop();
   if (!writer_->ok()) error_ = stream_->error();
-  ++captured_;
+  captured_.fetch_add(1, std::memory_order_relaxed);
   return !failed();
 }
 
-uint32_t CaptureSession::interface_of(Source& source, bool delivered) {
-  std::optional<uint32_t>& interface = delivered ? source.interface : source.not_delivered_interface;
+uint32_t CaptureSession::interface_of(Source& source, SeenAt seen_at) {
+  std::optional<uint32_t>& interface = source.interfaces[static_cast<size_t>(seen_at)];
   if (interface) return *interface;
-  if (!delivered) interface_of(source, true);  // the netdev comes first
+  if (seen_at != SeenAt::kWire) interface_of(source, SeenAt::kWire);  // the netdev comes first
   const TapInfo& info = source.info;
-  const std::string name = delivered ? info.netdev : info.netdev + ":not-delivered";
-  const std::string description =
-      delivered ? info.device + ", " + info.description + ", process " + std::to_string(getpid()) + " (" +
-                      program_name() + ")"
-                : "packets that the fault injector of " + info.device + " took away before they were received";
-  interface = writer_->add_interface({.name = name,
-                                      .description = description,
+  static constexpr const char* kSuffixes[kSeenAtCount] = {"", ":not-delivered", ":loop"};
+  interface = writer_->add_interface({.name = info.netdev + kSuffixes[static_cast<size_t>(seen_at)],
+                                      .description = describe(info, seen_at),
                                       .addresses = info.addresses,
                                       .mac = info.mac,
                                       .snap_length = settings_.filter.snap});
   return *interface;
+}
+
+std::string CaptureSession::describe(const TapInfo& info, SeenAt seen_at) const {
+  switch (seen_at) {
+    case SeenAt::kWire:
+      break;
+    case SeenAt::kNotDelivered:
+      return "packets that the fault injector of " + info.device + " took away before they were received";
+    case SeenAt::kLoop:
+      return "packets between queue pairs of this process on " + info.device +
+             ", which never leave it; sent and received here, shown once";
+  }
+  const std::string process = "process " + std::to_string(getpid()) + " (" + program_name() + ")";
+  const char* const rebuilt =
+      info.kernel_routes ? ", Ethernet, IP and UDP headers rebuilt (UDP sockets do not show them)" : "";
+  return info.device + ", " + info.description + ", " + process + rebuilt;
 }
 
 // A UDP socket hides the IPv4 header. The ICRC tells which identification the packet had.
@@ -251,8 +285,7 @@ int CaptureSession::open_file() {
   const std::string application = "uroce, in " + program_name() + " (process " + std::to_string(getpid()) + ")";
   writer_ = std::make_unique<trace::PcapngWriter>(*out_, trace::SectionInfo{.application = application, .os = os});
   for (auto& source : sources_) {
-    source->interface.reset();
-    source->not_delivered_interface.reset();
+    source->interfaces = {};
   }
   return out_->flush() ? 0 : stream_->error();
 }
@@ -278,7 +311,8 @@ void CaptureSession::close_file() {
             ? ""
             : "packets missing in the capture, because the disk or the reader was too slow: " + std::to_string(dropped);
     if (writer_->ok())
-      writer_->write_statistics(interface_of(*source, true), wall_time(Capture::wall_clock()), seen, dropped, comment);
+      writer_->write_statistics(interface_of(*source, SeenAt::kWire), wall_time(Capture::wall_clock()), seen, dropped,
+                                comment);
   }
   guard.unlock();
   if (!out_->flush() && error_ == 0) error_ = stream_->error();

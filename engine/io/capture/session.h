@@ -3,6 +3,7 @@
 // counted.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -45,6 +46,8 @@ class CaptureSession {
   void request_stop();
   // False: it has not ended within that time.
   bool wait(std::chrono::milliseconds time);
+  // It has not ended, the process does: tells how far it got, which it then does not do itself any more.
+  void give_up();
   bool ended() const { return ended_.load(); }
 
  private:
@@ -52,8 +55,7 @@ class CaptureSession {
     std::shared_ptr<CaptureTap> tap;  // null: it is gone
     TapInfo info;
     std::unique_ptr<CaptureChannel> channel;
-    std::optional<uint32_t> interface;                // in the current file
-    std::optional<uint32_t> not_delivered_interface;  // likewise, for what a fault injector took away
+    std::array<std::optional<uint32_t>, kSeenAtCount> interfaces;  // in the current file
     Source(const std::shared_ptr<CaptureTap>& at, const CaptureSettings& settings, std::function<void()> kick)
         : tap(at),
           info(at->info()),
@@ -64,13 +66,15 @@ class CaptureSession {
   int drain();
   Source* oldest();
   bool write(Source& source);
-  uint32_t interface_of(Source& source, bool delivered);
+  uint32_t interface_of(Source& source, SeenAt seen_at);
+  std::string describe(const TapInfo& info, SeenAt seen_at) const;
   void restore_ip_id(CapturedPacket& packet, std::span<uint8_t> frame) const;
   int open_file();
   bool next_file_if_full();
   void close_file();
   void detach_all();
   void sleep(int moved);
+  void tell_end(uint64_t captured, uint64_t missing, int error);
   uint64_t dropped() const;
   bool failed() const { return error_ != 0; }
   void kick() const;
@@ -84,13 +88,14 @@ class CaptureSession {
   int kick_descriptor_ = -1;
   std::atomic<bool> stop_{false};
   std::atomic<bool> ended_{false};
+  std::atomic<bool> told_{false};  // how it ended
+  std::atomic<uint64_t> captured_{0};
 
   // The thread's.
   std::unique_ptr<DescriptorStream> stream_;
   std::unique_ptr<std::ostream> out_;
   std::unique_ptr<trace::PcapngWriter> writer_;
   std::string comment_;  // reused
-  uint64_t captured_ = 0;
   int idle_rounds_ = 0;
   int error_ = 0;
   std::thread thread_;

@@ -51,7 +51,7 @@ class CaptureTap::Use {
 };
 
 bool CaptureChannel::wants(uint32_t qpn, uint32_t other) const {
-  if (filter_.qpns.empty()) return true;
+  if (wants_all()) return true;
   return std::any_of(filter_.qpns.begin(), filter_.qpns.end(), [&](uint32_t q) { return q == qpn || q == other; });
 }
 
@@ -118,16 +118,13 @@ void CaptureTap::record_sent(CaptureChannel& channel, const wire::TxPacket& pack
   entry.outbound = true;
   entry.faults = packet.faults;
   entry.reason = packet.reason;
-  uint8_t* const frame = channel.open(entry);
-  if (frame == nullptr) {
-    dropped_.store(dropped_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    return;
-  }
+  uint8_t* const frame = open(channel, entry);
+  if (frame == nullptr) return;
   // The kernel's headers, as it will write them (reference wire.md, UDP sockets).
   wire::TxPacket copy;
   wire::Envelope envelope;
   const wire::TxPacket* as_sent = &packet;
-  if (kernel_routes_) {
+  if (info_.kernel_routes) {
     copy = packet;
     envelope = *packet.envelope;
     envelope.source_port = wire::kRoceUdpPort;
@@ -143,44 +140,69 @@ void CaptureTap::record_sent(CaptureChannel& channel, const wire::TxPacket& pack
   if (readable) channel.close();
 }
 
-void CaptureTap::received(std::span<const RxPacket> packets, std::span<const uint64_t> verdicts, int64_t time) {
+// Null: no room.
+uint8_t* CaptureTap::open(CaptureChannel& channel, CapturedPacket& entry) {
+  uint8_t* const frame = channel.open(entry);
+  if (frame == nullptr) dropped_.store(dropped_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  return frame;
+}
+
+void CaptureTap::arrived(std::span<const RxPacket> packets, std::span<const uint64_t> verdicts, SeenAt seen_at,
+                         int64_t time) {
   const Use use(uses_);
   for (auto& slot : channels_) {
     CaptureChannel* const channel = slot.load(std::memory_order_seq_cst);
     if (channel == nullptr) continue;
-    for (size_t i = 0; i < packets.size(); ++i) record_received(*channel, packets[i], verdicts[i], true, time);
+    for (size_t i = 0; i < packets.size(); ++i) {
+      record_arrived(*channel, packets[i], {.time = time, .verdict = verdicts[i], .seen_at = seen_at});
+    }
   }
 }
 
 void CaptureTap::not_delivered(const RxPacket& packet, int64_t time) {
+  const uint64_t no_verdict = 0;
+  arrived({&packet, 1}, {&no_verdict, 1}, SeenAt::kNotDelivered, time);
+}
+
+// Of no queue pair: a filter for some leaves it out.
+void CaptureTap::malformed(std::span<const uint8_t> frame, wire::FrameError error, int64_t time) {
   const Use use(uses_);
   for (auto& slot : channels_) {
     CaptureChannel* const channel = slot.load(std::memory_order_seq_cst);
-    if (channel != nullptr) record_received(*channel, packet, 0, false, time);
+    if (channel == nullptr || !channel->wants_all()) continue;
+    CapturedPacket entry{.time = time, .original = static_cast<uint32_t>(frame.size()), .malformed = error};
+    if (uint8_t* const to = open(*channel, entry)) {
+      std::memcpy(to, frame.data(), entry.captured);
+      channel->close();
+    }
   }
 }
 
-void CaptureTap::record_received(CaptureChannel& channel, const RxPacket& packet, uint64_t verdict, bool delivered,
-                                 int64_t time) {
-  const uint32_t qpn = packet.ib.size() >= wire::Bth::kSize ? bth_of(packet.ib.data()).dest_qp.value() : 0;
-  if (!channel.wants(qpn, qpn)) return;
+void CaptureTap::record_arrived(CaptureChannel& channel, const RxPacket& packet, CapturedPacket entry) {
+  const uint32_t to = packet.ib.size() >= wire::Bth::kSize ? bth_of(packet.ib.data()).dest_qp.value() : 0;
+  const bool looped = entry.seen_at == SeenAt::kLoop;
+  if (!channel.wants(to, looped ? packet.source_qpn.value() : to)) return;
+  entry.faults = packet.faults;
+  if (looped) entry.reason = packet.reason;
+  if (packet.frame.empty()) return record_rebuilt(channel, packet, entry);
+  entry.original = static_cast<uint32_t>(packet.frame.size());
+  if (uint8_t* const frame = open(channel, entry)) {
+    std::memcpy(frame, packet.frame.data(), entry.captured);
+    channel.close();
+  }
+}
+
+// The kernel has kept the headers: they are made again from what it tells of them.
+void CaptureTap::record_rebuilt(CaptureChannel& channel, const RxPacket& packet, CapturedPacket entry) {
   std::array<uint8_t, wire::kMaxFrameHeaderSize> headers;
   wire::Envelope envelope = packet.envelope;
-  if (kernel_routes_) envelope.destination_mac = info_.mac;
+  if (info_.kernel_routes) envelope.destination_mac = info_.mac;
   const size_t header_size =
       wire::emit_frame_headers(envelope, static_cast<uint32_t>(wire::kUdpSize + packet.ib.size()), headers.data());
-  CapturedPacket entry;
-  entry.time = time;
-  entry.verdict = verdict;
   entry.original = static_cast<uint32_t>(header_size + packet.ib.size());
-  entry.delivered = delivered;
   entry.hidden_id = !envelope.ip_id_known && wire::is_v4(envelope);
-  entry.faults = packet.faults;
-  uint8_t* const frame = channel.open(entry);
-  if (frame == nullptr) {
-    dropped_.store(dropped_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    return;
-  }
+  uint8_t* const frame = open(channel, entry);
+  if (frame == nullptr) return;
   const size_t first = std::min<size_t>(header_size, entry.captured);
   std::memcpy(frame, headers.data(), first);
   std::memcpy(frame + first, packet.ib.data(), entry.captured - first);

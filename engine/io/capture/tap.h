@@ -14,6 +14,7 @@
 
 #include "engine/io/capture/ring.h"
 #include "engine/io/packet_io.h"
+#include "wire/ip_udp.h"
 
 namespace uroce::io {
 
@@ -24,7 +25,16 @@ struct TapInfo {
   std::string description;  // of the packet I/O
   wire::MacAddress mac{};
   std::vector<wire::IpAddress> addresses;
+  bool kernel_routes = false;  // of the packet I/O, which then fills in headers that cannot be seen here
 };
+
+// Where a packet was seen. Each is an interface of its own in a capture.
+enum class SeenAt : uint8_t {
+  kWire,          // the packet I/O
+  kNotDelivered,  // arrived, and a fault injector took it away before the engine saw it
+  kLoop,          // between queue pairs of this process: it was sent and received here, and is shown once
+};
+inline constexpr size_t kSeenAtCount = 3;
 
 // In front of a packet's bytes in a ring.
 struct CapturedPacket {
@@ -34,9 +44,10 @@ struct CapturedPacket {
   uint32_t original = 0;  // bytes on the wire
   uint32_t missing = 0;   // packets in front of this one that found no room
   bool outbound = false;
-  bool delivered = true;   // received: false if a fault injector took it away before the engine saw it
+  SeenAt seen_at = SeenAt::kWire;
   bool hidden_id = false;  // the IPv4 header was not seen: the identification is not known
-  uint8_t faults = 0;      // bits of Fault
+  wire::FrameError malformed = wire::FrameError::kNone;  // why the packet I/O took it for no packet
+  uint8_t faults = 0;                                    // bits of Fault
   wire::SendReason reason = wire::SendReason::kFirst;
 };
 
@@ -58,6 +69,7 @@ class CaptureChannel {
 
  private:
   friend class CaptureTap;
+  bool wants_all() const { return filter_.qpns.empty(); }
   bool wants(uint32_t qpn, uint32_t other) const;
   uint8_t* open(CapturedPacket& packet);
   void close();
@@ -71,9 +83,7 @@ class CaptureTap {
  public:
   static constexpr size_t kMaxListeners = 8;
 
-  // `kernel_routes`: of the packet I/O, which then fills in headers that cannot be seen here.
-  explicit CaptureTap(TapInfo info, bool kernel_routes = false)
-      : info_(std::move(info)), kernel_routes_(kernel_routes) {}
+  explicit CaptureTap(TapInfo info) : info_(std::move(info)) {}
   CaptureTap(const CaptureTap&) = delete;
 
   const TapInfo& info() const { return info_; }
@@ -82,7 +92,15 @@ class CaptureTap {
   bool listening() const { return listeners_.load(std::memory_order_relaxed) != 0; }
   // The packets have been taken by the packet I/O. `time`: ns since 1970.
   void sent(std::span<const wire::TxPacket> packets, int64_t time);
-  void received(std::span<const RxPacket> packets, std::span<const uint64_t> verdicts, int64_t time);
+  void received(std::span<const RxPacket> packets, std::span<const uint64_t> verdicts, int64_t time) {
+    arrived(packets, verdicts, SeenAt::kWire, time);
+  }
+  // They came from a queue pair of this process.
+  void looped(std::span<const RxPacket> packets, std::span<const uint64_t> verdicts, int64_t time) {
+    arrived(packets, verdicts, SeenAt::kLoop, time);
+  }
+  // It is no packet: the engine does not get to see it.
+  void malformed(std::span<const uint8_t> frame, wire::FrameError error, int64_t time);
   // A fault injector took the packet away.
   void not_delivered(const RxPacket& packet, int64_t time);
 
@@ -96,10 +114,12 @@ class CaptureTap {
  private:
   class Use;
   void record_sent(CaptureChannel& channel, const wire::TxPacket& packet, int64_t time);
-  void record_received(CaptureChannel& channel, const RxPacket& packet, uint64_t verdict, bool delivered, int64_t time);
+  void arrived(std::span<const RxPacket> packets, std::span<const uint64_t> verdicts, SeenAt seen_at, int64_t time);
+  void record_arrived(CaptureChannel& channel, const RxPacket& packet, CapturedPacket entry);
+  void record_rebuilt(CaptureChannel& channel, const RxPacket& packet, CapturedPacket entry);
+  uint8_t* open(CaptureChannel& channel, CapturedPacket& entry);
 
   const TapInfo info_;
-  const bool kernel_routes_;
   std::atomic<uint32_t> listeners_{0};
   std::atomic<uint32_t> uses_{0};  // odd while the packet path uses the channels
   std::array<std::atomic<CaptureChannel*>, kMaxListeners> channels_{};

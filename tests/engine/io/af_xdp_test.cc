@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/if_packet.h>
 #include <memory>
 #include <poll.h>
 #include <signal.h>
@@ -12,10 +13,12 @@
 #include <sys/wait.h>
 #include <tuple>
 
+#include "engine/io/memory_link.h"
 #include "engine/io/udp.h"
 #include "tests/engine/io/exchange.h"
 #include "tests/engine/io/test_packet.h"
 #include "tests/engine/io/veth_pair.h"
+#include "wire/ip_udp.h"
 
 namespace uroce::io::test {
 namespace {
@@ -270,10 +273,51 @@ TEST(AfXdp, MalformedFramesAreCounted) {
   ASSERT_EQ(sendto(raw, udp, sizeof(udp), 0, reinterpret_cast<sockaddr*>(&to), sizeof(to)), ssize_t{sizeof(udp)});
   close(raw);
   std::array<RxPacket, 4> received;
+  std::vector<wire::FrameError> seen;
+  b->observe_malformed([&](std::span<const uint8_t> frame, wire::FrameError error) {
+    EXPECT_EQ(frame.size(), wire::kEthernetSize + wire::kIpv4Size + sizeof(udp));
+    seen.push_back(error);
+  });
   EXPECT_TRUE(eventually([&] {
     EXPECT_EQ(b->receive(received), 0u);
     return b->counters().rx_malformed == 1;
   }));
+  EXPECT_EQ(seen, std::vector<wire::FrameError>{wire::FrameError::kLengthMismatch});
+}
+
+// The kernel may have changed nothing about a frame between a raw socket and ours, so it is seen as it was sent.
+TEST(AfXdp, FramesAreSeenAsTheyWereSent) {
+  UROCE_SKIP_UNLESS_ROOT();
+  const VethPair veth({.mtu = 9000});
+  const auto b = open_af_xdp(veth.b(), 9000);
+  ASSERT_TRUE(b);
+  VethPair::enter(veth.a());
+  const int raw = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+  ASSERT_GE(raw, 0);
+  sockaddr_ll to{};
+  to.sll_family = AF_PACKET;
+  to.sll_ifindex = veth.a().ifindex;
+  for (const size_t size : {0u, 100u, 4096u}) {  // the last one in several chunks
+    std::vector<std::vector<uint8_t>> frames;
+    auto [from, nobody] = make_memory_link();
+    from->record_sent(&frames);
+    TestBurst burst;
+    wire::Envelope envelope = VethPair::envelope_v4(veth.a(), veth.b());
+    envelope.traffic_class = 0x6f;
+    envelope.hop_limit = 3;
+    burst.add(envelope, 1, size);
+    from->send(burst.packets());
+    std::vector<uint8_t> frame = frames.at(0);
+    frame[wire::kEthernetSize + wire::kIpv4Size + 6] = 0xab;      // UDP checksum
+    for (uint8_t pad = 1; pad < 10; ++pad) frame.push_back(pad);  // behind what IP says
+    ASSERT_EQ(sendto(raw, frame.data(), frame.size(), 0, reinterpret_cast<sockaddr*>(&to), sizeof(to)),
+              static_cast<ssize_t>(frame.size()));
+    std::array<RxPacket, 1> received;
+    ASSERT_TRUE(eventually([&] { return b->receive(received) == 1; }));
+    EXPECT_EQ(std::vector<uint8_t>(received[0].frame.begin(), received[0].frame.end()), frame);
+    burst.expect_arrived(0, received[0]);
+  }
+  close(raw);
 }
 
 // --- attach and detach -----------------------------------------------------------------------------------------------

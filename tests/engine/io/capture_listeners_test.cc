@@ -96,6 +96,34 @@ TEST(Capture, EndsInTheMiddleOfTraffic) {
   EXPECT_EQ(outcome.dropped, 0u);
 }
 
+// The process ends and does not wait for it: every packet is in one of the two counts, which are told once.
+TEST(CaptureSession, OneThatIsGivenUpSaysWhatIsMissing) {
+  int pipe_ends[2];
+  ASSERT_EQ(pipe2(pipe_ends, O_CLOEXEC), 0);
+  const std::string name = "/proc/self/fd/" + std::to_string(pipe_ends[1]);
+  Bench bench;
+  TestCapture capture(bench.tap, name);
+  constexpr uint64_t kPackets = 3000;
+  for (uint32_t psn = 0; psn < kPackets; ++psn) {
+    TestBurst burst;
+    burst.add(envelope_v4(), psn, 1000);
+    bench.captured->send(burst.packets());
+    bench.discard_at_peer();
+  }
+  capture.session->request_stop();
+  EXPECT_FALSE(capture.session->wait(std::chrono::milliseconds(50)));
+  capture.session->give_up();
+  EXPECT_TRUE(capture.outcome.over);
+  EXPECT_EQ(capture.outcome.error, ETIMEDOUT);
+  EXPECT_EQ(capture.outcome.captured + capture.outcome.dropped, kPackets);
+  EXPECT_GT(capture.outcome.dropped, 0u);
+  capture.outcome.over = false;
+  close(pipe_ends[0]);
+  EXPECT_TRUE(capture.session->wait(kPatient));
+  EXPECT_FALSE(capture.outcome.over) << "told twice";
+  close(pipe_ends[1]);
+}
+
 TEST(CaptureHub, ACaptureHearsDevicesThatOpenLater) {
   TemporaryDirectory directory;
   CaptureHub hub;

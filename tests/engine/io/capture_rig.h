@@ -128,6 +128,9 @@ struct Bench {
     auto [a, b] = make_memory_link(config);
     plain = std::move(a);
     under = b.get();
+    under->observe_malformed([this](std::span<const uint8_t> frame, wire::FrameError error) {
+      tap->malformed(frame, error, Capture::wall_clock());
+    });
     std::unique_ptr<PacketIo> inner = std::move(b);
     if (spec.drop > 0) {
       auto injector = std::make_unique<FaultInjector>(std::move(inner), spec);

@@ -1,17 +1,15 @@
 // The socket through which `uroce capture` attaches, driven as that program drives it, and by what is not that program.
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "engine/io/capture/hub.h"
+#include "engine/io/capture/nameless_socket.h"
 #include "engine/io/capture/protocol.h"
 #include "engine/io/capture/server.h"
 #include "engine/io/memory_link.h"
@@ -27,34 +25,22 @@ using protocol::Message;
 
 constexpr int kPatientMs = 20000;
 
-// The server belongs to the process, so all tests share one, in a directory that is gone afterwards.
+// The server belongs to the process, so all tests share one.
 class CaptureServerTest : public testing::Test {
  protected:
-  static void SetUpTestSuite() {
-    directory_ = new TemporaryDirectory;
-    setenv("XDG_RUNTIME_DIR", directory_->path.c_str(), 1);
-    CaptureServer::start();
-  }
+  static void SetUpTestSuite() { CaptureServer::start(); }
   static void TearDownTestSuite() {
     CaptureServer::finish();
     CaptureHub::instance().finish();
-    EXPECT_FALSE(std::filesystem::exists(socket_path())) << "stays behind";
-    delete directory_;
+    EXPECT_EQ(connect_to_nameless_socket(getpid()), -ENOENT) << "can still be found";
   }
-  static std::string socket_path() { return *directory_ / ("uroce/" + std::to_string(getpid())); }
 
   static int connect_to_server() {
-    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::strncpy(address.sun_path, socket_path().c_str(), sizeof(address.sun_path) - 1);
-    EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0) << std::strerror(errno);
+    const int fd = connect_to_nameless_socket(getpid());
+    EXPECT_GE(fd, 0) << std::strerror(-fd);
     return fd;
   }
-
-  static TemporaryDirectory* directory_;
 };
-TemporaryDirectory* CaptureServerTest::directory_ = nullptr;
 
 // A device of this process, and a client that captures from it.
 struct Attached {
@@ -101,21 +87,6 @@ struct Attached {
   std::shared_ptr<CaptureTap> tap;
   std::unique_ptr<Capture> io;
 };
-
-TEST_F(CaptureServerTest, OnlyTheUserMayComeIn) {
-  struct stat status {};
-  ASSERT_EQ(stat((*directory_ / "uroce").c_str(), &status), 0);
-  EXPECT_EQ(status.st_mode & 0777, 0700u);
-}
-
-// Another process cannot pass for this one, whatever it calls its socket.
-TEST_F(CaptureServerTest, ClientsTellWhoListens) {
-  const int fd = protocol::connect(socket_path(), getpid());
-  EXPECT_GE(fd, 0);
-  close(fd);
-  EXPECT_EQ(protocol::connect(socket_path(), getpid() + 1), -EPERM);
-  EXPECT_EQ(protocol::connect(*directory_ / "nothing", 1), -ENOENT);
-}
 
 TEST_F(CaptureServerTest, SaysWhichDevicesThereAre) {
   Attached attached(connect_to_server());
@@ -256,31 +227,26 @@ TEST_F(CaptureServerTest, AForkedChildLeavesItAlone) {
   close(hold[1]);
   waitpid(child, nullptr, 0);
   close(pipe_ends[0]);
-  EXPECT_TRUE(std::filesystem::exists(socket_path()));
+  const int again = connect_to_nameless_socket(getpid());
+  EXPECT_GE(again, 0) << "the child has taken it away";
+  close(again);
 }
 
-TEST_F(CaptureServerTest, SocketsOfTheDeadAreFound) {
+// Each process has its own.
+TEST_F(CaptureServerTest, AForkedChildCanHaveOneToo) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "ThreadSanitizer allows no threads in the children";
 #endif
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    CaptureServer::start();                                 // its own
-    _exit(std::filesystem::exists(socket_path()) ? 0 : 1);  // without finish(), as if it had been killed
+    if (connect_to_nameless_socket(getpid()) != -ENOENT) _exit(1);
+    CaptureServer::start();
+    _exit(connect_to_nameless_socket(getpid()) >= 0 ? 0 : 2);
   }
   int status = 0;
   waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
-  const std::string left = *directory_ / ("uroce/" + std::to_string(child));
-  EXPECT_TRUE(std::filesystem::exists(left));
-  const pid_t next = fork();
-  if (next == 0) {
-    CaptureServer::start();
-    _exit(std::filesystem::exists(left) ? 1 : 0);
-  }
-  waitpid(next, &status, 0);
-  EXPECT_EQ(status, 0) << "the dead one's socket is still there";
 }
 
 }  // namespace

@@ -219,7 +219,7 @@ TEST(CaptureComment, SaysWhyWhatBecameOfItAndWhatWasDoneToIt) {
   EXPECT_EQ(comment({.verdict = bit(Counter::kDropBadIcrc), .faults = kFaultCorrupted}),
             "fault injected: one bit flipped; drop: ICRC mismatch");
   EXPECT_EQ(comment({.verdict = bit(Counter::kRxRequests) | bit(Counter::kRxDuplicates)}), "duplicate request");
-  EXPECT_EQ(comment({.delivered = false, .faults = kFaultDropped}), "fault injected: dropped on receive");
+  EXPECT_EQ(comment({.seen_at = SeenAt::kNotDelivered, .faults = kFaultDropped}), "fault injected: dropped on receive");
   EXPECT_EQ(comment({.faults = kFaultDuplicated | kFaultReordered}),
             "fault injected: second copy; fault injected: held back, later packets went ahead");
   EXPECT_EQ(comment({.missing = 1, .outbound = true, .faults = kFaultDuplicated}),
