@@ -49,6 +49,7 @@ class Analysis {
  private:
   void analyse(const Datagram& datagram, const Headers& headers, uint32_t index);
   void analyse_connected(const Subject& subject, uint32_t flow);
+  void share_path_mtu(uint32_t flow);
   void analyse_cnp(const Subject& subject, uint32_t flow);
   bool trust(IcrcStatus icrc);
 

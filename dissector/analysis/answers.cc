@@ -90,7 +90,7 @@ void RequestTrack::on_nak(const Subject& subject, int64_t psn) {
 
 // A READ response, an atomic's result, or what answers FLUSH and ATOMIC_WRITE.
 void RequestTrack::on_response(const Subject& subject, int64_t psn, Store& store) {
-  if (!subject.headers.info->last) learn_path_mtu(subject.headers.payload_size);
+  if (!subject.headers.info->last) learn_path_mtu(subject.headers.payload_size, store);
   Sent* const sent = find(psn);
   if (sent == nullptr || !sent->needs_response()) {
     if (psn < first_) return;  // nobody knows what was in front of the capture

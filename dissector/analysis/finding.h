@@ -135,6 +135,7 @@ static_assert(sizeof kFindings / sizeof kFindings[0] == static_cast<size_t>(Find
 class Findings {
  public:
   void add(Finding finding) { bits_ |= bit(finding); }
+  void set(Finding finding, bool found) { bits_ = found ? bits_ | bit(finding) : bits_ & ~bit(finding); }
   bool has(Finding finding) const { return (bits_ & bit(finding)) != 0; }
   bool any() const { return bits_ != 0; }
   // Sent again by the requester, for whatever reason.

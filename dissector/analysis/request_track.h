@@ -59,6 +59,10 @@ class RequestTrack {
   void on_request(const Subject& subject, Store& store);
   void on_answer(const Subject& subject, Store& store);
 
+  // Bytes; 0: not known. Both directions of a connection have the same, so what one has shown the other may be told.
+  uint32_t path_mtu() const { return path_mtu_; }
+  void learn_path_mtu(uint32_t payload_size, Store& store);
+
  private:
   struct Sent {
     int64_t psn = 0;
@@ -77,6 +81,7 @@ class RequestTrack {
     wire::Operation operation{};
     bool last = false;  // of its message
     bool span_known = true;
+    bool span_guessed = false;  // known from what came next, so wrong if something before that is missing
 
     int64_t end() const { return psn + span; }
     bool needs_response() const {
@@ -124,9 +129,8 @@ class RequestTrack {
   void join_message(const Subject& subject, Sent& sent, bool in_order, Store& store);
   void insert(const Sent& sent);
   Sent* find(int64_t psn);
-  void learn_path_mtu(uint32_t payload_size);
-  void learn_from_next(wire::Psn psn);
-  void settle_last_span();
+  void guess_span_from_next(wire::Psn psn);
+  void settle_spans(Store& store);
   void settle_in_hole(Sent& read);
   void trim();
   void begin_recovery(int64_t now);

@@ -14,7 +14,7 @@ constexpr int64_t kPsnSpace = 1 << 24;
 constexpr int64_t kLateWithin = 50'000;  // ns, while no round trip is known
 constexpr uint32_t kAttemptsWithoutProgress = 3;
 constexpr uint32_t kAtomicSize = 8;
-constexpr uint32_t kSmallestPathMtu = 256;
+constexpr uint32_t kSmallestPathMtu = 256, kLargestPathMtu = 4096;
 constexpr uint32_t kUsualPathMtu = 1024;  // until something tells
 
 uint32_t read_span(uint32_t length, uint32_t path_mtu) {
@@ -53,7 +53,8 @@ bool RequestTrack::awaits(Psn psn) const {
 void RequestTrack::on_request(const Subject& subject, Store& store) {
   const Psn psn = subject.headers.bth.psn;
   if (!started_) start(psn);
-  learn_from_next(psn);
+  if (!subject.headers.info->last) learn_path_mtu(subject.headers.payload_size, store);
+  guess_span_from_next(psn);
   const int64_t e = extend(psn);
   subject.record.has_psn = true;
   subject.record.relative_psn = static_cast<int32_t>(e - first_);
@@ -91,7 +92,6 @@ void RequestTrack::on_new(const Subject& subject, int64_t psn, Store& store) {
     subject.record.missing = static_cast<uint32_t>(psn - next_);
     gap_time_ = subject.now();
   }
-  if (!subject.headers.info->last && path_mtu_ == 0) learn_path_mtu(subject.headers.payload_size);
   sequence_.check(subject.headers, in_order, path_mtu_, subject.record.findings);
   Sent sent = make_sent(subject, psn);
   join_message(subject, sent, in_order, store);
@@ -182,12 +182,12 @@ void RequestTrack::repeat(const Subject& subject, Sent& sent) const {
   ++sent.attempts;
 }
 
-// The same packet once more, not the same request: with the IP ID that only one packet has. Without IDs, if it comes
-// faster than anything can have asked for it.
+// The same packet once more, not the same request: with the IP ID that only one packet has. Without IDs, or before it is
+// known that they count up, if it comes faster than anything can have asked for it.
 bool RequestTrack::is_copy(const Subject& subject, const Sent& sent) const {
   if (subject.ip_ids.tell_packets(subject.datagram)) return sent.has_ip_id(subject.datagram.ip_id);
-  return !replaying_ && !nak_psn_ && !rnr_ && !implied_psn_ && least_round_trip_ >= 0 &&
-         subject.now() - sent.last_time < least_round_trip_;
+  if (replaying_ || nak_psn_ || rnr_ || implied_psn_) return false;
+  return subject.now() - sent.last_time < (least_round_trip_ >= 0 ? least_round_trip_ : kLateWithin);
 }
 
 // The first transmission of a request, captured behind ones that were sent later.
@@ -298,35 +298,45 @@ RequestTrack::Sent* RequestTrack::find(int64_t psn) {
   return psn < found.end() ? &found : nullptr;
 }
 
-void RequestTrack::learn_path_mtu(uint32_t payload_size) {
+void RequestTrack::learn_path_mtu(uint32_t payload_size, Store& store) {
   if (path_mtu_ != 0 || !is_path_mtu(payload_size)) return;
   path_mtu_ = payload_size;
-  settle_last_span();
+  settle_spans(store);
 }
 
-// The PSN behind a READ says how many it took, and so the path MTU.
-void RequestTrack::learn_from_next(Psn psn) {
-  if (sent_.empty() || sent_.back().span_known) return;
-  const int64_t span = extend(psn) - sent_.back().psn;
-  if (span <= 0) return;
-  for (uint32_t path_mtu = kSmallestPathMtu; path_mtu <= 4096; path_mtu *= 2) {
-    if (read_span(sent_.back().length, path_mtu) != span) continue;
-    // Short READs fit several path MTUs.
-    if (path_mtu < 4096 && read_span(sent_.back().length, path_mtu * 2) == span) break;
-    return learn_path_mtu(path_mtu);
+// The READs whose spans were not known for certain, and whether there was a gap behind them.
+void RequestTrack::settle_spans(Store& store) {
+  for (size_t i = 0; i < sent_.size(); ++i) {
+    Sent& read = sent_[i];
+    if (read.span_known && !read.span_guessed) continue;
+    const int64_t span = read_span(read.length, path_mtu_);
+    const int64_t room = i + 1 < sent_.size() ? sent_[i + 1].psn - read.psn : span;
+    read.span = static_cast<uint32_t>(std::min(span, room));
+    read.span_known = true;
+    if (i + 1 == sent_.size()) {
+      next_ = read.end();
+    } else if (read.span_guessed) {
+      PacketRecord& next = store.packets[sent_[i + 1].record];
+      next.missing = static_cast<uint32_t>(room - read.span);
+      next.findings.set(Finding::kPsnGap, next.missing != 0);
+    }
+    read.span_guessed = false;
   }
-  Sent& read = sent_.back();
-  const auto most = read_span(read.length, kSmallestPathMtu), least = read_span(read.length, 4096);
-  read.span = span >= least && span <= most ? static_cast<uint32_t>(span) : read_span(read.length, kUsualPathMtu);
-  read.span_known = true;
-  next_ = read.end();
 }
 
-void RequestTrack::settle_last_span() {
+// The PSN behind a READ says how many it took, if nothing in between is missing.
+void RequestTrack::guess_span_from_next(Psn psn) {
   if (sent_.empty() || sent_.back().span_known) return;
   Sent& read = sent_.back();
-  read.span = read_span(read.length, path_mtu_);
-  read.span_known = true;
+  const int64_t span = extend(psn) - read.psn;
+  if (span <= 0) return;
+  bool fits = false;
+  for (uint32_t path_mtu = kSmallestPathMtu; path_mtu <= kLargestPathMtu; path_mtu *= 2) {
+    fits |= read_span(read.length, path_mtu) == span;
+  }
+  read.span = fits ? static_cast<uint32_t>(span)
+                   : static_cast<uint32_t>(std::min<int64_t>(read_span(read.length, kUsualPathMtu), span));
+  read.span_known = read.span_guessed = true;
   next_ = read.end();
 }
 
@@ -335,7 +345,7 @@ void RequestTrack::settle_in_hole(Sent& read) {
   const auto next = std::upper_bound(sent_.begin(), sent_.end(), read.psn,
                                      [](int64_t p, const Sent& other) { return p < other.psn; });
   const auto room = static_cast<uint32_t>((next == sent_.end() ? next_ : next->psn) - read.psn);
-  for (uint32_t path_mtu = kSmallestPathMtu; path_mtu <= 4096; path_mtu *= 2) {
+  for (uint32_t path_mtu = kSmallestPathMtu; path_mtu <= kLargestPathMtu; path_mtu *= 2) {
     read.span_known |= read_span(read.length, path_mtu) == room;
   }
   read.span = read.span_known ? room : std::min(room, read_span(read.length, kUsualPathMtu));

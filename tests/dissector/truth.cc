@@ -108,6 +108,7 @@ class ReadGaps {
     for (uint32_t i = 0; i < span_of(packet, path_mtu_); ++i) read_of_[(psn + i) & kPsnMask] = psn;
   }
   bool on_response(const wire::Packet& packet) {
+    if (packet.info->operation == Operation::kAcknowledge) return false;
     const uint32_t psn = packet.bth.psn.value();
     const auto read = read_of_.find(psn);
     if (read == read_of_.end()) return false;
@@ -236,6 +237,12 @@ std::vector<View> run(const Case& c, uint64_t seed) {
     std::fprintf(stderr, "%s, seed %llu: the run failed: %s %s\n", c.name.c_str(),
                  static_cast<unsigned long long>(seed), forward.error().c_str(), backward.error().c_str());
     std::exit(1);
+  }
+  // The first frames are gone if there were too many.
+  if (pair.judge.kept().empty() || pair.judge.kept().front().number != 1) {
+    Case shorter = c;
+    shorter.traffic.messages /= 4;
+    return run(shorter, seed);
   }
   std::vector<View> views(2);
   for (const Record& record : pair.judge.kept()) views[record.interface].records.push_back(record);

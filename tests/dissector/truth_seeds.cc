@@ -71,37 +71,49 @@ struct Found {
 
 bool is_out(const trace::Record& record) { return record.direction == trace::Direction::kOut; }
 
-// What the analysis says about the frames, in the terms of the truth.
+// What is judged of the findings of one packet. The truth knows the order of new requests, gaps in what comes in, and
+// replays of what this end sends.
+bool judged(const trace::Record& record, bool request, const Findings& findings, const FindingInfo& info) {
+  if (info.finding == Finding::kOutOfOrder) return request && !findings.is_retransmission();
+  if (info.finding == Finding::kResponseReplay) return is_out(record);
+  if (info.finding == Finding::kResponseGap) return !is_out(record);
+  return std::find_if(std::begin(kKinds), std::end(kKinds),
+                      [&](const char* kind) { return std::strcmp(kind, info.name) == 0; }) != std::end(kKinds);
+}
+
+void collect(const trace::Record& record, uint32_t number, bool request, const Findings& findings, bool faultless,
+             Found& found) {
+  for (const FindingInfo& info : kFindings) {
+    if (!findings.has(info.finding)) continue;
+    const bool never = std::find(std::begin(kNever), std::end(kNever), info.finding) != std::end(kNever);
+    if (never || (faultless && info.finding != Finding::kZeroCredits)) {
+      found.never.push_back("frame " + std::to_string(number) + ": " + info.name);
+    }
+    if (judged(record, request, findings, info)) found.kinds.emplace(number, info.name);
+  }
+  if (findings.is_retransmission()) found.kinds.emplace(number, "retransmission");
+}
+
+// What the analysis says about the frames, in the terms of the truth, when it has seen all of them.
 Found analyse(const View& view, bool faultless, const Truth& truth) {
-  Found found;
+  struct Seen {
+    uint32_t number, index;
+    bool request;
+  };
+  std::vector<Seen> all;
   Analysis analysis;
-  std::vector<uint32_t> indices;
   uint32_t number = 0;
   for (const trace::Record& record : view.records) {
     ++number;
     Datagram datagram;
     if (truth.count({number, "anything"}) != 0 || !describe(record, number, datagram)) continue;
     const Headers headers = parse_headers(datagram.ib, datagram.ib_size);
-    const PacketRecord& packet = analysis.packet(analysis.add(datagram, headers, true));
-    const Findings& findings = packet.findings;
-    const bool request = headers.has_bth && headers.info->request;
-    for (const FindingInfo& info : kFindings) {
-      if (!findings.has(info.finding)) continue;
-      const bool never = std::find(std::begin(kNever), std::end(kNever), info.finding) != std::end(kNever);
-      if (never || (faultless && info.finding != Finding::kZeroCredits)) {
-        found.never.push_back("frame " + std::to_string(number) + ": " + info.name);
-      }
-      const bool known = std::find_if(std::begin(kKinds), std::end(kKinds), [&](const char* kind) {
-                           return std::strcmp(kind, info.name) == 0;
-                         }) != std::end(kKinds);
-      if (!known) continue;
-      // The truth knows the order of new requests, gaps in what comes in, and replays of what this end sends.
-      if (info.finding == Finding::kOutOfOrder && (!request || findings.is_retransmission())) continue;
-      if (info.finding == Finding::kResponseReplay && !is_out(record)) continue;
-      if (info.finding == Finding::kResponseGap && is_out(record)) continue;
-      found.kinds.emplace(number, info.name);
-    }
-    if (findings.is_retransmission()) found.kinds.emplace(number, "retransmission");
+    all.push_back({number, analysis.add(datagram, headers, true), headers.has_bth && headers.info->request});
+  }
+  Found found;
+  for (const Seen& seen : all) {
+    collect(view.records[seen.number - 1], seen.number, seen.request, analysis.packet(seen.index).findings, faultless,
+            found);
   }
   return found;
 }
