@@ -90,7 +90,8 @@ void RequestTrack::on_nak(const Subject& subject, int64_t psn) {
 
 // A READ response, an atomic's result, or what answers FLUSH and ATOMIC_WRITE.
 void RequestTrack::on_response(const Subject& subject, int64_t psn, Store& store) {
-  if (!subject.headers.info->last) learn_path_mtu(subject.headers.payload_size, store);
+  note_payload(subject, store);
+  end_last_read(subject, psn);
   Sent* const sent = find(psn);
   if (sent == nullptr || !sent->needs_response()) {
     if (psn < first_) return;  // nobody knows what was in front of the capture
@@ -99,6 +100,10 @@ void RequestTrack::on_response(const Subject& subject, int64_t psn, Store& store
   }
   subject.record.related = store.packets[sent->record].frame;
   subject.record.message = sent->message;
+  if (sent->span_guessed && subject.headers.info->last && subject.headers.payload_size != 0) {
+    sent->span = static_cast<uint32_t>(psn + 1 - sent->psn);  // what comes behind is another one's
+    sent->span_guessed = false;
+  }
   check_response(subject, *sent, psn);
   // It says that all in front of its request was executed.
   note_implied_nak(subject, advance(subject, sent->psn - 1, store));
@@ -109,6 +114,16 @@ void RequestTrack::on_response(const Subject& subject, int64_t psn, Store& store
     advance(subject, again.end() - 1, store);
   }
   end_recovery(subject);
+}
+
+// While the path MTU is not known nobody knows where the last READ ends, until its last response comes.
+void RequestTrack::end_last_read(const Subject& subject, int64_t psn) {
+  if (sent_.empty() || sent_.back().span_known || !subject.headers.info->last) return;
+  Sent& read = sent_.back();
+  if (psn < next_ || psn - read.psn >= kFarAway || read.operation != Operation::kReadRequest) return;
+  read.span = static_cast<uint32_t>(psn + 1 - read.psn);
+  read.span_known = true;
+  next_ = read.end();
 }
 
 // Among the responses to its request: the next one, one again, or behind a gap. What the requester misses is
@@ -138,7 +153,7 @@ void RequestTrack::check_response(const Subject& subject, const Sent& sent, int6
     if (size != 0) findings.add(Finding::kLength);
     return;
   }
-  if (!sent.span_known) return;
+  if (!sent.span_known || sent.span_guessed) return;
   const bool at_end = psn + 1 == sent.end();
   if (info.last != at_end) findings.add(Finding::kOpcodeSequence);
   if (path_mtu_ == 0) return;

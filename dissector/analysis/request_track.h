@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <utility>
 
 #include "dissector/analysis/datagram.h"
 #include "dissector/analysis/ip_ids.h"
@@ -90,10 +91,12 @@ class RequestTrack {
              operation == wire::Operation::kAtomicWrite;
     }
     bool answered() const { return expected >= end(); }
-    void note_transmission(const Datagram& datagram) {
-      ip_ids[ip_id_count < ip_ids.size() ? ip_id_count : 1 + (ip_id_count - 1) % (ip_ids.size() - 1)] = datagram.ip_id;
+    void note_transmission(uint16_t ip_id) {
+      ip_ids[ip_id_count < ip_ids.size() ? ip_id_count : 1 + (ip_id_count - 1) % (ip_ids.size() - 1)] = ip_id;
       ++ip_id_count;
     }
+    // It has come behind its repetition.
+    void note_original(uint16_t ip_id) { note_transmission(std::exchange(ip_ids[0], ip_id)); }
     bool has_ip_id(uint16_t id) const {
       for (size_t i = 0; i < ip_ids.size() && i < ip_id_count; ++i) {
         if (ip_ids[i] == id) return true;
@@ -106,6 +109,11 @@ class RequestTrack {
   struct Rnr {
     int64_t psn, time, delay;
     uint32_t record;
+  };
+  // Of a request packet that was captured: where the sender had come to when it sent the packet with this ID.
+  struct Order {
+    uint16_t ip_id = 0;
+    int32_t relative_psn = -1;
   };
   struct Answer {
     uint32_t psn_and_opcode;
@@ -123,12 +131,16 @@ class RequestTrack {
   void on_again(const Subject& subject, int64_t psn, Sent* sent, Store& store);
   bool is_copy(const Subject& subject, const Sent& sent) const;
   bool is_late_original(const Subject& subject, int64_t psn) const;
+  void note_order(const Subject& subject, int64_t psn);
+  bool sent_behind(const Datagram& datagram, int64_t psn) const;
   std::optional<Cause> new_attempt(int64_t psn, const Sent* sent) const;
   void count_attempt(const Subject& subject);
   void end_rnr_wait(const Subject& subject, int64_t psn, Store& store);
   void join_message(const Subject& subject, Sent& sent, bool in_order, Store& store);
   void insert(const Sent& sent);
   Sent* find(int64_t psn);
+  void note_payload(const Subject& subject, Store& store);
+  uint32_t likely_path_mtu() const;
   void guess_span_from_next(wire::Psn psn);
   void settle_spans(Store& store);
   void settle_in_hole(Sent& read);
@@ -144,6 +156,7 @@ class RequestTrack {
   bool is_copy_of_answer(const Subject& subject);
   void on_positive(const Subject& subject, int64_t psn, Store& store);
   void on_rnr_nak(const Subject& subject, int64_t psn);
+  void end_last_read(const Subject& subject, int64_t psn);
   void place_response(const Subject& subject, Sent& sent, int64_t psn);
   Sent* advance(const Subject& subject, int64_t psn, Store& store);
   void complete(const Subject& subject, Sent& sent, Store& store);
@@ -161,6 +174,7 @@ class RequestTrack {
   size_t acked_ = 0;       // of them at the front
   uint32_t bytes_in_flight_ = 0;
   uint32_t path_mtu_ = 0;
+  uint32_t least_path_mtu_ = 256;  // while it is not known: it is not below this, by the payloads
   OpcodeSequence sequence_;
 
   uint32_t message_count_ = 0;
@@ -183,6 +197,8 @@ class RequestTrack {
 
   std::array<Answer, 128> answers_{};  // the last ones
   size_t answer_count_ = 0;
+  std::array<Order, 512> orders_{};  // of the last request packets
+  size_t order_count_ = 0;
 };
 
 }  // namespace uroce::dissector

@@ -14,8 +14,7 @@ constexpr int64_t kPsnSpace = 1 << 24;
 constexpr int64_t kLateWithin = 50'000;  // ns, while no round trip is known
 constexpr uint32_t kAttemptsWithoutProgress = 3;
 constexpr uint32_t kAtomicSize = 8;
-constexpr uint32_t kSmallestPathMtu = 256, kLargestPathMtu = 4096;
-constexpr uint32_t kUsualPathMtu = 1024;  // until something tells
+constexpr uint32_t kSmallestPathMtu = 256, kUsualPathMtu = 1024, kLargestPathMtu = 4096;
 
 uint32_t read_span(uint32_t length, uint32_t path_mtu) {
   return std::max(1u, static_cast<uint32_t>((uint64_t{length} + path_mtu - 1) / path_mtu));
@@ -53,7 +52,7 @@ bool RequestTrack::awaits(Psn psn) const {
 void RequestTrack::on_request(const Subject& subject, Store& store) {
   const Psn psn = subject.headers.bth.psn;
   if (!started_) start(psn);
-  if (!subject.headers.info->last) learn_path_mtu(subject.headers.payload_size, store);
+  note_payload(subject, store);
   guess_span_from_next(psn);
   const int64_t e = extend(psn);
   subject.record.has_psn = true;
@@ -63,6 +62,7 @@ void RequestTrack::on_request(const Subject& subject, Store& store) {
   } else {
     on_below(subject, e, store);
   }
+  note_order(subject, e);
   note_flight(subject.record);
   trim();
 }
@@ -75,7 +75,7 @@ RequestTrack::Sent RequestTrack::make_sent(const Subject& subject, int64_t psn) 
   sent.record = sent.last_record = subject.index;
   sent.payload = headers.payload_size;
   sent.operation = headers.info->operation;
-  sent.note_transmission(subject.datagram);
+  sent.note_transmission(subject.datagram.ip_id);
   sent.last = headers.info->last;
   if (sent.operation == Operation::kReadRequest) {
     sent.length = headers.reth.length;
@@ -122,7 +122,7 @@ void RequestTrack::on_below(const Subject& subject, int64_t psn, Store& store) {
     // Older than the oldest one that was captured: here the original comes at last, behind its repetition.
     if (static_cast<int16_t>(subject.datagram.ip_id - sent->ip_ids[0]) < 0 && subject.late() &&
         is_late_original(subject, psn)) {
-      sent->ip_ids[0] = subject.datagram.ip_id;
+      sent->note_original(subject.datagram.ip_id);
       subject.record.findings.add(Finding::kOutOfOrder);
       return;
     }
@@ -178,14 +178,18 @@ void RequestTrack::on_again(const Subject& subject, int64_t psn, Sent* sent, Sto
 void RequestTrack::repeat(const Subject& subject, Sent& sent) const {
   sent.last_time = subject.now();
   sent.last_record = subject.index;
-  sent.note_transmission(subject.datagram);
+  sent.note_transmission(subject.datagram.ip_id);
   ++sent.attempts;
 }
 
 // The same packet once more, not the same request: with the IP ID that only one packet has. Without IDs, or before it is
 // known that they count up, if it comes faster than anything can have asked for it.
 bool RequestTrack::is_copy(const Subject& subject, const Sent& sent) const {
-  if (subject.ip_ids.tell_packets(subject.datagram)) return sent.has_ip_id(subject.datagram.ip_id);
+  if (subject.datagram.has_ip_id && !sent.has_ip_id(subject.datagram.ip_id)) return false;
+  if (subject.ip_ids.tell_packets(subject.datagram)) return true;
+  if (subject.headers.info->operation == Operation::kReadRequest && subject.headers.reth.length != sent.length) {
+    return false;  // for the rest of it
+  }
   if (replaying_ || nak_psn_ || rnr_ || implied_psn_) return false;
   return subject.now() - sent.last_time < (least_round_trip_ >= 0 ? least_round_trip_ : kLateWithin);
 }
@@ -194,14 +198,26 @@ bool RequestTrack::is_copy(const Subject& subject, const Sent& sent) const {
 bool RequestTrack::is_late_original(const Subject& subject, int64_t psn) const {
   if (!acknowledged_) return true;  // UC sends nothing again
   if (subject.ip_ids.tell_order(subject.datagram)) {
-    if (!subject.late()) return false;
-    // A repetition that is late was still sent behind the original of the next PSN.
-    const auto next =
-        std::upper_bound(sent_.begin(), sent_.end(), psn, [](int64_t p, const Sent& other) { return p < other.psn; });
-    return next == sent_.end() || static_cast<int16_t>(subject.datagram.ip_id - next->ip_ids[0]) < 0;
+    return subject.late() && !sent_behind(subject.datagram, psn);
   }
+  // In front of the first one that was captured: the capture began just then, or these two were swapped.
+  if (psn < first_ && acked_ == 0 && !sent_.empty()) return subject.now() - sent_.front().first_time < kLateWithin;
   if (psn < unacked_ || replaying_ || (nak_psn_ && *nak_psn_ <= psn) || rnr_ || implied_psn_) return false;
   return subject.now() - gap_time_ < (least_round_trip_ >= 0 ? least_round_trip_ : kLateWithin);
+}
+
+void RequestTrack::note_order(const Subject& subject, int64_t psn) {
+  orders_[order_count_++ % orders_.size()] = {subject.datagram.ip_id, static_cast<int32_t>(psn - first_)};
+}
+
+// Whether the sender had already sent something with this PSN or a later one when it sent this packet: then it was not
+// the first time.
+bool RequestTrack::sent_behind(const Datagram& datagram, int64_t psn) const {
+  const int64_t relative = psn - first_;
+  return std::any_of(orders_.begin(), orders_.begin() + static_cast<ptrdiff_t>(std::min(order_count_, orders_.size())),
+                     [&](const Order& other) {
+                       return other.relative_psn >= relative && static_cast<int16_t>(other.ip_id - datagram.ip_id) < 0;
+                     });
 }
 
 // Why the requester begins again here; nothing if it only goes on with what it began.
@@ -298,6 +314,16 @@ RequestTrack::Sent* RequestTrack::find(int64_t psn) {
   return psn < found.end() ? &found : nullptr;
 }
 
+void RequestTrack::note_payload(const Subject& subject, Store& store) {
+  if (path_mtu_ != 0) return;
+  if (!subject.headers.info->last) learn_path_mtu(subject.headers.payload_size, store);
+  while (least_path_mtu_ < std::min(subject.headers.payload_size, kLargestPathMtu)) least_path_mtu_ *= 2;
+}
+
+uint32_t RequestTrack::likely_path_mtu() const {
+  return std::max(least_path_mtu_, kUsualPathMtu);
+}
+
 void RequestTrack::learn_path_mtu(uint32_t payload_size, Store& store) {
   if (path_mtu_ != 0 || !is_path_mtu(payload_size)) return;
   path_mtu_ = payload_size;
@@ -331,11 +357,11 @@ void RequestTrack::guess_span_from_next(Psn psn) {
   const int64_t span = extend(psn) - read.psn;
   if (span <= 0) return;
   bool fits = false;
-  for (uint32_t path_mtu = kSmallestPathMtu; path_mtu <= kLargestPathMtu; path_mtu *= 2) {
+  for (uint32_t path_mtu = least_path_mtu_; path_mtu <= kLargestPathMtu; path_mtu *= 2) {
     fits |= read_span(read.length, path_mtu) == span;
   }
   read.span = fits ? static_cast<uint32_t>(span)
-                   : static_cast<uint32_t>(std::min<int64_t>(read_span(read.length, kUsualPathMtu), span));
+                   : static_cast<uint32_t>(std::min<int64_t>(read_span(read.length, likely_path_mtu()), span));
   read.span_known = read.span_guessed = true;
   next_ = read.end();
 }
@@ -345,10 +371,10 @@ void RequestTrack::settle_in_hole(Sent& read) {
   const auto next = std::upper_bound(sent_.begin(), sent_.end(), read.psn,
                                      [](int64_t p, const Sent& other) { return p < other.psn; });
   const auto room = static_cast<uint32_t>((next == sent_.end() ? next_ : next->psn) - read.psn);
-  for (uint32_t path_mtu = kSmallestPathMtu; path_mtu <= kLargestPathMtu; path_mtu *= 2) {
+  for (uint32_t path_mtu = least_path_mtu_; path_mtu <= kLargestPathMtu; path_mtu *= 2) {
     read.span_known |= read_span(read.length, path_mtu) == room;
   }
-  read.span = read.span_known ? room : std::min(room, read_span(read.length, kUsualPathMtu));
+  read.span = read.span_known ? room : std::min(room, read_span(read.length, likely_path_mtu()));
 }
 
 void RequestTrack::trim() {

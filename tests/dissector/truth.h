@@ -45,7 +45,8 @@ struct View {
 std::vector<View> run(const Case& c, uint64_t seed);
 
 // By frame number, from 1. Kinds: the names of findings; "retransmission"; "anything" for a frame of which corruption
-// has made something that is not RoCE v2.
+// has made something that is not RoCE v2; "unknowable" for a repetition that nothing at this end tells from an original
+// that came late.
 using Truth = std::set<std::pair<uint32_t, std::string>>;
 Truth truth_of(const View& own, const View& other, uint32_t path_mtu);
 
