@@ -11,6 +11,8 @@ using wire::AethKind;
 using wire::NakCode;
 using wire::Operation;
 
+constexpr int64_t kCopyWithin = 50'000;  // ns
+
 Finding finding_of(uint8_t nak_code) {
   switch (static_cast<NakCode>(nak_code)) {
     case NakCode::kPsnSequenceError:
@@ -85,6 +87,7 @@ void RequestTrack::on_nak(const Subject& subject, int64_t psn) {
   if (acked_ == 0 && unacked_ == first_ && psn < first_ && first_ - psn < kFarAway) unacked_ = psn;
   if (finding != Finding::kNakSequence || psn < unacked_) return;
   nak_psn_ = psn;
+  nak_time_ = subject.now();
   begin_recovery(subject.now());
 }
 
@@ -167,14 +170,15 @@ bool RequestTrack::is_copy_of_answer(const Subject& subject) {
   if (!datagram.has_ip_id) return false;
   const wire::Bth& bth = subject.headers.bth;
   const uint32_t what = bth.psn.value() << 8 | static_cast<uint8_t>(bth.opcode);
-  if (subject.ip_ids.tell_packets(datagram)) {
-    for (const Answer& answer : answers_) {
-      if (answer.frame == 0 || answer.psn_and_opcode != what || answer.ip_id != datagram.ip_id) continue;
-      subject.record.related = answer.frame;
-      return true;
-    }
+  // Before it is known that the IDs count up, and so that the same one is the same packet, it has to come at once.
+  const bool tell = subject.ip_ids.tell_packets(datagram), maybe = subject.ip_ids.begins();
+  for (const Answer& answer : answers_) {
+    if (answer.frame == 0 || answer.psn_and_opcode != what || answer.ip_id != datagram.ip_id) continue;
+    if (!tell && !(maybe && subject.now() - answer.time < kCopyWithin)) continue;
+    subject.record.related = answer.frame;
+    return true;
   }
-  answers_[answer_count_++ % answers_.size()] = {what, datagram.ip_id, datagram.frame};
+  answers_[answer_count_++ % answers_.size()] = {subject.now(), what, datagram.frame, datagram.ip_id};
   return false;
 }
 

@@ -98,7 +98,7 @@ inline constexpr FindingInfo kFindings[] = {
     {Finding::kRnrNak, "rnr_nak", "RNR NAK", "RNR NAK: no receive request was posted", FindingSeverity::kNote,
      FindingGroup::kResponse},
     {Finding::kRnrNotHonoured, "rnr_not_honoured", "RNR wait not honoured",
-     "Sent again before the wait that the RNR NAK asked for was over", FindingSeverity::kWarning,
+     "Sent again before the wait that the RNR NAK asked for was over (or the NAK was lost behind the capture)", FindingSeverity::kWarning,
      FindingGroup::kProtocol},
     {Finding::kImpliedNak, "implied_nak", "Implied NAK", "Passes an unanswered READ or atomic: an implied NAK for it",
      FindingSeverity::kWarning, FindingGroup::kSequence},

@@ -56,6 +56,8 @@ class RequestTrack {
   bool fits(wire::Psn psn) const;
   // Whether an answer with this PSN can be for one of them.
   bool awaits(wire::Psn psn) const;
+  // Whether it can be for one shortly before the first that was captured, whose answers nobody has seen either.
+  bool may_have_missed(wire::Psn psn) const;
 
   void on_request(const Subject& subject, Store& store);
   void on_answer(const Subject& subject, Store& store);
@@ -109,6 +111,8 @@ class RequestTrack {
   struct Rnr {
     int64_t psn, time, delay;
     uint32_t record;
+    // Clocks of captures and NICs agree to a percent or two, not better.
+    int64_t least_wait() const { return delay - delay / 50; }
   };
   // Of a request packet that was captured: where the sender had come to when it sent the packet with this ID.
   struct Order {
@@ -116,9 +120,10 @@ class RequestTrack {
     int32_t relative_psn = -1;
   };
   struct Answer {
-    uint32_t psn_and_opcode;
-    uint16_t ip_id;
+    int64_t time = 0;
+    uint32_t psn_and_opcode = 0;
     uint32_t frame = 0;
+    uint16_t ip_id = 0;
   };
 
   // requests.cc
@@ -129,11 +134,13 @@ class RequestTrack {
   void on_below(const Subject& subject, int64_t psn, Store& store);
   void repeat(const Subject& subject, Sent& sent) const;
   void on_again(const Subject& subject, int64_t psn, Sent* sent, Store& store);
+  bool crosses_rnr_nak(const Subject& subject) const;
+  void note_reaction(int64_t time);
   bool is_copy(const Subject& subject, const Sent& sent) const;
   bool is_late_original(const Subject& subject, int64_t psn) const;
   void note_order(const Subject& subject, int64_t psn);
   bool sent_behind(const Datagram& datagram, int64_t psn) const;
-  std::optional<Cause> new_attempt(int64_t psn, const Sent* sent) const;
+  std::optional<Cause> new_attempt(const Subject& subject, int64_t psn, const Sent* sent) const;
   void count_attempt(const Subject& subject);
   void end_rnr_wait(const Subject& subject, int64_t psn, Store& store);
   void join_message(const Subject& subject, Sent& sent, bool in_order, Store& store);
@@ -191,7 +198,9 @@ class RequestTrack {
   int64_t gap_time_ = 0;
   int64_t attempts_from_ = -1;
   uint32_t attempts_ = 0;
-  int64_t least_round_trip_ = -1;
+  int64_t nak_time_ = 0;
+  int64_t least_round_trip_ = -1;  // from a request to its answer
+  int64_t least_reaction_ = -1;    // from a NAK to what it causes
   int64_t recovery_start_ = -1;
   int64_t recovery_end_ = 0;  // PSN
 

@@ -12,6 +12,7 @@ using wire::Psn;
 
 constexpr int64_t kPsnSpace = 1 << 24;
 constexpr int64_t kLateWithin = 50'000;  // ns, while no round trip is known
+constexpr int64_t kMissedAtStart = 1024;    // PSNs
 constexpr uint32_t kAttemptsWithoutProgress = 3;
 constexpr uint32_t kAtomicSize = 8;
 constexpr uint32_t kSmallestPathMtu = 256, kUsualPathMtu = 1024, kLargestPathMtu = 4096;
@@ -47,6 +48,12 @@ bool RequestTrack::awaits(Psn psn) const {
   return e >= unacked_ && e < (sent_.empty() || sent_.back().span_known
                                    ? next_
                                    : sent_.back().psn + read_span(sent_.back().length, kSmallestPathMtu));
+}
+
+bool RequestTrack::may_have_missed(Psn psn) const {
+  if (!started_ || !acknowledged_ || acked_ != 0 || unacked_ != first_) return false;
+  const int64_t e = extend(psn);
+  return e < first_ && first_ - e < kMissedAtStart;
 }
 
 void RequestTrack::on_request(const Subject& subject, Store& store) {
@@ -157,12 +164,15 @@ void RequestTrack::on_again(const Subject& subject, int64_t psn, Sent* sent, Sto
   if (subject.late() && replaying_) {
     findings.add(Finding::kOutOfOrder);
   } else {
-    const auto cause = new_attempt(psn, sent);
+    const auto cause = new_attempt(subject, psn, sent);
     if (cause) {
       replay_cause_ = *cause;
       count_attempt(subject);
       end_rnr_wait(subject, psn, store);
-      if (*cause == Cause::kNak) nak_psn_.reset();
+      if (*cause == Cause::kNak) {
+        note_reaction(subject.now() - nak_time_);
+        nak_psn_.reset();
+      }
       if (*cause == Cause::kImpliedNak) implied_psn_.reset();
       if (*cause != Cause::kRnr) begin_recovery(subject.now());
     }
@@ -201,7 +211,8 @@ bool RequestTrack::is_late_original(const Subject& subject, int64_t psn) const {
     return subject.late() && !sent_behind(subject.datagram, psn);
   }
   // In front of the first one that was captured: the capture began just then, or these two were swapped.
-  if (psn < first_ && acked_ == 0 && !sent_.empty()) return subject.now() - sent_.front().first_time < kLateWithin;
+  if (psn < first_ && acked_ == 0 && !nak_psn_ && !sent_.empty())
+    return subject.now() - sent_.front().first_time < kLateWithin;
   if (psn < unacked_ || replaying_ || (nak_psn_ && *nak_psn_ <= psn) || rnr_ || implied_psn_) return false;
   return subject.now() - gap_time_ < (least_round_trip_ >= 0 ? least_round_trip_ : kLateWithin);
 }
@@ -221,9 +232,10 @@ bool RequestTrack::sent_behind(const Datagram& datagram, int64_t psn) const {
 }
 
 // Why the requester begins again here; nothing if it only goes on with what it began.
-std::optional<RequestTrack::Cause> RequestTrack::new_attempt(int64_t psn, const Sent* sent) const {
+std::optional<RequestTrack::Cause> RequestTrack::new_attempt(const Subject& subject, int64_t psn,
+                                                               const Sent* sent) const {
   if (nak_psn_ && (*nak_psn_ == psn || (psn <= *nak_psn_ && psn == unacked_))) return Cause::kNak;
-  if (rnr_ && rnr_->psn == psn) return Cause::kRnr;
+  if (rnr_ && rnr_->psn == psn && !crosses_rnr_nak(subject)) return Cause::kRnr;
   const bool wants_response = sent == nullptr || sent->needs_response();
   if (implied_psn_ && wants_response && *implied_psn_ >= psn && (sent == nullptr || *implied_psn_ < sent->end())) {
     return Cause::kImpliedNak;
@@ -238,14 +250,25 @@ void RequestTrack::count_attempt(const Subject& subject) {
   if (++attempts_ >= kAttemptsWithoutProgress) subject.record.findings.add(Finding::kNoProgress);
 }
 
+// Sent again too soon, but perhaps by a requester that had not heard of the RNR NAK yet: that takes time if the capture
+// was taken at the responder's side. How much, only other NAKs can tell.
+bool RequestTrack::crosses_rnr_nak(const Subject& subject) const {
+  const int64_t waited = subject.now() - rnr_->time;
+  return waited < rnr_->least_wait() && (least_reaction_ < 0 || waited < 2 * least_reaction_);
+}
+
+void RequestTrack::note_reaction(int64_t time) {
+  if (time >= 0 && (least_reaction_ < 0 || time < least_reaction_)) least_reaction_ = time;
+}
+
 void RequestTrack::end_rnr_wait(const Subject& subject, int64_t psn, Store& store) {
-  if (!rnr_ || rnr_->psn != psn) return;
+  if (!rnr_ || rnr_->psn != psn || crosses_rnr_nak(subject)) return;
   const int64_t waited = subject.now() - rnr_->time;
   PacketRecord& nak = store.packets[rnr_->record];
   nak.wait = waited;
   nak.answer = subject.datagram.frame;
-  // Clocks of captures and NICs agree to a percent or two, not better.
-  if (waited < rnr_->delay - rnr_->delay / 50) subject.record.findings.add(Finding::kRnrNotHonoured);
+  if (waited < rnr_->least_wait()) subject.record.findings.add(Finding::kRnrNotHonoured);
+  note_reaction(waited - rnr_->delay);
   rnr_.reset();
 }
 

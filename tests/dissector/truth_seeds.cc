@@ -86,6 +86,8 @@ void collect(const trace::Record& record, uint32_t number, bool request, const F
   for (const FindingInfo& info : kFindings) {
     if (!findings.has(info.finding)) continue;
     const bool never = std::find(std::begin(kNever), std::end(kNever), info.finding) != std::end(kNever);
+    // What is sent again too soon may come from somebody who never got the RNR NAK, if this end has sent that.
+    if (info.finding == Finding::kRnrNotHonoured && !is_out(record)) continue;
     if (never || (faultless && info.finding != Finding::kZeroCredits)) {
       found.never.push_back("frame " + std::to_string(number) + ": " + info.name);
     }
@@ -172,7 +174,7 @@ struct Run {
       const std::string name = "seed " + std::to_string(seed) + " " + c.name + (i == 0 ? "-a" : "-b");
       wrong += compare(name, truths[i], analyse(views[i], c.faultless(), truths[i]), with_ids, verbose);
       for (trace::Record& record : views[i].records) simulator::remove_ip_id(record.frame);
-      compare(name, truths[i], analyse(views[i], false, truths[i]), without_ids, false);
+      compare(name + " no-ids", truths[i], analyse(views[i], false, truths[i]), without_ids, verbose && getenv("NOIDS"));
       ++captures;
       frames += views[i].records.size();
     }
