@@ -127,8 +127,8 @@ void FlowTable::pair_by_answer(uint32_t flow, wire::Psn psn) {
   pair(flow, answers.candidates.front());
 }
 
-// The answer is for a request in front of the capture, or for one that was lost. If there is only one connection between
-// these addresses it can be nobody else's.
+// The answer is for a request in front of the capture, or for one that was lost. If there is only one connection
+// between these addresses it can be nobody else's.
 void FlowTable::pair_only_ones(uint32_t flow, wire::Psn psn) {
   const auto& others = unpaired_towards(flow);
   const auto own = unpaired_.find({flows_[flow].key.source, flows_[flow].key.destination});

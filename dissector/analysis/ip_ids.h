@@ -26,13 +26,13 @@ class IpIds {
   bool tell_packets(const Datagram& datagram) const { return datagram.has_ip_id && count_up(); }
   // Too few packets to know.
   bool begins() const { return up_ == 0 && noted_ < kFew; }
-  bool tell_order(const Datagram& datagram) const { return datagram.has_ip_id && count_up() && down_ * 4 <= up_ + 2; }
+  bool tell_order(const Datagram& datagram) const { return datagram.has_ip_id && count_up() && down_ * 4 <= up_ + 4; }
   // Sent before another packet that was captured before it.
   bool late(const Datagram& datagram) const { return tell_order(datagram) && step_to(datagram.ip_id) < 0; }
 
  private:
   // Not constant but for a few that were damaged or come from a middlebox.
-  bool count_up() const { return up_ > 0 && 2 * (up_ + down_) + 1 >= noted_; }
+  bool count_up() const { return up_ > 0 && 4 * up_ + 1 >= noted_; }
   int16_t step_to(uint16_t id) const { return static_cast<int16_t>(id - newest_); }
 
   bool started_ = false;

@@ -11,8 +11,8 @@ using wire::Operation;
 using wire::Psn;
 
 constexpr int64_t kPsnSpace = 1 << 24;
-constexpr int64_t kLateWithin = 50'000;  // ns, while no round trip is known
-constexpr int64_t kMissedAtStart = 1024;    // PSNs
+constexpr int64_t kLateWithin = 50'000;   // ns, while no round trip is known
+constexpr int64_t kMissedAtStart = 1024;  // PSNs
 constexpr uint32_t kAttemptsWithoutProgress = 3;
 constexpr uint32_t kAtomicSize = 8;
 constexpr uint32_t kSmallestPathMtu = 256, kUsualPathMtu = 1024, kLargestPathMtu = 4096;
@@ -192,8 +192,8 @@ void RequestTrack::repeat(const Subject& subject, Sent& sent) const {
   ++sent.attempts;
 }
 
-// The same packet once more, not the same request: with the IP ID that only one packet has. Without IDs, or before it is
-// known that they count up, if it comes faster than anything can have asked for it.
+// The same packet once more, not the same request: with the IP ID that only one packet has. Without IDs, or before it
+// is known that they count up, if it comes faster than anything can have asked for it.
 bool RequestTrack::is_copy(const Subject& subject, const Sent& sent) const {
   if (subject.datagram.has_ip_id && !sent.has_ip_id(subject.datagram.ip_id)) return false;
   if (subject.ip_ids.tell_packets(subject.datagram)) return true;
@@ -233,7 +233,7 @@ bool RequestTrack::sent_behind(const Datagram& datagram, int64_t psn) const {
 
 // Why the requester begins again here; nothing if it only goes on with what it began.
 std::optional<RequestTrack::Cause> RequestTrack::new_attempt(const Subject& subject, int64_t psn,
-                                                               const Sent* sent) const {
+                                                             const Sent* sent) const {
   if (nak_psn_ && (*nak_psn_ == psn || (psn <= *nak_psn_ && psn == unacked_))) return Cause::kNak;
   if (rnr_ && rnr_->psn == psn && !crosses_rnr_nak(subject)) return Cause::kRnr;
   const bool wants_response = sent == nullptr || sent->needs_response();

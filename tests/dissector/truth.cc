@@ -173,8 +173,8 @@ std::vector<WrOpcode> random_kinds(std::mt19937_64& random) {
 
 bool Case::faultless() const {
   // Of a random case not even the timeout need be long enough.
-  return name != kRandom && link.drop == 0 && link.duplicate == 0 && link.reorder == 0 && link.corrupt == 0 && link.queue_frames >= 1024 &&
-         traffic.receive_lag == Duration{};
+  return name != kRandom && link.drop == 0 && link.duplicate == 0 && link.reorder == 0 && link.corrupt == 0 &&
+         link.queue_frames >= 1024 && traffic.receive_lag == Duration{};
 }
 
 std::vector<Case> fixed_cases() {

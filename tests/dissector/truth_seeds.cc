@@ -2,8 +2,10 @@
 // to the analysis packet by packet as the plugin would. Below 100 % it fails, but for captures without IP IDs, where
 // nobody can always tell a copy, a late packet and a retransmission.
 //
-// Usage: truth_seeds [--seeds N] [--first SEED|fresh] [--random-only] [--verbose]. Exit codes: 0 all found and nothing
-// else, 1 not so, 2 wrong usage.
+// Usage: truth_seeds [--seeds N] [--first SEED|fresh] [--random-only] [--allow N] [--verbose]
+//   --random-only  only the cases that the seed draws
+//   --allow N      N wrong or missed findings in a million frames are no failure
+// Exit codes: 0 all found and nothing else, 1 not so, 2 wrong usage.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -24,15 +26,17 @@ using simulator::Case;
 using simulator::Truth;
 using simulator::View;
 
-constexpr const char* kKinds[] = {"retransmission",   "psn_gap",  "out_of_order",
-                                  "duplicate_packet", "bad_icrc", "response_gap", "response_replay"};
+constexpr const char* kKinds[] = {"retransmission", "psn_gap",      "out_of_order",   "duplicate_packet",
+                                  "bad_icrc",       "response_gap", "response_replay"};
 // The transport under test does none of these, whatever the network does to it.
-constexpr Finding kNever[] = {Finding::kOpcodeSequence,      Finding::kLength,           Finding::kPsnJump,
-                              Finding::kAckUnseen,           Finding::kRnrNotHonoured,   Finding::kNakInvalidRequest,
-                              Finding::kNakRemoteAccess,     Finding::kNakRemoteOperational, Finding::kNakOther};
+constexpr Finding kNever[] = {Finding::kOpcodeSequence,  Finding::kLength,
+                              Finding::kPsnJump,         Finding::kAckUnseen,
+                              Finding::kRnrNotHonoured,  Finding::kNakInvalidRequest,
+                              Finding::kNakRemoteAccess, Finding::kNakRemoteOperational,
+                              Finding::kNakOther};
 
 struct Options {
-  uint64_t first = 1, seeds = 20;
+  uint64_t first = 1, seeds = 20, allowed_per_million = 0;
   bool random_only = false, verbose = false;
 };
 
@@ -69,7 +73,9 @@ struct Found {
   std::vector<std::string> never;
 };
 
-bool is_out(const trace::Record& record) { return record.direction == trace::Direction::kOut; }
+bool is_out(const trace::Record& record) {
+  return record.direction == trace::Direction::kOut;
+}
 
 // What is judged of the findings of one packet. The truth knows the order of new requests, gaps in what comes in, and
 // replays of what this end sends.
@@ -174,7 +180,7 @@ struct Run {
       const std::string name = "seed " + std::to_string(seed) + " " + c.name + (i == 0 ? "-a" : "-b");
       wrong += compare(name, truths[i], analyse(views[i], c.faultless(), truths[i]), with_ids, verbose);
       for (trace::Record& record : views[i].records) simulator::remove_ip_id(record.frame);
-      compare(name + " no-ids", truths[i], analyse(views[i], false, truths[i]), without_ids, verbose && getenv("NOIDS"));
+      compare(name, truths[i], analyse(views[i], false, truths[i]), without_ids, false);
       ++captures;
       frames += views[i].records.size();
     }
@@ -190,6 +196,8 @@ bool parse(int argc, char** argv, Options& options) {
       options.verbose = true;
     } else if (i + 1 < argc && name == "--seeds") {
       options.seeds = std::strtoull(argv[++i], nullptr, 0);
+    } else if (i + 1 < argc && name == "--allow") {
+      options.allowed_per_million = std::strtoull(argv[++i], nullptr, 0);
     } else if (i + 1 < argc && name == "--first") {
       options.first = simulator::parse_seed(argv[++i]);
     } else {
@@ -206,7 +214,8 @@ int main(int argc, char** argv) {
   using namespace uroce::dissector;
   Options options;
   if (!parse(argc, argv, options)) {
-    std::fprintf(stderr, "usage: truth_seeds [--seeds N] [--first SEED|fresh] [--random-only] [--verbose]\n");
+    std::fprintf(stderr,
+                 "usage: truth_seeds [--seeds N] [--first SEED|fresh] [--random-only] [--allow N] [--verbose]\n");
     return 2;
   }
   Run run;
@@ -225,5 +234,6 @@ int main(int argc, char** argv) {
               static_cast<unsigned long long>(run.captures), static_cast<unsigned long long>(run.frames));
   report("IP IDs count up", run.with_ids);
   report("no IP IDs", run.without_ids);
-  return run.wrong == 0 ? 0 : 1;
+  std::printf("%llu wrong or missed\n", static_cast<unsigned long long>(run.wrong));
+  return run.wrong * 1'000'000 <= run.frames * options.allowed_per_million ? 0 : 1;
 }
