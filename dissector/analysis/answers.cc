@@ -75,7 +75,8 @@ void RequestTrack::on_positive(const Subject& subject, int64_t psn, Store& store
 
 void RequestTrack::on_rnr_nak(const Subject& subject, int64_t psn) {
   subject.record.findings.add(Finding::kRnrNak);
-  if (psn < unacked_) return;
+  // Of several without an attempt in between the first one counts: a requester that waits already need not begin anew.
+  if (psn < unacked_ || (rnr_ && rnr_->psn == psn)) return;
   rnr_ = Rnr{psn, subject.now(), wire::rnr_delay(subject.headers.aeth.value()).count(), subject.index};
 }
 

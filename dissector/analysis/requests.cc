@@ -398,6 +398,7 @@ void RequestTrack::settle_in_hole(Sent& read) {
     read.span_known |= read_span(read.length, path_mtu) == room;
   }
   read.span = read.span_known ? room : std::min(room, read_span(read.length, likely_path_mtu()));
+  read.span_guessed = true;
 }
 
 void RequestTrack::trim() {
