@@ -136,7 +136,7 @@ class RequestTrack {
   void on_again(const Subject& subject, int64_t psn, Sent* sent, Store& store);
   bool crosses_rnr_nak(const Subject& subject) const;
   void note_reaction(int64_t time);
-  bool is_copy(const Subject& subject, const Sent& sent) const;
+  bool is_copy(const Subject& subject, int64_t psn, const Sent& sent) const;
   bool is_late_original(const Subject& subject, int64_t psn) const;
   void note_order(const Subject& subject, int64_t psn);
   bool sent_behind(const Datagram& datagram, int64_t psn) const;
@@ -195,6 +195,7 @@ class RequestTrack {
   std::optional<int64_t> nak_psn_;      // a PSN NAK that was not answered yet
   std::optional<int64_t> implied_psn_;  // the response that an implied NAK misses
   std::optional<Rnr> rnr_;
+  int64_t last_psn_ = -1;  // of the last packet
   int64_t gap_time_ = 0;
   int64_t attempts_from_ = -1;
   uint32_t attempts_ = 0;

@@ -70,6 +70,7 @@ void RequestTrack::on_request(const Subject& subject, Store& store) {
     on_below(subject, e, store);
   }
   note_order(subject, e);
+  last_psn_ = e;
   note_flight(subject.record);
   trim();
 }
@@ -122,7 +123,7 @@ void RequestTrack::on_below(const Subject& subject, int64_t psn, Store& store) {
     if (acknowledged_ && sent->end() <= unacked_) {
       subject.record.findings.add(Finding::kDuplicateRequest);
     }
-    if (is_copy(subject, *sent) || !acknowledged_) {
+    if (is_copy(subject, psn, *sent) || !acknowledged_) {
       subject.record.findings.add(Finding::kDuplicatePacket);
       return;
     }
@@ -194,12 +195,12 @@ void RequestTrack::repeat(const Subject& subject, Sent& sent) const {
 
 // The same packet once more, not the same request: with the IP ID that only one packet has. Without IDs, or before it
 // is known that they count up, if it comes faster than anything can have asked for it.
-bool RequestTrack::is_copy(const Subject& subject, const Sent& sent) const {
+bool RequestTrack::is_copy(const Subject& subject, int64_t psn, const Sent& sent) const {
   if (subject.datagram.has_ip_id && !sent.has_ip_id(subject.datagram.ip_id)) return false;
   if (subject.ip_ids.tell_packets(subject.datagram)) return true;
-  if (subject.headers.info->operation == Operation::kReadRequest && subject.headers.reth.length != sent.length) {
-    return false;  // for the rest of it
-  }
+  // A READ for the rest of it is not a copy, nor is one of several that come again in a row.
+  const bool read = subject.headers.info->operation == Operation::kReadRequest;
+  if ((read && subject.headers.reth.length != sent.length) || psn != last_psn_) return false;
   if (replaying_ || nak_psn_ || rnr_ || implied_psn_) return false;
   return subject.now() - sent.last_time < (least_round_trip_ >= 0 ? least_round_trip_ : kLateWithin);
 }
