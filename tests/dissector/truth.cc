@@ -27,7 +27,8 @@ constexpr const char* kRandom = "random";
 struct Sent {
   size_t order = 0;  // among all frames of its host
   bool request = false;
-  bool again = false;  // a request that the sender has sent before, or a part of one
+  bool again = false;   // a request that the sender has sent before, or a part of one
+  bool inside = false;  // ... that is not its beginning: the rest of a READ
   bool response_again = false;
   int64_t rank = 0;  // of a request: among the new ones, of one sent again that of the first time
 };
@@ -63,6 +64,8 @@ SentFrames judge_sent(const View& view, uint32_t path_mtu) {
     if (sent.request) {
       sent.again = requested.count(psn) != 0;
       sent.rank = sent.again ? requested[psn] : ++rank;
+      sent.inside =
+          sent.again && requested.count((psn - 1) & kPsnMask) != 0 && requested[(psn - 1) & kPsnMask] == sent.rank;
       for (uint32_t i = 0; i < span_of(packet, path_mtu); ++i) requested.emplace((psn + i) & kPsnMask, sent.rank);
     } else if (packet.info->operation != Operation::kAcknowledge) {
       sent.response_again = !responded.insert(psn).second;
@@ -302,7 +305,7 @@ Truth truth_of(const View& own, const View& other, uint32_t path_mtu) {
     // came, but nothing that was sent before the repetition, then this looks like an original that was overtaken.
     if (sent.again && sent.rank <= newest) is(sent_beyond(progress, sent) ? "retransmission" : "unknowable");
     // ... nor what was there before the first one.
-    if (sent.rank > newest + 1 && newest > 0) is("psn_gap");
+    if (newest > 0 && (sent.rank > newest + 1 || (sent.rank > newest && sent.inside))) is("psn_gap");
     if (!sent.again && sent.rank <= newest) is("out_of_order");
     newest = std::max(newest, sent.rank);
     progress.emplace(sent.order, sent.rank);
