@@ -139,6 +139,7 @@ class RequestTrack {
   bool is_copy(const Subject& subject, int64_t psn, const Sent& sent) const;
   bool is_late_original(const Subject& subject, int64_t psn) const;
   void note_order(const Subject& subject, int64_t psn);
+  bool seen(const Datagram& datagram, int64_t psn) const;
   bool sent_behind(const Datagram& datagram, int64_t psn) const;
   std::optional<Cause> new_attempt(const Subject& subject, int64_t psn, const Sent* sent) const;
   void count_attempt(const Subject& subject);

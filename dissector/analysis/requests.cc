@@ -196,7 +196,8 @@ void RequestTrack::repeat(const Subject& subject, Sent& sent) const {
 // The same packet once more, not the same request: with the IP ID that only one packet has. Without IDs, or before it
 // is known that they count up, if it comes faster than anything can have asked for it.
 bool RequestTrack::is_copy(const Subject& subject, int64_t psn, const Sent& sent) const {
-  if (subject.datagram.has_ip_id && !sent.has_ip_id(subject.datagram.ip_id)) return false;
+  if (subject.datagram.has_ip_id && !sent.has_ip_id(subject.datagram.ip_id) && !seen(subject.datagram, psn))
+    return false;
   if (subject.ip_ids.tell_packets(subject.datagram)) return true;
   // A READ for the rest of it is not a copy, nor is one of several that come again in a row.
   const bool read = subject.headers.info->operation == Operation::kReadRequest;
@@ -220,6 +221,14 @@ bool RequestTrack::is_late_original(const Subject& subject, int64_t psn) const {
 
 void RequestTrack::note_order(const Subject& subject, int64_t psn) {
   orders_[order_count_++ % orders_.size()] = {subject.datagram.ip_id, static_cast<int32_t>(psn - first_)};
+}
+
+// Whether one of the last request packets had this PSN and IP ID.
+bool RequestTrack::seen(const Datagram& datagram, int64_t psn) const {
+  const auto end = orders_.begin() + static_cast<ptrdiff_t>(std::min(order_count_, orders_.size()));
+  return std::any_of(orders_.begin(), end, [&](const Order& other) {
+    return other.ip_id == datagram.ip_id && other.relative_psn == psn - first_;
+  });
 }
 
 // Whether the sender had already sent something with this PSN or a later one when it sent this packet: then it was not
