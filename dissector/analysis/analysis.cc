@@ -87,11 +87,21 @@ void Analysis::analyse_connected(const Subject& subject, uint32_t flow) {
       subject.record.findings.add(Finding::kPsnJump);
     }
     flows_[flow].requests.on_request(subject, store_);
-    return;
+    return share_path_mtu(flow);
   }
   if (flows_[flow].peer == kNone) flows_.pair_by_answer(flow, subject.headers.bth.psn);
   if (flows_[flow].peer == kNone) return;
   flows_[flows_[flow].peer].requests.on_answer(subject, store_);
+  share_path_mtu(flow);
+}
+
+void Analysis::share_path_mtu(uint32_t flow) {
+  if (flows_[flow].peer == kNone) return;
+  RequestTrack& own = flows_[flow].requests;
+  RequestTrack& peer = flows_[flows_[flow].peer].requests;
+  if (own.path_mtu() == peer.path_mtu()) return;
+  own.learn_path_mtu(peer.path_mtu(), store_);
+  peer.learn_path_mtu(own.path_mtu(), store_);
 }
 
 // It tells the sender of the other direction to slow down.

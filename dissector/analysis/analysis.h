@@ -3,7 +3,7 @@
 // first pass and looks records up later.
 //
 // Time: constant per packet, but for the binary search among the requests of one connection. Memory: 80 bytes per
-// RoCE v2 packet, 48 per message, 16 per CNP, all bounded by the number of packets; and per flow about 3 kB plus 88
+// RoCE v2 packet, 48 per message, 16 per CNP, all bounded by the number of packets; and per flow about 8 kB plus 88
 // bytes for each request that is not answered or among the last 2048 that are, at most 16384 (RequestTrack).
 #pragma once
 
@@ -49,6 +49,7 @@ class Analysis {
  private:
   void analyse(const Datagram& datagram, const Headers& headers, uint32_t index);
   void analyse_connected(const Subject& subject, uint32_t flow);
+  void share_path_mtu(uint32_t flow);
   void analyse_cnp(const Subject& subject, uint32_t flow);
   bool trust(IcrcStatus icrc);
 

@@ -11,6 +11,8 @@ using wire::AethKind;
 using wire::NakCode;
 using wire::Operation;
 
+constexpr int64_t kCopyWithin = 50'000;  // ns
+
 Finding finding_of(uint8_t nak_code) {
   switch (static_cast<NakCode>(nak_code)) {
     case NakCode::kPsnSequenceError:
@@ -73,7 +75,8 @@ void RequestTrack::on_positive(const Subject& subject, int64_t psn, Store& store
 
 void RequestTrack::on_rnr_nak(const Subject& subject, int64_t psn) {
   subject.record.findings.add(Finding::kRnrNak);
-  if (psn < unacked_) return;
+  // Of several without an attempt in between the first one counts: a requester that waits already need not begin anew.
+  if (psn < unacked_ || (rnr_ && rnr_->psn == psn)) return;
   rnr_ = Rnr{psn, subject.now(), wire::rnr_delay(subject.headers.aeth.value()).count(), subject.index};
 }
 
@@ -85,12 +88,14 @@ void RequestTrack::on_nak(const Subject& subject, int64_t psn) {
   if (acked_ == 0 && unacked_ == first_ && psn < first_ && first_ - psn < kFarAway) unacked_ = psn;
   if (finding != Finding::kNakSequence || psn < unacked_) return;
   nak_psn_ = psn;
+  nak_time_ = subject.now();
   begin_recovery(subject.now());
 }
 
 // A READ response, an atomic's result, or what answers FLUSH and ATOMIC_WRITE.
 void RequestTrack::on_response(const Subject& subject, int64_t psn, Store& store) {
-  if (!subject.headers.info->last) learn_path_mtu(subject.headers.payload_size);
+  note_payload(subject, store);
+  end_last_read(subject, psn);
   Sent* const sent = find(psn);
   if (sent == nullptr || !sent->needs_response()) {
     if (psn < first_) return;  // nobody knows what was in front of the capture
@@ -99,6 +104,10 @@ void RequestTrack::on_response(const Subject& subject, int64_t psn, Store& store
   }
   subject.record.related = store.packets[sent->record].frame;
   subject.record.message = sent->message;
+  if (sent->span_guessed && subject.headers.info->last && subject.headers.payload_size != 0) {
+    sent->span = static_cast<uint32_t>(psn + 1 - sent->psn);  // what comes behind is another one's
+    sent->span_guessed = false;
+  }
   check_response(subject, *sent, psn);
   // It says that all in front of its request was executed.
   note_implied_nak(subject, advance(subject, sent->psn - 1, store));
@@ -109,6 +118,16 @@ void RequestTrack::on_response(const Subject& subject, int64_t psn, Store& store
     advance(subject, again.end() - 1, store);
   }
   end_recovery(subject);
+}
+
+// While the path MTU is not known nobody knows where the last READ ends, until its last response comes.
+void RequestTrack::end_last_read(const Subject& subject, int64_t psn) {
+  if (sent_.empty() || sent_.back().span_known || !subject.headers.info->last) return;
+  Sent& read = sent_.back();
+  if (psn < next_ || psn - read.psn >= kFarAway || read.operation != Operation::kReadRequest) return;
+  read.span = static_cast<uint32_t>(psn + 1 - read.psn);
+  read.span_known = true;
+  next_ = read.end();
 }
 
 // Among the responses to its request: the next one, one again, or behind a gap. What the requester misses is
@@ -138,7 +157,7 @@ void RequestTrack::check_response(const Subject& subject, const Sent& sent, int6
     if (size != 0) findings.add(Finding::kLength);
     return;
   }
-  if (!sent.span_known) return;
+  if (!sent.span_known || sent.span_guessed) return;
   const bool at_end = psn + 1 == sent.end();
   if (info.last != at_end) findings.add(Finding::kOpcodeSequence);
   if (path_mtu_ == 0) return;
@@ -152,14 +171,15 @@ bool RequestTrack::is_copy_of_answer(const Subject& subject) {
   if (!datagram.has_ip_id) return false;
   const wire::Bth& bth = subject.headers.bth;
   const uint32_t what = bth.psn.value() << 8 | static_cast<uint8_t>(bth.opcode);
-  if (subject.ip_ids.tell_packets(datagram)) {
-    for (const Answer& answer : answers_) {
-      if (answer.frame == 0 || answer.psn_and_opcode != what || answer.ip_id != datagram.ip_id) continue;
-      subject.record.related = answer.frame;
-      return true;
-    }
+  // Before it is known that the IDs count up, and so that the same one is the same packet, it has to come at once.
+  const bool tell = subject.ip_ids.tell_packets(datagram), maybe = subject.ip_ids.begins();
+  for (const Answer& answer : answers_) {
+    if (answer.frame == 0 || answer.psn_and_opcode != what || answer.ip_id != datagram.ip_id) continue;
+    if (!tell && !(maybe && subject.now() - answer.time < kCopyWithin)) continue;
+    subject.record.related = answer.frame;
+    return true;
   }
-  answers_[answer_count_++ % answers_.size()] = {what, datagram.ip_id, datagram.frame};
+  answers_[answer_count_++ % answers_.size()] = {subject.now(), what, datagram.frame, datagram.ip_id};
   return false;
 }
 

@@ -98,8 +98,8 @@ inline constexpr FindingInfo kFindings[] = {
     {Finding::kRnrNak, "rnr_nak", "RNR NAK", "RNR NAK: no receive request was posted", FindingSeverity::kNote,
      FindingGroup::kResponse},
     {Finding::kRnrNotHonoured, "rnr_not_honoured", "RNR wait not honoured",
-     "Sent again before the wait that the RNR NAK asked for was over", FindingSeverity::kWarning,
-     FindingGroup::kProtocol},
+     "Sent again before the wait that the RNR NAK asked for was over (or the NAK was lost behind the capture)",
+     FindingSeverity::kWarning, FindingGroup::kProtocol},
     {Finding::kImpliedNak, "implied_nak", "Implied NAK", "Passes an unanswered READ or atomic: an implied NAK for it",
      FindingSeverity::kWarning, FindingGroup::kSequence},
     {Finding::kResponseGap, "response_gap", "READ response gap",
@@ -135,6 +135,7 @@ static_assert(sizeof kFindings / sizeof kFindings[0] == static_cast<size_t>(Find
 class Findings {
  public:
   void add(Finding finding) { bits_ |= bit(finding); }
+  void set(Finding finding, bool found) { bits_ = found ? bits_ | bit(finding) : bits_ & ~bit(finding); }
   bool has(Finding finding) const { return (bits_ & bit(finding)) != 0; }
   bool any() const { return bits_ != 0; }
   // Sent again by the requester, for whatever reason.

@@ -121,9 +121,21 @@ void FlowTable::pair_by_answer(uint32_t flow, wire::Psn psn) {
       if (fits(other)) answers.candidates.push_back(other);
     }
   }
+  if (answers.candidates.empty()) pair_only_ones(flow, psn);
   if (answers.candidates.size() != 1) return;
   if (attempt > 1) flows_[answers.candidates.front()].requests.missed_answers();
   pair(flow, answers.candidates.front());
+}
+
+// The answer is for a request in front of the capture, or for one that was lost. If there is only one connection
+// between these addresses it can be nobody else's.
+void FlowTable::pair_only_ones(uint32_t flow, wire::Psn psn) {
+  const auto& others = unpaired_towards(flow);
+  const auto own = unpaired_.find({flows_[flow].key.source, flows_[flow].key.destination});
+  if (others.size() != 1 || own == unpaired_.end() || own->second.size() != 1) return;
+  const uint32_t other = others.front();
+  if (other == flow || !may_pair(flows_[other], flows_[flow]) || !flows_[other].requests.may_have_missed(psn)) return;
+  pair(flow, other);
 }
 
 void FlowTable::pair(uint32_t a, uint32_t b) {

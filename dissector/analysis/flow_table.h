@@ -60,6 +60,7 @@ class FlowTable {
   uint32_t restart(uint32_t flow);
   // An answer in `flow`, which has no peer: looks for one.
   void pair_by_answer(uint32_t flow, wire::Psn psn);
+  void pair_only_ones(uint32_t flow, wire::Psn psn);
   void pair(uint32_t a, uint32_t b);
   // What the CM says: a new connection, with the first PSN of each direction. Takes the place of one that had the same
   // addresses and QPNs.

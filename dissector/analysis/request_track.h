@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <utility>
 
 #include "dissector/analysis/datagram.h"
 #include "dissector/analysis/ip_ids.h"
@@ -55,9 +56,15 @@ class RequestTrack {
   bool fits(wire::Psn psn) const;
   // Whether an answer with this PSN can be for one of them.
   bool awaits(wire::Psn psn) const;
+  // Whether it can be for one shortly before the first that was captured, whose answers nobody has seen either.
+  bool may_have_missed(wire::Psn psn) const;
 
   void on_request(const Subject& subject, Store& store);
   void on_answer(const Subject& subject, Store& store);
+
+  // Bytes; 0: not known. Both directions of a connection have the same, so what one has shown the other may be told.
+  uint32_t path_mtu() const { return path_mtu_; }
+  void learn_path_mtu(uint32_t payload_size, Store& store);
 
  private:
   struct Sent {
@@ -77,6 +84,7 @@ class RequestTrack {
     wire::Operation operation{};
     bool last = false;  // of its message
     bool span_known = true;
+    bool span_guessed = false;  // known from what came next, so wrong if something before that is missing
 
     int64_t end() const { return psn + span; }
     bool needs_response() const {
@@ -85,10 +93,12 @@ class RequestTrack {
              operation == wire::Operation::kAtomicWrite;
     }
     bool answered() const { return expected >= end(); }
-    void note_transmission(const Datagram& datagram) {
-      ip_ids[ip_id_count < ip_ids.size() ? ip_id_count : 1 + (ip_id_count - 1) % (ip_ids.size() - 1)] = datagram.ip_id;
+    void note_transmission(uint16_t ip_id) {
+      ip_ids[ip_id_count < ip_ids.size() ? ip_id_count : 1 + (ip_id_count - 1) % (ip_ids.size() - 1)] = ip_id;
       ++ip_id_count;
     }
+    // It has come behind its repetition.
+    void note_original(uint16_t ip_id) { note_transmission(std::exchange(ip_ids[0], ip_id)); }
     bool has_ip_id(uint16_t id) const {
       for (size_t i = 0; i < ip_ids.size() && i < ip_id_count; ++i) {
         if (ip_ids[i] == id) return true;
@@ -101,11 +111,19 @@ class RequestTrack {
   struct Rnr {
     int64_t psn, time, delay;
     uint32_t record;
+    // Clocks of captures and NICs agree to a percent or two, not better.
+    int64_t least_wait() const { return delay - delay / 50; }
+  };
+  // Of a request packet that was captured: where the sender had come to when it sent the packet with this ID.
+  struct Order {
+    uint16_t ip_id = 0;
+    int32_t relative_psn = -1;
   };
   struct Answer {
-    uint32_t psn_and_opcode;
-    uint16_t ip_id;
+    int64_t time = 0;
+    uint32_t psn_and_opcode = 0;
     uint32_t frame = 0;
+    uint16_t ip_id = 0;
   };
 
   // requests.cc
@@ -116,17 +134,23 @@ class RequestTrack {
   void on_below(const Subject& subject, int64_t psn, Store& store);
   void repeat(const Subject& subject, Sent& sent) const;
   void on_again(const Subject& subject, int64_t psn, Sent* sent, Store& store);
-  bool is_copy(const Subject& subject, const Sent& sent) const;
+  bool crosses_rnr_nak(const Subject& subject) const;
+  void note_reaction(int64_t time);
+  bool is_copy(const Subject& subject, int64_t psn, const Sent& sent) const;
   bool is_late_original(const Subject& subject, int64_t psn) const;
-  std::optional<Cause> new_attempt(int64_t psn, const Sent* sent) const;
+  void note_order(const Subject& subject, int64_t psn);
+  bool seen(const Datagram& datagram, int64_t psn) const;
+  bool sent_behind(const Datagram& datagram, int64_t psn) const;
+  std::optional<Cause> new_attempt(const Subject& subject, int64_t psn, const Sent* sent) const;
   void count_attempt(const Subject& subject);
   void end_rnr_wait(const Subject& subject, int64_t psn, Store& store);
   void join_message(const Subject& subject, Sent& sent, bool in_order, Store& store);
   void insert(const Sent& sent);
   Sent* find(int64_t psn);
-  void learn_path_mtu(uint32_t payload_size);
-  void learn_from_next(wire::Psn psn);
-  void settle_last_span();
+  void note_payload(const Subject& subject, Store& store);
+  uint32_t likely_path_mtu() const;
+  void guess_span_from_next(wire::Psn psn);
+  void settle_spans(Store& store);
   void settle_in_hole(Sent& read);
   void trim();
   void begin_recovery(int64_t now);
@@ -140,6 +164,7 @@ class RequestTrack {
   bool is_copy_of_answer(const Subject& subject);
   void on_positive(const Subject& subject, int64_t psn, Store& store);
   void on_rnr_nak(const Subject& subject, int64_t psn);
+  void end_last_read(const Subject& subject, int64_t psn);
   void place_response(const Subject& subject, Sent& sent, int64_t psn);
   Sent* advance(const Subject& subject, int64_t psn, Store& store);
   void complete(const Subject& subject, Sent& sent, Store& store);
@@ -157,6 +182,7 @@ class RequestTrack {
   size_t acked_ = 0;       // of them at the front
   uint32_t bytes_in_flight_ = 0;
   uint32_t path_mtu_ = 0;
+  uint32_t least_path_mtu_ = 256;  // while it is not known: it is not below this, by the payloads
   OpcodeSequence sequence_;
 
   uint32_t message_count_ = 0;
@@ -170,15 +196,20 @@ class RequestTrack {
   std::optional<int64_t> nak_psn_;      // a PSN NAK that was not answered yet
   std::optional<int64_t> implied_psn_;  // the response that an implied NAK misses
   std::optional<Rnr> rnr_;
+  int64_t last_psn_ = -1;  // of the last packet
   int64_t gap_time_ = 0;
   int64_t attempts_from_ = -1;
   uint32_t attempts_ = 0;
-  int64_t least_round_trip_ = -1;
+  int64_t nak_time_ = 0;
+  int64_t least_round_trip_ = -1;  // from a request to its answer
+  int64_t least_reaction_ = -1;    // from a NAK to what it causes
   int64_t recovery_start_ = -1;
   int64_t recovery_end_ = 0;  // PSN
 
   std::array<Answer, 128> answers_{};  // the last ones
   size_t answer_count_ = 0;
+  std::array<Order, 512> orders_{};  // of the last request packets
+  size_t order_count_ = 0;
 };
 
 }  // namespace uroce::dissector

@@ -11,11 +11,11 @@ using wire::Operation;
 using wire::Psn;
 
 constexpr int64_t kPsnSpace = 1 << 24;
-constexpr int64_t kLateWithin = 50'000;  // ns, while no round trip is known
+constexpr int64_t kLateWithin = 50'000;   // ns, while no round trip is known
+constexpr int64_t kMissedAtStart = 1024;  // PSNs
 constexpr uint32_t kAttemptsWithoutProgress = 3;
 constexpr uint32_t kAtomicSize = 8;
-constexpr uint32_t kSmallestPathMtu = 256;
-constexpr uint32_t kUsualPathMtu = 1024;  // until something tells
+constexpr uint32_t kSmallestPathMtu = 256, kUsualPathMtu = 1024, kLargestPathMtu = 4096;
 
 uint32_t read_span(uint32_t length, uint32_t path_mtu) {
   return std::max(1u, static_cast<uint32_t>((uint64_t{length} + path_mtu - 1) / path_mtu));
@@ -50,10 +50,17 @@ bool RequestTrack::awaits(Psn psn) const {
                                    : sent_.back().psn + read_span(sent_.back().length, kSmallestPathMtu));
 }
 
+bool RequestTrack::may_have_missed(Psn psn) const {
+  if (!started_ || !acknowledged_ || acked_ != 0 || unacked_ != first_) return false;
+  const int64_t e = extend(psn);
+  return e < first_ && first_ - e < kMissedAtStart;
+}
+
 void RequestTrack::on_request(const Subject& subject, Store& store) {
   const Psn psn = subject.headers.bth.psn;
   if (!started_) start(psn);
-  learn_from_next(psn);
+  note_payload(subject, store);
+  guess_span_from_next(psn);
   const int64_t e = extend(psn);
   subject.record.has_psn = true;
   subject.record.relative_psn = static_cast<int32_t>(e - first_);
@@ -62,6 +69,8 @@ void RequestTrack::on_request(const Subject& subject, Store& store) {
   } else {
     on_below(subject, e, store);
   }
+  note_order(subject, e);
+  last_psn_ = e;
   note_flight(subject.record);
   trim();
 }
@@ -74,7 +83,7 @@ RequestTrack::Sent RequestTrack::make_sent(const Subject& subject, int64_t psn) 
   sent.record = sent.last_record = subject.index;
   sent.payload = headers.payload_size;
   sent.operation = headers.info->operation;
-  sent.note_transmission(subject.datagram);
+  sent.note_transmission(subject.datagram.ip_id);
   sent.last = headers.info->last;
   if (sent.operation == Operation::kReadRequest) {
     sent.length = headers.reth.length;
@@ -91,7 +100,6 @@ void RequestTrack::on_new(const Subject& subject, int64_t psn, Store& store) {
     subject.record.missing = static_cast<uint32_t>(psn - next_);
     gap_time_ = subject.now();
   }
-  if (!subject.headers.info->last && path_mtu_ == 0) learn_path_mtu(subject.headers.payload_size);
   sequence_.check(subject.headers, in_order, path_mtu_, subject.record.findings);
   Sent sent = make_sent(subject, psn);
   join_message(subject, sent, in_order, store);
@@ -115,14 +123,14 @@ void RequestTrack::on_below(const Subject& subject, int64_t psn, Store& store) {
     if (acknowledged_ && sent->end() <= unacked_) {
       subject.record.findings.add(Finding::kDuplicateRequest);
     }
-    if (is_copy(subject, *sent) || !acknowledged_) {
+    if (is_copy(subject, psn, *sent) || !acknowledged_) {
       subject.record.findings.add(Finding::kDuplicatePacket);
       return;
     }
     // Older than the oldest one that was captured: here the original comes at last, behind its repetition.
     if (static_cast<int16_t>(subject.datagram.ip_id - sent->ip_ids[0]) < 0 && subject.late() &&
         is_late_original(subject, psn)) {
-      sent->ip_ids[0] = subject.datagram.ip_id;
+      sent->note_original(subject.datagram.ip_id);
       subject.record.findings.add(Finding::kOutOfOrder);
       return;
     }
@@ -157,12 +165,15 @@ void RequestTrack::on_again(const Subject& subject, int64_t psn, Sent* sent, Sto
   if (subject.late() && replaying_) {
     findings.add(Finding::kOutOfOrder);
   } else {
-    const auto cause = new_attempt(psn, sent);
+    const auto cause = new_attempt(subject, psn, sent);
     if (cause) {
       replay_cause_ = *cause;
       count_attempt(subject);
       end_rnr_wait(subject, psn, store);
-      if (*cause == Cause::kNak) nak_psn_.reset();
+      if (*cause == Cause::kNak) {
+        note_reaction(subject.now() - nak_time_);
+        nak_psn_.reset();
+      }
       if (*cause == Cause::kImpliedNak) implied_psn_.reset();
       if (*cause != Cause::kRnr) begin_recovery(subject.now());
     }
@@ -178,36 +189,63 @@ void RequestTrack::on_again(const Subject& subject, int64_t psn, Sent* sent, Sto
 void RequestTrack::repeat(const Subject& subject, Sent& sent) const {
   sent.last_time = subject.now();
   sent.last_record = subject.index;
-  sent.note_transmission(subject.datagram);
+  sent.note_transmission(subject.datagram.ip_id);
   ++sent.attempts;
 }
 
-// The same packet once more, not the same request: with the IP ID that only one packet has. Without IDs, if it comes
-// faster than anything can have asked for it.
-bool RequestTrack::is_copy(const Subject& subject, const Sent& sent) const {
-  if (subject.ip_ids.tell_packets(subject.datagram)) return sent.has_ip_id(subject.datagram.ip_id);
-  return !replaying_ && !nak_psn_ && !rnr_ && !implied_psn_ && least_round_trip_ >= 0 &&
-         subject.now() - sent.last_time < least_round_trip_;
+// The same packet once more, not the same request: with the IP ID that only one packet has. Without IDs, or before it
+// is known that they count up, if it comes faster than anything can have asked for it.
+bool RequestTrack::is_copy(const Subject& subject, int64_t psn, const Sent& sent) const {
+  if (subject.datagram.has_ip_id && !sent.has_ip_id(subject.datagram.ip_id) && !seen(subject.datagram, psn))
+    return false;
+  if (subject.ip_ids.tell_packets(subject.datagram)) return true;
+  // A READ for the rest of it is not a copy, nor is one of several that come again in a row.
+  const bool read = subject.headers.info->operation == Operation::kReadRequest;
+  if ((read && subject.headers.reth.length != sent.length) || psn != last_psn_) return false;
+  if (replaying_ || nak_psn_ || rnr_ || implied_psn_) return false;
+  return subject.now() - sent.last_time < (least_round_trip_ >= 0 ? least_round_trip_ : kLateWithin);
 }
 
 // The first transmission of a request, captured behind ones that were sent later.
 bool RequestTrack::is_late_original(const Subject& subject, int64_t psn) const {
   if (!acknowledged_) return true;  // UC sends nothing again
   if (subject.ip_ids.tell_order(subject.datagram)) {
-    if (!subject.late()) return false;
-    // A repetition that is late was still sent behind the original of the next PSN.
-    const auto next =
-        std::upper_bound(sent_.begin(), sent_.end(), psn, [](int64_t p, const Sent& other) { return p < other.psn; });
-    return next == sent_.end() || static_cast<int16_t>(subject.datagram.ip_id - next->ip_ids[0]) < 0;
+    return subject.late() && !sent_behind(subject.datagram, psn);
   }
+  // In front of the first one that was captured: the capture began just then, or these two were swapped.
+  if (psn < first_ && acked_ == 0 && !nak_psn_ && !sent_.empty())
+    return subject.now() - sent_.front().first_time < kLateWithin;
   if (psn < unacked_ || replaying_ || (nak_psn_ && *nak_psn_ <= psn) || rnr_ || implied_psn_) return false;
   return subject.now() - gap_time_ < (least_round_trip_ >= 0 ? least_round_trip_ : kLateWithin);
 }
 
+void RequestTrack::note_order(const Subject& subject, int64_t psn) {
+  orders_[order_count_++ % orders_.size()] = {subject.datagram.ip_id, static_cast<int32_t>(psn - first_)};
+}
+
+// Whether one of the last request packets had this PSN and IP ID.
+bool RequestTrack::seen(const Datagram& datagram, int64_t psn) const {
+  const auto end = orders_.begin() + static_cast<ptrdiff_t>(std::min(order_count_, orders_.size()));
+  return std::any_of(orders_.begin(), end, [&](const Order& other) {
+    return other.ip_id == datagram.ip_id && other.relative_psn == psn - first_;
+  });
+}
+
+// Whether the sender had already sent something with this PSN or a later one when it sent this packet: then it was not
+// the first time.
+bool RequestTrack::sent_behind(const Datagram& datagram, int64_t psn) const {
+  const int64_t relative = psn - first_;
+  return std::any_of(orders_.begin(), orders_.begin() + static_cast<ptrdiff_t>(std::min(order_count_, orders_.size())),
+                     [&](const Order& other) {
+                       return other.relative_psn >= relative && static_cast<int16_t>(other.ip_id - datagram.ip_id) < 0;
+                     });
+}
+
 // Why the requester begins again here; nothing if it only goes on with what it began.
-std::optional<RequestTrack::Cause> RequestTrack::new_attempt(int64_t psn, const Sent* sent) const {
+std::optional<RequestTrack::Cause> RequestTrack::new_attempt(const Subject& subject, int64_t psn,
+                                                             const Sent* sent) const {
   if (nak_psn_ && (*nak_psn_ == psn || (psn <= *nak_psn_ && psn == unacked_))) return Cause::kNak;
-  if (rnr_ && rnr_->psn == psn) return Cause::kRnr;
+  if (rnr_ && rnr_->psn == psn && !crosses_rnr_nak(subject)) return Cause::kRnr;
   const bool wants_response = sent == nullptr || sent->needs_response();
   if (implied_psn_ && wants_response && *implied_psn_ >= psn && (sent == nullptr || *implied_psn_ < sent->end())) {
     return Cause::kImpliedNak;
@@ -222,14 +260,25 @@ void RequestTrack::count_attempt(const Subject& subject) {
   if (++attempts_ >= kAttemptsWithoutProgress) subject.record.findings.add(Finding::kNoProgress);
 }
 
+// Sent again too soon, but perhaps by a requester that had not heard of the RNR NAK yet: that takes time if the capture
+// was taken at the responder's side. How much, only other NAKs can tell.
+bool RequestTrack::crosses_rnr_nak(const Subject& subject) const {
+  const int64_t waited = subject.now() - rnr_->time;
+  return waited < rnr_->least_wait() && (least_reaction_ < 0 || waited < 2 * least_reaction_);
+}
+
+void RequestTrack::note_reaction(int64_t time) {
+  if (time >= 0 && (least_reaction_ < 0 || time < least_reaction_)) least_reaction_ = time;
+}
+
 void RequestTrack::end_rnr_wait(const Subject& subject, int64_t psn, Store& store) {
-  if (!rnr_ || rnr_->psn != psn) return;
+  if (!rnr_ || rnr_->psn != psn || crosses_rnr_nak(subject)) return;
   const int64_t waited = subject.now() - rnr_->time;
   PacketRecord& nak = store.packets[rnr_->record];
   nak.wait = waited;
   nak.answer = subject.datagram.frame;
-  // Clocks of captures and NICs agree to a percent or two, not better.
-  if (waited < rnr_->delay - rnr_->delay / 50) subject.record.findings.add(Finding::kRnrNotHonoured);
+  if (waited < rnr_->least_wait()) subject.record.findings.add(Finding::kRnrNotHonoured);
+  note_reaction(waited - rnr_->delay);
   rnr_.reset();
 }
 
@@ -298,35 +347,55 @@ RequestTrack::Sent* RequestTrack::find(int64_t psn) {
   return psn < found.end() ? &found : nullptr;
 }
 
-void RequestTrack::learn_path_mtu(uint32_t payload_size) {
+void RequestTrack::note_payload(const Subject& subject, Store& store) {
+  if (path_mtu_ != 0) return;
+  if (!subject.headers.info->last) learn_path_mtu(subject.headers.payload_size, store);
+  while (least_path_mtu_ < std::min(subject.headers.payload_size, kLargestPathMtu)) least_path_mtu_ *= 2;
+}
+
+uint32_t RequestTrack::likely_path_mtu() const {
+  return std::max(least_path_mtu_, kUsualPathMtu);
+}
+
+void RequestTrack::learn_path_mtu(uint32_t payload_size, Store& store) {
   if (path_mtu_ != 0 || !is_path_mtu(payload_size)) return;
   path_mtu_ = payload_size;
-  settle_last_span();
+  settle_spans(store);
 }
 
-// The PSN behind a READ says how many it took, and so the path MTU.
-void RequestTrack::learn_from_next(Psn psn) {
-  if (sent_.empty() || sent_.back().span_known) return;
-  const int64_t span = extend(psn) - sent_.back().psn;
-  if (span <= 0) return;
-  for (uint32_t path_mtu = kSmallestPathMtu; path_mtu <= 4096; path_mtu *= 2) {
-    if (read_span(sent_.back().length, path_mtu) != span) continue;
-    // Short READs fit several path MTUs.
-    if (path_mtu < 4096 && read_span(sent_.back().length, path_mtu * 2) == span) break;
-    return learn_path_mtu(path_mtu);
+// The READs whose spans were not known for certain, and whether there was a gap behind them.
+void RequestTrack::settle_spans(Store& store) {
+  for (size_t i = 0; i < sent_.size(); ++i) {
+    Sent& read = sent_[i];
+    if (read.span_known && !read.span_guessed) continue;
+    const int64_t span = read_span(read.length, path_mtu_);
+    const int64_t room = i + 1 < sent_.size() ? sent_[i + 1].psn - read.psn : span;
+    read.span = static_cast<uint32_t>(std::min(span, room));
+    read.span_known = true;
+    if (i + 1 == sent_.size()) {
+      next_ = read.end();
+    } else if (read.span_guessed) {
+      PacketRecord& next = store.packets[sent_[i + 1].record];
+      next.missing = static_cast<uint32_t>(room - read.span);
+      next.findings.set(Finding::kPsnGap, next.missing != 0);
+    }
+    read.span_guessed = false;
   }
-  Sent& read = sent_.back();
-  const auto most = read_span(read.length, kSmallestPathMtu), least = read_span(read.length, 4096);
-  read.span = span >= least && span <= most ? static_cast<uint32_t>(span) : read_span(read.length, kUsualPathMtu);
-  read.span_known = true;
-  next_ = read.end();
 }
 
-void RequestTrack::settle_last_span() {
+// The PSN behind a READ says how many it took, if nothing in between is missing.
+void RequestTrack::guess_span_from_next(Psn psn) {
   if (sent_.empty() || sent_.back().span_known) return;
   Sent& read = sent_.back();
-  read.span = read_span(read.length, path_mtu_);
-  read.span_known = true;
+  const int64_t span = extend(psn) - read.psn;
+  if (span <= 0) return;
+  bool fits = false;
+  for (uint32_t path_mtu = least_path_mtu_; path_mtu <= kLargestPathMtu; path_mtu *= 2) {
+    fits |= read_span(read.length, path_mtu) == span;
+  }
+  read.span = fits ? static_cast<uint32_t>(span)
+                   : static_cast<uint32_t>(std::min<int64_t>(read_span(read.length, likely_path_mtu()), span));
+  read.span_known = read.span_guessed = true;
   next_ = read.end();
 }
 
@@ -335,10 +404,11 @@ void RequestTrack::settle_in_hole(Sent& read) {
   const auto next = std::upper_bound(sent_.begin(), sent_.end(), read.psn,
                                      [](int64_t p, const Sent& other) { return p < other.psn; });
   const auto room = static_cast<uint32_t>((next == sent_.end() ? next_ : next->psn) - read.psn);
-  for (uint32_t path_mtu = kSmallestPathMtu; path_mtu <= 4096; path_mtu *= 2) {
+  for (uint32_t path_mtu = least_path_mtu_; path_mtu <= kLargestPathMtu; path_mtu *= 2) {
     read.span_known |= read_span(read.length, path_mtu) == room;
   }
-  read.span = read.span_known ? room : std::min(room, read_span(read.length, kUsualPathMtu));
+  read.span = read.span_known ? room : std::min(room, read_span(read.length, likely_path_mtu()));
+  read.span_guessed = true;
 }
 
 void RequestTrack::trim() {

@@ -48,6 +48,19 @@ class Coexistence(unittest.TestCase):
                 row[1] = row[1].replace(":rocev2_udp", "")
             self.assertEqual(with_plugin, self.builtin.fields(capture, BUILTIN), capture.name)
 
+    def test_header_fields_are_those_of_the_built_in(self):
+        pairs = ("opcode", "opcode"), ("p_key", "pkey"), ("psn", "psn"), ("destqp", "destqp")
+        fields = [f for theirs, ours in pairs for f in (f"infiniband.bth.{theirs}", f"rocev2.{ours}")]
+        fields += ["infiniband.reth.dmalen", "rocev2.reth.length", "infiniband.deth.q_key", "rocev2.deth.qkey"]
+        compared = 0
+        for capture in self.captures:
+            for row in self.plugin.fields(capture, fields, *NO_GUESSES):
+                for theirs, ours in zip(row[::2], row[1::2]):
+                    if theirs and ours:
+                        compared += 1
+                        self.assertEqual(int(theirs, 0), int(ours, 0), f"{capture.name} {row}")
+        self.assertGreater(compared, 500)
+
     def test_info_gets_tags_in_front_and_is_new_only_where_the_built_in_has_none(self):
         for capture in self.captures:
             for mine, theirs in zip(self.plugin.fields(capture, ["_ws.col.Info", "rocev2.opcode"]),
@@ -109,6 +122,12 @@ class Coexistence(unittest.TestCase):
         self.assertRegex(times, r"SEND +4 ")
         experts = self.statistics("fatal-naks", "expert")
         self.assertRegex(experts, r"1 +Response +RoCEv2  NAK: remote access error")
+
+    def test_numbers_for_graphs(self):
+        most = "MAX(rocev2.analysis.packets_in_flight)rocev2.analysis.packets_in_flight"
+        mean = "AVG(rocev2.message.time)rocev2.message.time"
+        text = self.statistics("nak-at-receiver", f"io,stat,1,{most},{mean},rocev2.analysis.retransmission", "-2")
+        self.assertRegex(text, r"0 <> [^|]*\| +4 \| +0.000018 \| +3 \|")
 
     def test_conversations_and_endpoints(self):
         for name, conversations, endpoints in (("clean", 1, 2), ("streams", 6, 10)):

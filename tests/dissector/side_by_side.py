@@ -3,6 +3,7 @@
 
 Usage: side_by_side.py PLUGIN MAKE_GOLDEN
 """
+import re
 import subprocess
 import sys
 import tempfile
@@ -14,10 +15,15 @@ from tshark import Tshark
 OPTIONS = ("-2", "-o", "infiniband.try_heuristic_first:FALSE", "--disable-protocol", "rpcordma")
 
 
+def short(text):
+    """"NAK: PSN sequence error, the responder ..." -> "NAK: PSN sequence error"; of all others what is before the colon."""
+    return re.split("[,;(]" if text.startswith("NAK:") else "[:;(]", text)[0].strip()
+
+
 def experts(tshark, capture):
     out = tshark.run("-r", tshark.readable(capture), *OPTIONS, "-T", "fields", "-E", "occurrence=a", "-E", "aggregator=|", "-e",
                      "_ws.expert.message").stdout
-    found = Counter(text.split(":")[0] for line in out.splitlines() for text in line.split("|") if text)
+    found = Counter(short(text) for line in out.splitlines() for text in line.split("|") if text)
     return "; ".join(f"{text} ({count})" if count > 1 else text for text, count in sorted(found.items())) or "nothing"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tshark import Tshark
 
-KINDS = ("retransmission", "psn_gap", "out_of_order", "duplicate_packet", "bad_icrc", "response_replay")
+KINDS = ("retransmission", "psn_gap", "out_of_order", "duplicate_packet", "bad_icrc", "response_gap", "response_replay")
 # The transport under test does none of these, whatever the network does to it.
 NEVER = ("opcode_sequence", "length", "psn_jump", "ack_unseen", "rnr_not_honoured", "nak_invalid_request",
          "nak_remote_access_error", "nak_remote_operational_error", "nak_other")
@@ -19,7 +19,7 @@ ADDRESS = {"a": "192.0.2.1", "b": "192.0.2.2"}
 
 
 def truth_of(path):
-    found = {kind: set() for kind in KINDS + ("anything",)}
+    found = {kind: set() for kind in KINDS + ("anything", "unknowable")}
     for line in path.read_text().splitlines():
         number, kind = line.split()
         found[kind].add(int(number))
@@ -28,16 +28,15 @@ def truth_of(path):
 
 def findings_of(tshark, capture, own_address):
     fields = ["frame.number", "ip.src", "rocev2.reth.length", "rocev2.aeth.syndrome", "rocev2.opcode"]
-    rows = tshark.fields(capture, fields + [f"rocev2.analysis.{kind}" for kind in KINDS])
+    rows = tshark.fields(capture, fields + [f"rocev2.analysis.{kind}" for kind in KINDS], "-2")
     found = {kind: set() for kind in KINDS}
     for number, source, _, _, opcode, *flags in rows:
         kinds = {kind for kind, flag in zip(KINDS, flags) if flag}
         request = opcode and not 0x0d <= int(opcode, 16) <= 0x12
-        # The truth knows the order of new requests, and replays of what this end sends.
+        # The truth knows the order of new requests, gaps in what comes in, and replays of what this end sends.
         if not request or "retransmission" in kinds:
             kinds.discard("out_of_order")
-        if source != own_address:
-            kinds.discard("response_replay")
+        kinds.discard("response_replay" if source != own_address else "response_gap")
         for kind in kinds:
             found[kind].add(int(number))
     return found
@@ -48,40 +47,41 @@ def never_findings(tshark, capture):
     filters = [f"rocev2.analysis.{kind}" for kind in NEVER]
     if capture.stem.startswith(("clean", "wrap")):
         filters.append('_ws.expert.message && rocev2 && !rocev2.analysis.zero_credits && _ws.expert.group != "Malformed"')
-    rows = tshark.fields(capture, ["frame.number", "_ws.expert.message", "rocev2.summary"], "-Y", " || ".join(filters),
+    rows = tshark.fields(capture, ["frame.number", "_ws.expert.message", "rocev2.summary"], "-Y", " || ".join(filters), "-2",
                          "-o", "infiniband.try_heuristic_first:FALSE", "--disable-protocol", "rpcordma")
     return [" ".join(row) for row in rows]
 
 
-def measure(tshark, make_captures, seeds, *options):
+def measure(tshark, make_captures, seeds):
     """Right, false and missed findings by kind, and how much was wrong."""
     wrong = 0
     totals = defaultdict(lambda: [0, 0, 0])
     for seed in seeds:
         with tempfile.TemporaryDirectory(prefix="uroce-truth-") as directory:
-            subprocess.run([make_captures, directory, seed, *options], check=True, stdout=subprocess.DEVNULL)
+            subprocess.run([make_captures, directory, seed], check=True, stdout=subprocess.DEVNULL)
             for capture in sorted(Path(directory).glob("*.pcapng")):
                 truth = truth_of(capture.with_suffix(".truth"))
                 found = findings_of(tshark, capture, ADDRESS[capture.stem[-1]])
-                wrong += compare(f"seed {seed} {capture.stem}", truth, found, totals, quiet=bool(options))
+                wrong += compare(f"seed {seed} {capture.stem}", truth, found, totals)
                 for line in never_findings(tshark, capture):
                     wrong += 1
                     print(f"seed {seed} {capture.stem}: {line}")
     return totals, wrong
 
 
-def compare(name, truth, found, totals, quiet):
+def compare(name, truth, found, totals):
     wrong = 0
     for kind in KINDS:
         found[kind] -= truth["anything"]
+        if kind in ("retransmission", "out_of_order"):
+            found[kind] -= truth["unknowable"]
         false, missed = found[kind] - truth[kind], truth[kind] - found[kind]
         for i, number in enumerate((len(truth[kind] & found[kind]), len(false), len(missed))):
             totals[kind][i] += number
         for what, frames in (("false", false), ("missed", missed)):
             if frames:
                 wrong += 1
-                if not quiet:
-                    print(f"{name}: {what} {kind}: {sorted(frames)[:12]}")
+                print(f"{name}: {what} {kind}: {sorted(frames)[:12]}")
     return wrong
 
 
@@ -104,8 +104,7 @@ def main():
         if totals[kind][0] == 0:
             wrong += 1
             print(f"no case of {kind}")
-    # Then nobody can always tell a copy, a late packet and a retransmission; printed, not judged.
-    report("no IP IDs", measure(tshark, make_captures, seeds, "no-ids")[0])
+    # Without IP IDs nobody can always tell a copy, a late packet and a retransmission: truth_seeds prints that.
     tshark.close()
     return 1 if wrong else 0
 

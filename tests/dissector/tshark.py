@@ -8,14 +8,19 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 NOBODY = 65534
+SKIPPED = 77  # for CTest
 
 
 class Tshark:
     def __init__(self, plugin, with_plugin=True):
+        if shutil.which("tshark") is None:
+            print("skipped: there is no tshark (tools/deps installs it)")
+            sys.exit(SKIPPED)
         self._directory = tempfile.TemporaryDirectory(prefix="uroce-tshark-")
         self.root = Path(self._directory.name)
         self.root.chmod(0o755)

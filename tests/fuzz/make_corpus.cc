@@ -261,6 +261,39 @@ void make_captures(Corpus corpus) {
   }
 }
 
+// --- packets for dissector_fuzzer ------------------------------------------------------------------------------------
+
+// Between hosts 1 and 2, QPs 2 and 1: `bytes` of header and payload, of which `header` are given.
+Bytes captured(bool forth, uint8_t opcode, int8_t step, uint8_t bytes, const Bytes& header = {}) {
+  const auto way = static_cast<uint8_t>(forth ? 1 | 1 << 1 : 0);
+  return concatenate(
+      {{way, 1, bytes, opcode, static_cast<uint8_t>(2 * step), static_cast<uint8_t>(header.size())}, header});
+}
+
+// SENDs and READs with their answers; `lost`: with a NAK, a timeout and a replay; every opcode once.
+void make_dissected(Corpus corpus) {
+  const Bytes ack = {0x1f, 0, 0, 1}, nak = {0x60, 0, 0, 1}, rnr = {0x25, 0, 0, 1};
+  Bytes reth(16);
+  reth[14] = 4;  // 1024 bytes
+  const Bytes send = captured(true, 0x04, 1, 32), read = captured(true, 0x0c, 1, 16, reth);
+  const Bytes answers = concatenate({captured(false, 0x11, 1, 4, ack), captured(false, 0x10, 1, 36, ack)});
+  corpus.add("clean", repeat(concatenate({send, read, answers}), 8));
+  for (const Bytes& answer : {nak, rnr, ack}) {
+    corpus.add("again_" + std::to_string(answer[0]),
+               concatenate({repeat(send, 5), captured(false, 0x11, 3, 4, answer), captured(true, 0x04, -3, 32),
+                            repeat(send, 3), captured(true, 0x0c, 3, 16, reth), captured(false, 0x0f, 9, 32),
+                            captured(true, 0x0c, -1, 16, reth), answers}));
+  }
+  for (const uint8_t base : {0x00, 0x20, 0x60, 0x80, 0xa0}) {
+    Bytes all;
+    for (uint8_t opcode = 0; opcode < 0x1f; ++opcode) {
+      const Bytes one = captured(opcode % 3 != 0, static_cast<uint8_t>(base + opcode), 1, 40, reth);
+      all.insert(all.end(), one.begin(), one.end());
+    }
+    corpus.add("opcodes_" + std::to_string(base), all);
+  }
+}
+
 }  // namespace
 
 }  // namespace uroce::fuzz
@@ -278,6 +311,7 @@ int main(int argc, char** argv) {
     make_attacks({directory, "qp_pair_fuzzer"});
     make_garbage({directory, "hostile_memory_fuzzer"});
     make_captures({directory, "capture_fuzzer"});
+    make_dissected({directory, "dissector_fuzzer"});
   } catch (const std::exception& error) {
     std::cerr << "make_corpus: " << error.what() << "\n";
     return 1;

@@ -34,6 +34,8 @@ class Judge final : public Tap {
   // The first thing that is wrong, or empty. Ends the judgement.
   const std::string& finish();
 
+  // What was seen, unless it was too much, with the host's number less one as interface.
+  const std::deque<trace::Record>& kept() const { return kept_; }
   // Everything kept, as pcapng: one interface per host. False: cannot be written.
   bool write_capture(const std::string& path) const;
 
