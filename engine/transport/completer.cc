@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "engine/memory/memory_access.h"
 #include "engine/transport/send_completion.h"
@@ -18,7 +19,7 @@ void Completer::reset() {
   timer_.stop();
   timer_.forget();
   retries_ = rnr_retries_ = 0;
-  recovering_ = timing_ = losing_ = false;
+  recovering_ = overtaken_ = timing_ = losing_ = false;
 }
 
 void Completer::on_sent(wire::Psn psn, bool was_idle, bool again) {
@@ -42,7 +43,7 @@ void Completer::on_timer() {
   if (window_.idle() || qp_.now < requester_.resume_at()) return;
   if (timer_.expired(qp_.now)) {
     qp_.counters.add(Counter::kTimeouts);
-    recovering_ = false;
+    recovering_ = overtaken_ = false;
     timer_.restart(qp_.now, qp_.attr.timeout);
     retry(RetryCause::kTimeout);
   } else if (timer_.probe_due(qp_.now)) {
@@ -92,6 +93,7 @@ void Completer::on_answered_twice(const wire::Packet& packet) {
   // The peer is at a READ that was asked for once more than necessary. It comes to what is waited for after that, and
   // the more it is reminded of it the later.
   if (packet.info->operation == wire::Operation::kReadResponse && !window_.idle()) {
+    timer_.doubted_wrongly();
     timer_.restart(qp_.now, qp_.attr.timeout);
   }
 }
@@ -145,7 +147,9 @@ bool Completer::advance_to(wire::Psn psn) {
 bool Completer::acknowledge_before(wire::Psn psn) {
   if (advance_to(psn)) return true;
   qp_.counters.add(Counter::kRxImpliedNaks);
-  retry(RetryCause::kImpliedNak);
+  // Once: a peer that acknowledges duplicates with the last PSN that it has executed (rxe) says so before every answer
+  // that it repeats, and each would spend a retry.
+  if (!std::exchange(overtaken_, true)) retry(RetryCause::kImpliedNak);
   return false;
 }
 
@@ -213,7 +217,10 @@ void Completer::on_rnr_nak(wire::Psn psn, uint8_t code) {
 
 // Goes back to the oldest unacknowledged PSN. NAKs of one gap, however many, go back once.
 void Completer::retry(RetryCause cause) {
-  if (cause != RetryCause::kTimeout) losing_ = true;
+  if (cause != RetryCause::kTimeout) {
+    losing_ = true;
+    timer_.lose_patience();
+  }
   if (recovering_ || qp_.now < requester_.resume_at()) return;
   if (retries_ >= qp_.attr.retry_count) return fail(WcStatus::kRetryExceeded);
   ++retries_;
@@ -227,7 +234,7 @@ void Completer::retry(RetryCause cause) {
 void Completer::progress() {
   requester_.wait_until(Time{});  // whatever an RNR NAK asked for, the peer has taken the packet
   retries_ = rnr_retries_ = 0;
-  recovering_ = false;
+  recovering_ = overtaken_ = false;
   if (timing_ && window_.offset(timed_psn_) >= wire::kPsnHalf) {  // acknowledged: lies behind the window now
     timing_ = false;
     timer_.sample(qp_.now - timed_at_);

@@ -64,6 +64,8 @@ class Completer {
   uint8_t rnr_retries_ = 0;  // RNR retries since the last progress
   // Went back already since the last progress or expiry: more of the same NAKs change nothing.
   bool recovering_ = false;
+  // Went back already because an answer to something later came: until the next progress or expiry.
+  bool overtaken_ = false;
   // The peer has refused packets since it last answered something twice. Where packets are lost, answers to probes are
   // lost as well, and sending everything again takes fewer round trips; a peer that has everything and is only slow
   // would drown in it.

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "engine/base/time.h"
 
@@ -21,6 +22,7 @@ class RetryTimer {
   static constexpr Duration kMaxProbe = std::chrono::milliseconds(64);
   static constexpr Duration kInitialProbe = std::chrono::milliseconds(1);
   static constexpr int kMaxProbes = 8;
+  static constexpr int kMaxPatience = 6;
 
   static Duration transport_timeout(uint8_t code) { return Duration(4096) * (int64_t{1} << (code & 31)); }
 
@@ -38,6 +40,7 @@ class RetryTimer {
   // The waits double; between probes that make the peer do much work they quadruple.
   void probed(Time now, bool dear = false) {
     ++probes_;
+    doubted_ = true;
     const Duration wait = probe_interval() * (1 << (dear ? 2 : 1) * probes_);
     probe_at_ = probes_ >= kMaxProbes ? kNever : now + std::min<Duration>(wait, kMaxProbe);
   }
@@ -46,6 +49,7 @@ class RetryTimer {
   // One round trip was measured on a packet that was sent only once (Karn).
   // Mean and deviation are smoothed as TCP does it (RFC 6298).
   void sample(Duration rtt) {
+    if (patience_ > 0) --patience_;
     if (smoothed_.count() == 0) {
       smoothed_ = rtt;
       deviation_ = rtt / 2;
@@ -54,12 +58,21 @@ class RetryTimer {
     deviation_ += (std::chrono::abs(rtt - smoothed_) - deviation_) / 4;
     smoothed_ += (rtt - smoothed_) / 8;
   }
-  void forget() { smoothed_ = deviation_ = Duration{}; }
+  // The last probe was not needed: the peer pauses for longer than its round trip says, and gets twice the time.
+  void doubted_wrongly() {
+    if (std::exchange(doubted_, false) && patience_ < kMaxPatience) ++patience_;
+  }
+  // The peer does lose packets.
+  void lose_patience() { patience_ = 0; }
+  void forget() {
+    smoothed_ = deviation_ = Duration{};
+    patience_ = 0;
+  }
 
  private:
   Duration probe_interval() const {
-    return smoothed_.count() == 0 ? kInitialProbe
-                                  : std::clamp<Duration>(2 * smoothed_ + 4 * deviation_, kMinProbe, kMaxProbe);
+    const Duration measured = smoothed_.count() == 0 ? kInitialProbe : 2 * smoothed_ + 4 * deviation_;
+    return std::clamp<Duration>(std::max(measured, kMinProbe) * (1 << patience_), kMinProbe, kMaxProbe);
   }
 
   Duration smoothed_{};  // round trip; 0: not measured yet
@@ -67,6 +80,8 @@ class RetryTimer {
   Time expires_at_ = kNever;
   Time probe_at_ = kNever;
   int probes_ = 0;
+  int patience_ = 0;      // waits are doubled as often
+  bool doubted_ = false;  // a probe was sent, and nothing has been learnt from it yet
 };
 
 }  // namespace uroce::transport

@@ -161,6 +161,29 @@ TEST_F(QuirkyResponder, AcknowledgesADuplicateBeyondAReadThatIsNotAnswered) {
   EXPECT_EQ(buffer.bytes, data);
 }
 
+// ... and before every answer that it repeats: that the answer is missing is news once, and costs one retry.
+TEST_F(QuirkyResponder, AcknowledgesDuplicatesInFrontOfTheAnswersThatItRepeats) {
+  host_.to_rts(with_retries(1));
+  Buffer buffer = host_.make_buffer(8);
+  host_.post(work(WrOpcode::kSend, 1));
+  queue::SendWqe atomic = rdma(WrOpcode::kFetchAdd, 2, kRemote, kRkey);
+  atomic.length = 8;
+  host_.post(atomic, {buffer.sge(0, 8)});
+  host_.post(work(WrOpcode::kSend, 3));
+  ASSERT_THAT(host_.pull(), SizeIs(3));
+  for (int i = 0; i < 4; ++i) {
+    host_.receive(ack(kSqPsn + 2));  // the atomic's answer is lost
+    EXPECT_THAT(host_.sends(), SizeIs(i == 0 ? 1 : 0));
+    host_.pull();
+    host_.expire();
+    host_.pull();
+  }
+  EXPECT_EQ(host_.count(Counter::kTimeouts), 0u);
+  host_.receive(atomic_response(kSqPsn + 1, 5));
+  host_.receive(ack(kSqPsn + 2));
+  EXPECT_THAT(host_.sends(), ElementsAre(IsCompletion(2, kOk), IsCompletion(3, kOk)));
+}
+
 // rxe: a SEND with invalidate that fails is not answered, and its QP is dead from then on.
 TEST_F(QuirkyResponder, DoesNotNakAFailedSendWithInvalidate) {
   const QpAttributes a = default_attributes();

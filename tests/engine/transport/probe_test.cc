@@ -147,6 +147,27 @@ TEST(Probe, PeerThatRepeatsAReadIsWaitedFor) {
   EXPECT_THAT(host.sends(), ElementsAre(IsCompletion(1, WcStatus::kSuccess), IsCompletion(2, WcStatus::kSuccess)));
 }
 
+// ... and pauses for longer than it took to answer are its way: the next probe waits twice as long.
+TEST(Probe, PeerThatPausesInAReadGetsMoreTime) {
+  ScriptedQp host;
+  host.to_rts();
+  Buffer buffer = host.make_buffer(64 * kMtu);
+  const Bytes data = pattern(kMtu);
+  host.post(rdma(WrOpcode::kRdmaRead, 1, 0x1000, 1), {buffer.sge(0, 64 * kMtu)});
+  ASSERT_THAT(host.pull(), SizeIs(1));
+  host.receive(read_response(Opcode::kRcReadResponseFirst, kSqPsn, data));
+  Duration wait = host.qp.deadline() - host.now;
+  for (uint32_t n = 1; n < 5; ++n) {
+    host.expire();
+    ASSERT_THAT(host.pull(), SizeIs(1));
+    host.receive(read_response(Opcode::kRcReadResponseMiddle, kSqPsn + n, data));      // was on its way
+    host.receive(read_response(Opcode::kRcReadResponseMiddle, kSqPsn + n, data));      // what the probe asked for
+    host.receive(read_response(Opcode::kRcReadResponseMiddle, kSqPsn + n - 1, data));  // more of it teaches nothing
+    EXPECT_EQ(host.qp.deadline() - host.now, 2 * wait);
+    wait = host.qp.deadline() - host.now;
+  }
+}
+
 TEST(Probe, SayWhatTheyAre) {
   ScriptedQp host;
   host.to_rts();
