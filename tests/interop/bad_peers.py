@@ -57,11 +57,14 @@ def killed(lab):
 
 
 def link_deleted(lab):
+    """rxe lets go of a device once no program has it open: the deletion is under way when the program there dies."""
     with captured(lab, "bad-peer/link-deleted"):
         server, client = begin(lab, IMPATIENT)
-        lab.b.delete_link()
-        expect_retry_exceeded(client, 20)
+        deletion = lab.b.start_deleting_link()
         server.kill()
+        expect_retry_exceeded(client, 20)
+        check(deletion.wait(20) == 0, f"the link is not deleted\n{deletion.output}")
+        deletion.kill()
         lab.b.add_link()
         again = start_transfer(Roles(lab, "to-peer"), ["--messages", "100"])
         codes = [program.wait(60) for program in reversed(again)]

@@ -83,8 +83,8 @@ class Guest(Peer):
         self.system("rdma", "link", "add", self.device, "type", "rxe", "netdev", self.netdev)
         self.read_gids(lambda script: self.vm.run(["sh", "-c", script]))
 
-    def delete_link(self):
-        self.system("rdma", "link", "delete", self.device)
+    def start_deleting_link(self):
+        return self.vm.start(["rdma", "link", "delete", self.device])
 
 
 class UroceGuest(Guest):
