@@ -70,6 +70,9 @@ void RequesterJudge::restart(Psn next) {
   retries_ = RetryJudge();
   from_beginning_ = false;
   cursor_.reset();
+  interrupted_.reset();
+  run_ = 0;
+  for_nak_ = false;
   credits_known_ = false;
   reads_outstanding_ = 0;
 }
@@ -130,7 +133,7 @@ void RequesterJudge::judge_order(Psn psn, Context& context) {
   const bool probing = run_ == 1 && !for_nak_ && interrupted_;
   if (ahead == 0) {
     // As another probe, with what is the oldest now, or as the second packet of one.
-    const bool probe = probing && (psn == sent_.unacknowledged() || only_reads_between(psn, *interrupted_));
+    const bool probe = probing && (psn == sent_.unacknowledged() || only_long_reads_between(psn, *interrupted_));
     if (!probe) ++run_;
     return;
   }
@@ -143,7 +146,7 @@ void RequesterJudge::judge_order(Psn psn, Context& context) {
   // Forward: to what is not acknowledged, or from a probe. That is a single packet sent again early, and perhaps the
   // last one before the interruption as well, or before long READs in front of that.
   const bool to_unacknowledged = Psn::distance(psn, sent_.unacknowledged()) >= 0;
-  if (probing && psn != *interrupted_ && only_reads_between(psn, *interrupted_)) return;
+  if (probing && psn != *interrupted_ && only_long_reads_between(psn, *interrupted_)) return;
   if (!to_unacknowledged && !(probing && psn == *interrupted_)) {
     context.violation(Rule::kGoBackOrder, text("PSN %u after going back, the next one is %u and %u is not acknowledged",
                                                psn.value(), cursor_->value(), sent_.unacknowledged().value()));
@@ -152,14 +155,16 @@ void RequesterJudge::judge_order(Psn psn, Context& context) {
   run_ = 1;
 }
 
-// Nothing but READs was sent behind the packet `psn` and before `end`.
-bool RequesterJudge::only_reads_between(Psn psn, Psn end) {
+// Nothing but READs with several responses was sent behind the packet `psn`, which is not one itself, and before `end`.
+bool RequesterJudge::only_long_reads_between(Psn psn, Psn end) {
+  const auto is_long_read = [](const Sent& sent) { return sent.request.is(Operation::kReadRequest) && sent.span > 1; };
   const Sent* sent = sent_.find(psn);
-  while (sent != nullptr && Psn::distance(sent->end(), end) > 0) {
+  if (sent == nullptr || is_long_read(*sent)) return false;
+  while (sent->span != 0 && Psn::distance(sent->end(), end) > 0) {
     sent = sent_.find(sent->end());
-    if (sent != nullptr && !sent->request.is(Operation::kReadRequest)) return false;
+    if (sent == nullptr || !is_long_read(*sent)) return false;
   }
-  return sent != nullptr && sent->end() == end;
+  return sent->end() == end;
 }
 
 void RequesterJudge::take_again(const Packet& packet, const Request& request, Context& context) {
@@ -247,8 +252,6 @@ void RequesterJudge::on_response(const Packet& packet, Context& context) {
 
   const Psn before = sent_.unacknowledged();
   if (!packet.info().has_aeth || packet.info().operation != Operation::kAcknowledge) {
-    if (Psn::distance(psn, before) > 0 && packet.info().operation == Operation::kReadResponse)
-      retries_.on_replay(context);
     take_own_response(packet, context);
     retries_.on_response(psn);
   } else if (aeth.kind() == wire::AethKind::kAck) {

@@ -41,7 +41,7 @@ class RequesterJudge {
   void take_again(const Packet& packet, const Request& request, Context& context);
   void append(const Packet& packet, const Request& request, Context& context);
   void judge_order(wire::Psn psn, Context& context);
-  bool only_reads_between(wire::Psn psn, wire::Psn end);
+  bool only_long_reads_between(wire::Psn psn, wire::Psn end);
   void judge_window(const Request& request, Context& context) const;
   void judge_read_again(const Sent& sent, const Request& request, Context& context) const;
   void judge_same(const Sent& sent, const Packet& packet, const Request& request, Context& context) const;

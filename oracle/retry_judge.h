@@ -15,8 +15,6 @@ class RetryJudge {
   void on_progress(wire::Psn unacknowledged, const Context& context);
   // A response to `psn` or something behind it.
   void on_response(wire::Psn psn);
-  // A READ that is done is answered again: the peer is alive, and busy with what it was asked for too often.
-  void on_replay(const Context& context) { last_sign_ = std::max(last_sign_, context.now); }
   // `psn` is outstanding. `progress`: this NAK acknowledged something; `fresh`: it was sent once so far.
   void on_psn_nak(wire::Psn psn, bool progress, bool fresh, const Context& context);
   void on_rnr_nak(wire::Psn psn, uint8_t timer_code, const Context& context);

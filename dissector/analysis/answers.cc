@@ -208,6 +208,7 @@ void RequestTrack::complete(const Subject& subject, Sent& sent, Store& store) {
   store.packets[sent.record].answer = store.packets[sent.last_record].answer = subject.datagram.frame;
   if (!sent.last || sent.message == kNone) return;
   MessageRecord& message = store.messages[sent.message];
+  if (message.answer_frame != 0) return;  // a broken sender may end a message twice
   message.answer_frame = subject.datagram.frame;
   if (message.first_frame != 0) message.time = subject.now() - message.start;
   message.also = subject.record.completed;

@@ -89,13 +89,15 @@ void Completer::on_response(const wire::Packet& packet) {
 }
 
 void Completer::on_answered_twice(const wire::Packet& packet) {
-  losing_ = false;
+  if (packet.info->has_aeth && packet.aeth.kind() != wire::AethKind::kAck) return;  // a refusal, late
+  const bool of_read = packet.info->operation == wire::Operation::kReadResponse;
+  if (timer_.doubted_wrongly()) {
+    losing_ = false;
+    if (of_read) timer_.gain_patience();
+  }
   // The peer is at a READ that was asked for once more than necessary. It comes to what is waited for after that, and
   // the more it is reminded of it the later.
-  if (packet.info->operation == wire::Operation::kReadResponse && !window_.idle()) {
-    timer_.doubted_wrongly();
-    timer_.restart(qp_.now, qp_.attr.timeout);
-  }
+  if (of_read && !window_.idle() && qp_.now >= requester_.resume_at()) timer_.postpone(qp_.now, qp_.attr.timeout);
 }
 
 void Completer::on_acknowledge(const wire::Packet& packet) {
@@ -146,11 +148,15 @@ bool Completer::advance_to(wire::Psn psn) {
 // The same; that a response is missing is an implied NAK (IBTA 9.7.5.1.1).
 bool Completer::acknowledge_before(wire::Psn psn) {
   if (advance_to(psn)) return true;
-  qp_.counters.add(Counter::kRxImpliedNaks);
-  // Once: a peer that acknowledges duplicates with the last PSN that it has executed (rxe) says so before every answer
-  // that it repeats, and each would spend a retry.
-  if (!std::exchange(overtaken_, true)) retry(RetryCause::kImpliedNak);
+  on_overtaken();
   return false;
+}
+
+// An answer to something later came. It is news once: a peer that acknowledges duplicates with the last PSN that it has
+// executed (rxe) says so in front of every answer that it repeats, and each would spend a retry.
+void Completer::on_overtaken() {
+  qp_.counters.add(Counter::kRxImpliedNaks);
+  if (!overtaken_) overtaken_ = retry(RetryCause::kImpliedNak);
 }
 
 // The oldest message, a READ, will not be answered any further: the peer's QP has failed. The NAK may name a response
@@ -179,7 +185,8 @@ void Completer::on_nak(wire::Psn psn, uint8_t code) {
   if (nak == wire::NakCode::kPsnSequenceError) {
     if (!acknowledge_before(psn) || qp_.failed) return;
     qp_.counters.add(Counter::kRxPsnNaks);
-    return retry(RetryCause::kPsnNak);
+    retry(RetryCause::kPsnNak);
+    return;
   }
   if (!belongs_to_oldest(psn)) advance_to(psn);
   if (qp_.failed) return;
@@ -208,27 +215,31 @@ void Completer::on_rnr_nak(wire::Psn psn, uint8_t code) {
     return fail(WcStatus::kRnrRetryExceeded);
   }
   timing_ = false;
-  recovering_ = false;
+  recovering_ = overtaken_ = false;
   const Time resume = qp_.now + wire::rnr_delay(code);
   requester_.wait_until(resume);
   timer_.restart(resume, qp_.attr.timeout);
   window_.rewind(wire::SendReason::kRnrNak);
 }
 
-// Goes back to the oldest unacknowledged PSN. NAKs of one gap, however many, go back once.
-void Completer::retry(RetryCause cause) {
+// Goes back to the oldest unacknowledged PSN. NAKs of one gap, however many, go back once; false: not this time.
+bool Completer::retry(RetryCause cause) {
   if (cause != RetryCause::kTimeout) {
     losing_ = true;
     timer_.lose_patience();
   }
-  if (recovering_ || qp_.now < requester_.resume_at()) return;
-  if (retries_ >= qp_.attr.retry_count) return fail(WcStatus::kRetryExceeded);
+  if (recovering_ || qp_.now < requester_.resume_at()) return false;
+  if (retries_ >= qp_.attr.retry_count) {
+    fail(WcStatus::kRetryExceeded);
+    return true;
+  }
   ++retries_;
   recovering_ = cause != RetryCause::kTimeout;
   timing_ = false;
   window_.rewind(cause == RetryCause::kTimeout      ? wire::SendReason::kTimeout
                  : cause == RetryCause::kImpliedNak ? wire::SendReason::kImpliedNak
                                                     : wire::SendReason::kPsnNak);
+  return true;
 }
 
 void Completer::progress() {
@@ -265,9 +276,11 @@ void Completer::on_read_response(const wire::Packet& packet) {
     return on_read_response(packet);
   }
   const SendQueue::Entry entry = qp_.sq.entry(qp_.sq.tail());
+  if (!belongs_to_oldest(packet.bth.psn)) return on_overtaken();
   if (packet.bth.psn != window_.unacknowledged()) {
     qp_.counters.add(Counter::kRxImpliedNaks);
-    return retry(RetryCause::kImpliedNak);
+    retry(RetryCause::kImpliedNak);
+    return;
   }
   if (entry.wqe.opcode == WrOpcode::kFlush || entry.wqe.opcode == WrOpcode::kAtomicWrite) {
     return on_bare_response(packet);

@@ -51,7 +51,8 @@ class Completer {
   bool belongs_to_oldest(wire::Psn psn) const;
   bool oldest_awaits_response() const;
   bool oldest_is_long_read() const;
-  void retry(RetryCause cause);
+  bool retry(RetryCause cause);
+  void on_overtaken();
   void progress();
   bool scatter(const queue::SendQueue::Entry& entry, uint32_t offset, const uint8_t* data, uint32_t size);
   void fail(queue::WcStatus status);
@@ -66,7 +67,7 @@ class Completer {
   bool recovering_ = false;
   // Went back already because an answer to something later came: until the next progress or expiry.
   bool overtaken_ = false;
-  // The peer has refused packets since it last answered something twice. Where packets are lost, answers to probes are
+  // The peer has missed packets since it last answered a probe twice. Where packets are lost, answers to probes are
   // lost as well, and sending everything again takes fewer round trips; a peer that has everything and is only slow
   // would drown in it.
   bool losing_ = false;

@@ -66,14 +66,11 @@ bool Requester::pull_probe(wire::TxPacket& out) {
   if (window_.in_flight() == 0 || qp_.now < resume_at_) return false;
   const SendWindow::Place here = window_.place();
   const auto awaited = answer_under_way() ? std::optional(ack_requested_psn_) : std::nullopt;
-  const SendWindow::Place oldest{window_.unacknowledged(), qp_.sq.tail()};
   const SendWindow::Place newest = newest_in_flight();
-  // A READ that is asked for again brings all its responses again. Asking for the last one only would not do: a peer
-  // may remember only what it was asked for last.
-  const SendQueue::Entry last = qp_.sq.entry(newest.cursor);
-  const bool one = newest.next == oldest.next || (awaits_response(last.wqe.opcode) && last.progress.psn_count > 1);
-  if (first && !one) probe_ = Probe::kNewest;
-  window_.go_to(first ? oldest : newest);
+  const bool two = newest.next != window_.unacknowledged();
+  if (!first && !two) return false;  // all others have been acknowledged meanwhile
+  if (first && two) probe_ = Probe::kNewest;
+  window_.go_to(first ? oldest() : newest);
   if (at_local_error()) {
     window_.go_to(here);
     return false;

@@ -30,10 +30,11 @@ class Requester {
   // The next request packet, or false. In SQD no new WQE is started.
   bool pull(wire::TxPacket& out);
 
-  // Sends the oldest and the newest packet of those in flight once more, both asking for an acknowledgement; sending
-  // goes on where it was after them. Between them the answers tell everything: a peer that has all packets acknowledges
-  // them, one that lacks the oldest takes it and refuses the newest, one that lacks something between has had no reason
-  // to say so yet and has one now (IBTA 9.7.5.2.8), and one that is only slow has two packets more to do.
+  // Sends the oldest and the newest packet of those in flight (the newest before long READs) once more, both asking for
+  // an acknowledgement; sending goes on where it was after them. Between them the answers tell everything: a peer that
+  // has all packets acknowledges them, one that lacks the oldest takes it and refuses the newest, one that lacks
+  // something between has had no reason to say so yet and has one now (IBTA 9.7.5.2.8), and one that is only slow has
+  // two packets more to do.
   void probe() {
     if (!probe_due()) probe_ = Probe::kOldest;
   }

@@ -2,8 +2,8 @@
 //
 // Two clocks run while anything is unacknowledged. The transport timer of the QP (IBTA 9.7.6.1.3: 4.096 us * 2^timeout,
 // expiry between 1x and 4x) spends the retry budget. Before it, a few probes go out after multiples of the measured
-// round trip; they spend nothing, because resending early only looks like a duplicate to the peer (ConnectX does the
-// same, wire.md "Adaptive retransmission"). What is sent then is the completer's matter.
+// round trip; they spend nothing themselves, a NAK that answers them does (ConnectX probes early as well, wire.md
+// "Adaptive retransmission"). What is sent then is the completer's matter.
 #pragma once
 
 #include <algorithm>
@@ -30,8 +30,19 @@ class RetryTimer {
   // sent again: both clocks start anew.
   void restart(Time now, uint8_t timeout_code) {
     probes_ = 0;
-    expires_at_ = timeout_code == 0 ? kNever : now + transport_timeout(timeout_code);
+    const bool off = timeout_code == 0;
+    expires_at_ = off ? kNever : now + transport_timeout(timeout_code);
+    expires_at_latest_ = off ? kNever : now + 4 * transport_timeout(timeout_code);
     probe_at_ = now + probe_interval();
+  }
+  // The peer is alive, and busy with what it was asked for too often: the clocks start anew, but the timer expires in
+  // the time that IBTA gives it all the same.
+  void postpone(Time now, uint8_t timeout_code) {
+    probes_ = 0;
+    if (timeout_code != 0) {
+      expires_at_ = std::min(std::max(expires_at_, now + transport_timeout(timeout_code)), expires_at_latest_);
+    }
+    probe_at_ = std::max(probe_at_, now + probe_interval());
   }
   void stop() { expires_at_ = probe_at_ = kNever; }
 
@@ -58,15 +69,18 @@ class RetryTimer {
     deviation_ += (std::chrono::abs(rtt - smoothed_) - deviation_) / 4;
     smoothed_ += (rtt - smoothed_) / 8;
   }
-  // The last probe was not needed: the peer pauses for longer than its round trip says, and gets twice the time.
-  void doubted_wrongly() {
-    if (std::exchange(doubted_, false) && patience_ < kMaxPatience) ++patience_;
+  // Something was answered twice. True if that is the first news of the last probe: the peer had lost nothing.
+  bool doubted_wrongly() { return std::exchange(doubted_, false); }
+  // The peer pauses for longer than its round trip says: twice the time.
+  void gain_patience() { patience_ = std::min(patience_ + 1, kMaxPatience); }
+  // Packets do get lost.
+  void lose_patience() {
+    patience_ = 0;
+    doubted_ = false;
   }
-  // The peer does lose packets.
-  void lose_patience() { patience_ = 0; }
   void forget() {
     smoothed_ = deviation_ = Duration{};
-    patience_ = 0;
+    lose_patience();
   }
 
  private:
@@ -78,6 +92,7 @@ class RetryTimer {
   Duration smoothed_{};  // round trip; 0: not measured yet
   Duration deviation_{};
   Time expires_at_ = kNever;
+  Time expires_at_latest_ = kNever;  // however often it is postponed
   Time probe_at_ = kNever;
   int probes_ = 0;
   int patience_ = 0;      // waits are doubled as often

@@ -27,10 +27,10 @@ _ports = itertools.count(20000)
 
 
 class Roles:
-    """The lab as run_pair() wants it: `a` is the server, `b` the client."""
+    """The lab as run_pair() wants it: `a` is the server, `b` the client. hosts(lab): other ones than usual."""
 
-    def __init__(self, lab, direction, peer=None):
-        here, there = lab.a, peer or lab.b
+    def __init__(self, lab, direction, hosts=None):
+        here, there = hosts(lab) if hosts else (lab.a, lab.b)
         self.a, self.b = (there, here) if direction == "to-peer" else (here, there)
         self.build = lab.build
         self.stop_programs = lab.stop_programs
@@ -40,7 +40,8 @@ def ours(host, evidence, io, faults):
     """How the programs of a host are started."""
     if not host.uroce:
         return Side()
-    return Side(io, faults, options=("--capture", evidence / OWN_CAPTURE) if evidence else ())
+    here = getattr(host, "vm", None) is None
+    return Side(io, faults, options=("--capture", evidence / OWN_CAPTURE) if evidence and here else ())
 
 
 # --- the wire ------------------------------------------------------------------------------------------------------------
@@ -89,12 +90,13 @@ def judge(lab, capture):
 # --- cases ---------------------------------------------------------------------------------------------------------------
 
 
-def pair(program, way, arguments, direction, gid="ipv4", faults=None, io=None, timeout=60, peer=None, judged=True, **case):
+def pair(program, way, arguments, direction, gid="ipv4", faults=None, io=None, timeout=60, hosts=None, judged=True, name=None, **case):
     """perftest or a pingpong. judged: it is RC, which the oracle knows."""
-    name = f"{program}/{way}-{direction}"
+    name = name or f"{program}/{way}-{direction}"
 
     def run(lab):
-        roles = Roles(lab, direction, peer and peer(lab))
+        lab.revive()
+        roles = Roles(lab, direction, hosts)
         with captured(lab, name, judged) as evidence:
             words = arguments if program in PINGPONGS else [*arguments, "-u", PATIENCE]
             result = run_pair(roles, program, words, gid, ours(roles.a, evidence, io, faults), ours(roles.b, evidence, io, faults), timeout)
@@ -136,13 +138,14 @@ def start_transfer(roles, arguments, gid="ipv4", io=None, faults=None, evidence=
     return server, roles.b.start(command(roles.b, [*plan, "--client", roles.a.ipv4]), **seeded(roles.b, 2))
 
 
-def transfer(way, arguments, direction, gid="ipv4", io=None, faults=None, timeout=120, peer=None, **case):
+def transfer(way, arguments, direction, gid="ipv4", io=None, faults=None, timeout=120, hosts=None, judged=True, name=None, **case):
     """rc_transfer: every byte right, every completion exactly once."""
-    name = f"rc_transfer/{way}-{direction}"
+    name = name or f"rc_transfer/{way}-{direction}"
 
     def run(lab):
-        roles = Roles(lab, direction, peer and peer(lab))
-        with captured(lab, name, judged=True) as evidence:
+        lab.revive()
+        roles = Roles(lab, direction, hosts)
+        with captured(lab, name, judged) as evidence:
             server, client = start_transfer(roles, arguments, gid, io, faults, evidence)
             codes = (client.wait(timeout), server.wait(10))
             check(codes == (0, 0), f"exit codes {codes} (None: hangs)\n{client.output}\n--- server\n{server.output}")

@@ -15,7 +15,7 @@ KERNEL_PACKAGE = "linux-image-amd64"
 
 # Loaded at start, with what they depend on. crc32: what rxe computes ICRCs with.
 MODULES = ("virtio_pci", "virtio_console", "virtio_net", "crc32_generic", "crc32-pclmul", "ib_uverbs", "rdma_ucm",
-           "rdma_rxe", "8021q")
+           "rdma_rxe", "8021q", "veth", "dummy", "macvlan")
 
 PROGRAMS = (
     "ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_atomic_bw", "ib_write_lat", "ib_read_lat", "ib_send_lat", "ib_atomic_lat",
@@ -32,6 +32,7 @@ OURS = (
     ("lib/liburoce_files.so", "/opt/uroce/lib/liburoce_files.so"),
     ("bin/rc_transfer", "/usr/bin/rc_transfer"),
     ("bin/rc_errors", "/usr/bin/rc_errors"),
+    ("bin/verbs_client_test", "/usr/bin/verbs_client_test"),
 )
 
 MISSING_TOOL = "{} is not installed; tools/deps --interop installs it"
@@ -109,6 +110,7 @@ class GuestImage:
         for name in ("modules.order", "modules.builtin", "modules.builtin.modinfo"):
             contents[f"/lib/modules/{self.release}/{name}"] = modules / name
         dynamic = {f"/usr/bin/{name}": _find(name) for name in PROGRAMS}
+        dynamic["/bin/sh"] = _find("dash")  # busybox's would take its own ip
         dynamic[PROVIDER] = Path(PROVIDER)
         contents[PROVIDER_CONFIGURATION] = Path(PROVIDER_CONFIGURATION)
         for source, target in OURS:

@@ -3,6 +3,7 @@
 The peer is a virtual machine with Linux Soft-RoCE (GuestLab), or a machine that is reached with ssh (PeerLab).
 """
 
+import contextlib
 import ipaddress
 import shlex
 import shutil
@@ -52,32 +53,27 @@ class Peer(Host):
 class Guest(Peer):
     """The virtual machine, with rxe."""
 
-    netdev = "eth0"
-    device = "rxe0"
     vm = None
 
+    def __init__(self, lab, number, netdev="eth0", device="rxe0", network=("192.0.2", "fd00:192:0:2")):
+        super().__init__(lab, "guest", number)
+        self.netdev, self.device = netdev, device
+        self.ipv4, self.ipv6 = f"{network[0]}.{number}", f"{network[1]}::{number}"
+
     def start(self, command, io=None, faults=None, user=False, options=(), uroce=True, prefix=(), env=None):
-        argv = [*prefix, *(["env", *(f"{k}={v}" for k, v in env.items())] if env else []), *command]
+        argv = [*self.inside, *prefix, *(["env", *(f"{k}={v}" for k, v in env.items())] if env else []), *command]
         return self.lab.track(self.vm.start(argv))
 
+    inside = ()  # what enters its network namespace in the guest
+
     def system(self, *command):
-        return self.vm.run(self.netns_prefix() + self.real_command(command))
-
-    # The shell's own ip knows too little.
-    @staticmethod
-    def real_command(command):
-        return ["/usr/bin/ip", *command[1:]] if command[0] == "ip" else list(command)
-
-    @staticmethod
-    def netns_prefix():
-        return []
+        return self.vm.run([*self.inside, *command])
 
     def configure(self, mtu):
         self.system("ip", "link", "set", self.netdev, "mtu", mtu)
         self.system("ip", "link", "set", self.netdev, "up")
         self.system("ip", "address", "add", f"{self.ipv4}/24", "dev", self.netdev)
         self.system("ip", "address", "add", f"{self.ipv6}/64", "dev", self.netdev, "nodad")
-        self.add_link()
 
     def add_link(self):
         self.system("rdma", "link", "add", self.device, "type", "rxe", "netdev", self.netdev)
@@ -87,12 +83,33 @@ class Guest(Peer):
         return self.vm.start(["rdma", "link", "delete", self.device])
 
 
+    @contextlib.contextmanager
+    def without_link(self):
+        """Somebody else may have UDP port 4791 meanwhile."""
+        self.delete_link()
+        try:
+            yield
+        finally:
+            if self.vm.running():
+                self.add_link()
+
+
 class UroceGuest(Guest):
-    """The virtual machine, with uroce in it in the place of rxe."""
+    """The virtual machine, with uroce in it; in the place of rxe, or in a network namespace of its own."""
 
     uroce = True
-    device = "uroce_eth0"
     gid_index = Host.gid_index
+
+    def __init__(self, lab, number, netdev="eth0", netns=None, **how):
+        super().__init__(lab, number, netdev, f"uroce_{netdev}", **how)
+        self.netns = netns
+
+    def enter_netns(self):
+        """Makes the network namespace, with the netdev in it."""
+        self.system("ip", "netns", "add", self.netns)
+        self.system("ip", "link", "set", self.netdev, "netns", self.netns)
+        self.inside = ("ip", "netns", "exec", self.netns)
+        self.system("ip", "link", "set", "lo", "up")
 
     def start(self, command, io=None, faults=None, user=False, options=(), uroce=True, prefix=(), env=None):
         if uroce:
@@ -112,8 +129,12 @@ class GuestLab(Lab):
             raise LabError("qemu-system-x86_64 is not installed; tools/deps --interop installs it")
         self.image = GuestImage(build)
         self.accelerators = accelerators
-        self.b = Guest(self, "guest", 2)
-        self.uroce_guest = UroceGuest(self, "guest", 2)
+        self.b = Guest(self, 2)
+        self.uroce_guest = UroceGuest(self, 2)
+        # Both ends of a wire inside of the guest.
+        inner = ("198.51.100", "fd00:198:51:100")
+        self.inner_uroce = UroceGuest(self, 1, "eth1", netns="inner", network=inner)
+        self.inner_rxe = Guest(self, 2, "eth2", "rxe2", network=inner)
         self.vm = None
 
     def make_hosts(self):
@@ -125,9 +146,20 @@ class GuestLab(Lab):
         self.shut_down()
         self.vm = Vm(self.image, self.a.name, self.a.netdev, "02:00:00:00:00:02", JUMBO, self.directory / "vm", self.accelerators)
         self.vm.__enter__()
-        self.b.vm = self.uroce_guest.vm = self.vm
+        for host in (self.b, self.uroce_guest, self.inner_uroce, self.inner_rxe):
+            host.vm, host.inside = self.vm, ()
         self.b.configure(self.mtu)
+        self.b.add_link()
         wait_until(lambda: " UP " in self.a.system("ip", "-brief", "link", "show", self.a.netdev), 10, "the wire comes up")
+
+    def join_inside(self):
+        """Makes the wire inside of the guest usable: (uroce's end, rxe's end)."""
+        if not self.inner_uroce.inside:
+            self.inner_uroce.enter_netns()
+            for host in (self.inner_uroce, self.inner_rxe):
+                host.configure(1500)
+            self.inner_rxe.add_link()
+        return self.inner_uroce, self.inner_rxe
 
     def revive(self):
         """Starts the guest anew when it is dead, or its kernel does not let go of a process."""

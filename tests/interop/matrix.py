@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/e2e"), str(ROOT / "tools/lib")]
 
 import bad_peers
+import inside_guest
 from cases import DIRECTIONS, FAULTS, errors, pair, transfer
 from interop_lab import JUMBO, GuestLab, PeerLab
 from lab import LabError
@@ -127,7 +128,7 @@ def failing_requests():
 
 def cases(options):
     chosen = [*perftest(), *unreliable(), *pingpongs(), *path_mtus(), *transfers(), *faults(), *failing_requests()]
-    return chosen if options.peer else [*chosen, *bad_peers.cases()]
+    return chosen if options.peer else [*chosen, *inside_guest.cases(), *bad_peers.cases()]
 
 
 def add_options(parser):

@@ -113,6 +113,10 @@ class Vm:
         # What the tap device cannot pass on to AF_XDP: checksums left to the NIC, and segments larger than the MTU.
         plain = "csum=off,guest_csum=off,gso=off,guest_tso4=off,guest_tso6=off,guest_ecn=off,guest_ufo=off,host_tso4=off,host_tso6=off,host_ecn=off,host_ufo=off"
         command += ["-device", f"virtio-net-pci,netdev=wire,mac={self.mac},host_mtu={self.mtu},mrg_rxbuf=on,{plain}"]
+        # eth1 and eth2 of the guest: a wire inside of it.
+        for number, end in enumerate(("left", "right"), start=1):
+            command += ["-netdev", f"hubport,id={end},hubid=1"]
+            command += ["-device", f"virtio-net-pci,netdev={end},mac=02:00:00:00:01:{number:02x},mrg_rxbuf=on,{plain}"]
         command += ["-device", f"virtio-serial-pci,max_ports={SLOTS.stop}"]
         command += ["-chardev", f"socket,id=control,path={control},server=on,wait=off"]
         command += ["-device", "virtserialport,chardev=control,nr=1"]

@@ -228,6 +228,20 @@ TEST(Requester, ProbesInFrontOfReads) {
   EXPECT_EQ(with({send(100), send(103), send(108)}), "");
   EXPECT_EQ(with({send(102), send(103), send(108)}), "");
   EXPECT_EQ(with({send(100), send(102), send(103)}), "go-back-order@8");
+  EXPECT_EQ(with({read(106, 300), send(108)}), "");  // the oldest, as far as is known
+  EXPECT_EQ(with({send(100), read(106, 300)}), "go-back-order@8");
+}
+
+TEST(Requester, GoesBackInOrderThroughReads) {
+  const auto with = [](const std::vector<uint32_t>& again) {
+    Trace t;
+    for (uint32_t psn = 100; psn < 106; ++psn) t.out(read(psn, 4));
+    for (const uint32_t psn : again) t.out(read(psn, 4));
+    return t.found();
+  };
+  EXPECT_THAT(with({100, 103}), testing::HasSubstr("go-back-order"));
+  EXPECT_THAT(with({100, 101, 104}), testing::HasSubstr("go-back-order"));
+  EXPECT_THAT(with({100, 102, 105}), testing::HasSubstr("go-back-order"));
 }
 
 TEST(Requester, JumpsToWhatIsNotAcknowledged) {

@@ -127,7 +127,8 @@ TEST(SlowPeer, IsNotFlooded) {
     EXPECT_EQ(outcome.error, "");
     EXPECT_EQ(outcome.timeouts, 0u);
     EXPECT_LE(20 * outcome.retransmissions, outcome.frames) << "5 %";
-    EXPECT_GE(outcome.gigabits_per_second(), kind == WrOpcode::kFetchAdd ? 0.0 : 0.018) << "of 0.020";
+    EXPECT_GE(outcome.gigabits_per_second(), kind == WrOpcode::kFetchAdd ? 0.0014 : 0.018)
+        << "of 0.020; headers left out";
   }
 }
 

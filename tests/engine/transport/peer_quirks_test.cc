@@ -184,6 +184,25 @@ TEST_F(QuirkyResponder, AcknowledgesDuplicatesInFrontOfTheAnswersThatItRepeats) 
   EXPECT_THAT(host_.sends(), ElementsAre(IsCompletion(2, kOk), IsCompletion(3, kOk)));
 }
 
+// The same of READs: the answer of the second one, again and again, while that of the first is lost.
+TEST_F(QuirkyResponder, AnswersALaterReadAgainAndAgain) {
+  host_.to_rts(with_retries(1));
+  Buffer buffer = host_.make_buffer(2 * kMtu);
+  const Bytes data = pattern(kMtu, 99);
+  host_.post(rdma(WrOpcode::kRdmaRead, 1, kRemote, kRkey), {buffer.sge(0, kMtu)});
+  host_.post(rdma(WrOpcode::kRdmaRead, 2, kRemote + kMtu, kRkey), {buffer.sge(kMtu, kMtu)});
+  ASSERT_THAT(host_.pull(), SizeIs(2));
+  for (int i = 0; i < 4; ++i) {
+    host_.receive(read_response(Opcode::kRcReadResponseOnly, kSqPsn + 1, data));
+    host_.pull();
+    host_.expire();
+    host_.pull();
+  }
+  EXPECT_EQ(host_.count(Counter::kTimeouts), 0u);
+  for (uint32_t n = 0; n < 2; ++n) host_.receive(read_response(Opcode::kRcReadResponseOnly, kSqPsn + n, data));
+  EXPECT_THAT(host_.sends(), ElementsAre(IsCompletion(1, kOk), IsCompletion(2, kOk)));
+}
+
 // rxe: a SEND with invalidate that fails is not answered, and its QP is dead from then on.
 TEST_F(QuirkyResponder, DoesNotNakAFailedSendWithInvalidate) {
   const QpAttributes a = default_attributes();

@@ -1,0 +1,54 @@
+"""uroce inside the virtual machine, on its older kernel and its virtio NICs: against uroce on the host, against rxe in the same
+guest, and over VLANs, which the kernels of test machines do not always have.
+"""
+
+import cases as common
+from cases import captured
+from suite import Case, check
+
+PROGRAMS = ("ib_write_bw", "ib_send_lat")
+VERBS_TEST = ["verbs_client_test", "--gtest_filter=NameService.*:*Vlan*"]
+
+
+def with_host(make, what, way, arguments, direction, io=None):
+    """uroce here and uroce there, in the place of rxe."""
+    case = make(*what, way, arguments, direction=direction, io=io, hosts=lambda lab: (lab.a, lab.uroce_guest),
+                name=f"guest-uroce/{(*what, 'rc_transfer')[0]}-{way}-{direction}")
+
+    def run(lab):
+        lab.revive()
+        with lab.b.without_link():
+            return case.run(lab)
+
+    return Case(case.name, run)
+
+
+def with_rxe(make, what, way, arguments, direction, io=None):
+    """Both in the guest, on a wire inside of it."""
+    return make(*what, way, arguments, direction=direction, io=io, hosts=lambda lab: lab.join_inside(), judged=False,
+                name=f"guest-rxe/{(*what, 'rc_transfer')[0]}-{way}-{direction}")
+
+
+def vlans():
+    """The verbs tests about VLAN netdevs, which skip where there is no 8021q."""
+
+    def run(lab):
+        with captured(lab, "guest-vlans"), lab.b.without_link():
+            program = lab.uroce_guest.start(VERBS_TEST, uroce=False, env={"LD_PRELOAD": "/opt/uroce/lib/liburoce.so", "UROCE_IO": "udp", "UROCE_QUIET": "1"})
+            code = program.wait(180)
+            check(code == 0 and "SKIPPED" not in program.output, f"exit code {code} (None: hangs)\n{program.output}")
+            passed = next(line for line in program.output.splitlines() if "PASSED" in line)
+        return passed.split("]")[1].strip()
+
+    return Case("guest-vlans", run)
+
+
+def cases():
+    for direction in common.DIRECTIONS:
+        for io in (None, "udp"):
+            way = io or "af_xdp"
+            for pairing in (with_host, with_rxe):
+                yield pairing(common.transfer, (), way, ["--messages", 200], direction, io)
+                for program in PROGRAMS:
+                    yield pairing(common.pair, (program,), way, ["-n", "200"], direction, io)
+    yield vlans()
