@@ -107,6 +107,37 @@ class Hostile {
   uint32_t id_ = 0, walk_ = 0;
 };
 
+// A sender that ends a message at two PSNs: one message is completed, and the list of completed ones has an end.
+TEST(Analysis, MessageThatEndsTwiceIsCompletedOnce) {
+  Analysis analysis;
+  uint32_t frame = 0;
+  const auto add = [&](uint8_t opcode, uint32_t psn, bool forth) {
+    std::vector<uint8_t> bytes(opcode == 0x11 ? 20 : 32);
+    bytes[0] = opcode;
+    bytes[2] = bytes[3] = 0xff;
+    wire::store_be24(&bytes[5], forth ? 1 : 2);
+    wire::store_be24(&bytes[9], psn);
+    Datagram d;
+    d.frame = ++frame;
+    d.time = frame * 1000;
+    const uint8_t hosts[2][4] = {{10, 0, 0, 1}, {10, 0, 0, 2}};
+    d.source = wire::IpAddress::v4(hosts[forth ? 0 : 1]);
+    d.destination = wire::IpAddress::v4(hosts[forth ? 1 : 0]);
+    d.source_port = 0xc000;
+    d.ib_size = static_cast<uint32_t>(bytes.size());
+    d.ib = bytes;
+    return analysis.add(d, parse_headers(d.ib, d.ib_size), false);
+  };
+  constexpr uint8_t kFirst = 0, kLast = 2, kAcknowledge = 0x11;
+  add(kFirst, 100, true);
+  add(kLast, 102, true);
+  add(kLast, 101, true);
+  const uint32_t answer = add(kAcknowledge, 102, false);
+  int completed = 0;
+  analysis.for_completed(analysis.packet(answer), [&](const MessageRecord&) { ASSERT_LE(++completed, 1); });
+  EXPECT_EQ(completed, 1);
+}
+
 TEST(Analysis, SurvivesHostilePackets) {
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     SCOPED_TRACE(seed);
