@@ -17,7 +17,7 @@ def with_host(make, what, way, arguments, direction, io=None):
 
     def run(lab):
         lab.revive()
-        with lab.b.without_link():
+        with lab.without_rxe():
             return case.run(lab)
 
     return Case(case.name, run)
@@ -33,7 +33,7 @@ def vlans():
     """The verbs tests about VLAN netdevs, which skip where there is no 8021q."""
 
     def run(lab):
-        with captured(lab, "guest-vlans"), lab.b.without_link():
+        with captured(lab, "guest-vlans"), lab.without_rxe():
             program = lab.uroce_guest.start(VERBS_TEST, uroce=False, env={"LD_PRELOAD": "/opt/uroce/lib/liburoce.so", "UROCE_IO": "udp", "UROCE_QUIET": "1"})
             code = program.wait(180)
             check(code == 0 and "SKIPPED" not in program.output, f"exit code {code} (None: hangs)\n{program.output}")

@@ -82,16 +82,8 @@ class Guest(Peer):
     def start_deleting_link(self):
         return self.vm.start(["rdma", "link", "delete", self.device])
 
-
-    @contextlib.contextmanager
-    def without_link(self):
-        """Somebody else may have UDP port 4791 meanwhile."""
-        self.delete_link()
-        try:
-            yield
-        finally:
-            if self.vm.running():
-                self.add_link()
+    def delete_link(self):
+        self.system("rdma", "link", "delete", self.device)
 
 
 class UroceGuest(Guest):
@@ -160,6 +152,18 @@ class GuestLab(Lab):
                 host.configure(1500)
             self.inner_rxe.add_link()
         return self.inner_uroce, self.inner_rxe
+
+    @contextlib.contextmanager
+    def without_rxe(self):
+        """Its socket takes UDP port 4791 on all netdevs."""
+        links = [self.b, self.inner_rxe] if self.inner_uroce.inside else [self.b]
+        for host in links:
+            host.delete_link()
+        try:
+            yield
+        finally:
+            for host in links if self.vm.running() else ():
+                host.add_link()
 
     def revive(self):
         """Starts the guest anew when it is dead, or its kernel does not let go of a process."""
