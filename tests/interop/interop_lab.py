@@ -14,22 +14,23 @@ from lab import Host, Lab, LabError, Program, wait_until
 from vm import Vm
 
 JUMBO = 9000
-# Prints index, GID and type of each entry of a port's GID table.
-LIST_GIDS = ("cd /sys/class/infiniband/{device}/ports/1 && for i in gids/*; do i=${{i#gids/}}; "
-             "if type=$(cat gid_attrs/types/$i 2>/dev/null); then echo $i $(cat gids/$i) $type; fi; done")  # fmt: skip
+# Prints the GID table of a port, FILE:CONTENT; entries that are not in use have no type. One process: a guest without KVM forks slowly.
+LIST_GIDS = "cd /sys/class/infiniband/{device}/ports/1 && grep -s '' /dev/null gids/* gid_attrs/types/*; true"
 
 
 def find_gid_indices(listing, addresses):
     """{name: index} from what LIST_GIDS prints and {name: IP address}: the RoCE v2 entry of each address."""
-    found = {}
+    gids, types = {}, {}
     for line in listing.splitlines():
-        index, gid, kind = line.split(maxsplit=2)
-        if "RoCE v2" not in kind:
-            continue
+        file, content = line.split(":", 1)
+        directory, index = file.rsplit("/", 1)
+        (gids if directory == "gids" else types)[int(index)] = content
+    found = {}
+    for index, kind in sorted(types.items()):
         for name, address in addresses.items():
             wanted = ipaddress.ip_address(f"::ffff:{address}" if "." in address else address)
-            if ipaddress.ip_address(gid) == wanted:
-                found[name] = int(index)
+            if "RoCE v2" in kind and ipaddress.ip_address(gids[index]) == wanted:
+                found[name] = index
     return found
 
 
@@ -61,13 +62,13 @@ class Guest(Peer):
         self.ipv4, self.ipv6 = f"{network[0]}.{number}", f"{network[1]}::{number}"
 
     def start(self, command, io=None, faults=None, user=False, options=(), uroce=True, prefix=(), env=None):
-        argv = [*self.inside, *prefix, *(["env", *(f"{k}={v}" for k, v in env.items())] if env else []), *command]
-        return self.lab.track(self.vm.start(argv))
+        argv = [*prefix, *(["env", *(f"{k}={v}" for k, v in env.items())] if env else []), *command]
+        return self.lab.track(self.vm.start(argv, self.inside))
 
     inside = ()  # what enters its network namespace in the guest
 
     def system(self, *command):
-        return self.vm.run([*self.inside, *command])
+        return self.vm.run(command, inside=self.inside)
 
     def configure(self, mtu):
         self.system("ip", "link", "set", self.netdev, "mtu", mtu)
@@ -81,9 +82,6 @@ class Guest(Peer):
 
     def start_deleting_link(self):
         return self.vm.start(["rdma", "link", "delete", self.device])
-
-    def delete_link(self):
-        self.system("rdma", "link", "delete", self.device)
 
 
 class UroceGuest(Guest):
@@ -155,15 +153,15 @@ class GuestLab(Lab):
 
     @contextlib.contextmanager
     def without_rxe(self):
-        """Its socket takes UDP port 4791 on all netdevs."""
-        links = [self.b, self.inner_rxe] if self.inner_uroce.inside else [self.b]
-        for host in links:
-            host.delete_link()
+        """The module keeps UDP port 4791 of all netdevs, with or without a link."""
+        self.vm.run(["rmmod", "rdma_rxe"])  # with all links
         try:
             yield
         finally:
-            for host in links if self.vm.running() else ():
-                host.add_link()
+            if self.vm.running():
+                self.vm.run(["modprobe", "rdma_rxe"])
+                for host in [self.b, self.inner_rxe] if self.inner_uroce.inside else [self.b]:
+                    host.add_link()
 
     def revive(self):
         """Starts the guest anew when it is dead, or its kernel does not let go of a process."""

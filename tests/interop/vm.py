@@ -21,14 +21,15 @@ MEMORY = "1024M"
 class GuestProgram:
     """A command in the guest, with what lab.Program offers."""
 
-    def __init__(self, vm, argv, command, slot):
+    def __init__(self, vm, argv, inside, slot):
         self.vm = vm
         self.argv = argv
+        self.inside = inside
         self.slot = slot
         self.code = None
         self.log = vm.directory / f"slot-{slot}"
         self.start_of_log = self.log.stat().st_size if self.log.exists() else 0
-        vm.send(f"run {slot} {command}")
+        vm.send(f"run {slot} {shlex.join(map(str, [*inside, *argv]))}")
 
     @property
     def output(self):
@@ -61,7 +62,7 @@ class GuestProgram:
         """Until something in the guest listens on the TCP port. LabError when the program ends instead."""
         pattern = f":{port:04X} [0-9A-F]*:0000 0A"
         listens = f"grep -q '{pattern}' /proc/net/tcp /proc/net/tcp6"
-        probe = self.vm.start(["sh", "-c", f"until {listens}; do usleep 20000; done"])
+        probe = self.vm.start(["sh", "-c", f"until {listens}; do usleep 20000; done"], self.inside)
         try:
             wait_until(lambda: not probe.running() or not self.running(), timeout, f"{self.argv} listens on {port}")
             if probe.code != 0:
@@ -217,12 +218,12 @@ class Vm:
         except (TimeoutError, ConnectionResetError):
             pass
 
-    def start(self, argv):
-        """Runs a command in the guest."""
+    def start(self, argv, inside=()):
+        """Runs a command in the guest. inside: the words that enter its network namespace."""
         free = next((slot for slot in SLOTS if slot not in self.programs), None)
         if free is None:
             raise LabError("more programs in the guest than it has slots")
-        program = GuestProgram(self, argv, shlex.join(map(str, argv)), free)
+        program = GuestProgram(self, argv, inside, free)
         self.programs[free] = program
         return program
 
@@ -230,9 +231,9 @@ class Vm:
         if self.programs.get(program.slot) is program:
             del self.programs[program.slot]
 
-    def run(self, argv, timeout=60):
+    def run(self, argv, timeout=60, inside=()):
         """Output of a command in the guest; LabError when it fails or does not end."""
-        program = self.start(argv)
+        program = self.start(argv, inside)
         code = program.wait(timeout)
         output = program.output
         program.kill()
