@@ -71,7 +71,6 @@ void RequesterJudge::restart(Psn next) {
   from_beginning_ = false;
   cursor_.reset();
   interrupted_.reset();
-  run_ = 0;
   for_nak_ = false;
   credits_known_ = false;
   reads_outstanding_ = 0;
@@ -129,7 +128,16 @@ void RequesterJudge::judge_window(const Request& request, Context& context) cons
 }
 
 void RequesterJudge::judge_order(Psn psn, Context& context) {
-  const int32_t ahead = cursor_ ? Psn::distance(*cursor_, psn) : 0;
+  // Where it went on behind a READ of unknown span, or before the capture, nobody knows: judged from the next new one
+  // on.
+  if (!cursor_) order_known_ = false;
+  if (!order_known_) {
+    order_known_ = psn == sent_.next() && sent_.unknown_span() == nullptr;
+    interrupted_.reset();
+    run_ = 1;
+    return;
+  }
+  const int32_t ahead = Psn::distance(*cursor_, psn);
   const bool probing = run_ == 1 && !for_nak_ && interrupted_;
   if (ahead == 0) {
     // As another probe, with what is the oldest now, or as the second packet of one.

@@ -62,6 +62,7 @@ class RequesterJudge {
   RetryJudge retries_;
 
   std::optional<wire::Psn> cursor_;       // what comes next if it goes on in order
+  bool order_known_ = false;
   std::optional<wire::Psn> interrupted_;  // the cursor before it went back
   uint32_t run_ = 0;                      // packets since it went back
   bool for_nak_ = false;                  // it went back because of a NAK

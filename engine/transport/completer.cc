@@ -215,6 +215,9 @@ void Completer::on_rnr_nak(wire::Psn psn, uint8_t code) {
     return fail(WcStatus::kRnrRetryExceeded);
   }
   timing_ = false;
+  // The packet has arrived: that there is no receive request for it has a budget of its own. (rxe refuses with PSN NAKs
+  // what follows it, and each attempt would spend a retry.)
+  retries_ = 0;
   recovering_ = overtaken_ = false;
   const Time resume = qp_.now + wire::rnr_delay(code);
   requester_.wait_until(resume);

@@ -73,17 +73,15 @@ class GuestImage:
 
     def _unpack_kernel(self):
         """The newest kernel of the distribution, downloaded once for each version."""
-        depends = _run("apt-cache", "depends", KERNEL_PACKAGE)
-        package = next((line.split()[-1] for line in depends.splitlines() if "Depends: linux-image" in line), None)
-        if package is None:
-            raise LabError(f"no package {KERNEL_PACKAGE}: is this Debian, and has `apt-get update` been run?")
-        self.release = package.removeprefix("linux-image-")
-        self.tree = self.directory / package
-        self.kernel = self.tree / "boot" / f"vmlinuz-{self.release}"
-        if self.kernel.exists():
-            return
-        # As root, not as apt's own user, which may not write here.
-        _run("apt-get", "--option", "APT::Sandbox::User=root", "download", package, cwd=self.directory)
+        try:
+            package = self._find_kernel()
+            if self.kernel.exists():
+                return
+            self._download(package)
+        except LabError:  # no package lists, or older ones than the archive's
+            _run("apt-get", "update")
+            package = self._find_kernel()
+            self._download(package)
         partial = self.directory / "partial"
         shutil.rmtree(partial, ignore_errors=True)
         for archive in self.directory.glob(f"{package}_*.deb"):
@@ -91,6 +89,21 @@ class GuestImage:
             archive.unlink()
         _run(_find("depmod"), "-b", partial, self.release)
         partial.rename(self.tree)
+
+    def _find_kernel(self):
+        """The name of the package; sets `release`, `tree` and `kernel`."""
+        depends = _run("apt-cache", "depends", KERNEL_PACKAGE)
+        package = next((line.split()[-1] for line in depends.splitlines() if "Depends: linux-image" in line), None)
+        if package is None:
+            raise LabError(f"no package {KERNEL_PACKAGE}: is this Debian 12?")
+        self.release = package.removeprefix("linux-image-")
+        self.tree = self.directory / package
+        self.kernel = self.tree / "boot" / f"vmlinuz-{self.release}"
+        return package
+
+    def _download(self, package):
+        # As root, not as apt's own user, which may not write here.
+        _run("apt-get", "--option", "APT::Sandbox::User=root", "download", package, cwd=self.directory)
 
     def _module_files(self):
         files = []

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 
 from guest_image import GuestImage
-from lab import Host, Lab, LabError, Program, wait_until
+from lab import Host, Lab, LabError, Program, Unavailable, wait_until
 from vm import Vm
 
 JUMBO = 9000
@@ -116,7 +116,7 @@ class GuestLab(Lab):
     def __init__(self, build, mtu, accelerators):
         super().__init__(build, mtu)
         if shutil.which("qemu-system-x86_64") is None:
-            raise LabError("qemu-system-x86_64 is not installed; tools/deps --interop installs it")
+            raise Unavailable("qemu-system-x86_64 is not installed; tools/deps --interop installs it")
         self.image = GuestImage(build)
         self.accelerators = accelerators
         self.b = Guest(self, 2)

@@ -20,7 +20,7 @@ import bad_peers
 import inside_guest
 from cases import DIRECTIONS, FAULTS, errors, pair, transfer
 from interop_lab import JUMBO, GuestLab, PeerLab
-from lab import LabError
+from lab import SKIPPED, LabError, Unavailable
 from perftest import BANDWIDTH, LATENCY, PINGPONGS
 from suite import main
 
@@ -156,6 +156,9 @@ def make_lab(options, mtu):
 if __name__ == "__main__":
     try:
         sys.exit(main(__doc__, cases, make_lab, add_options))
+    except Unavailable as reason:
+        print(f"skipped: {reason}")
+        sys.exit(SKIPPED)
     except LabError as error:
         print(f"interop: {error}", file=sys.stderr)
         sys.exit(1)

@@ -232,6 +232,32 @@ TEST(Requester, ProbesInFrontOfReads) {
   EXPECT_EQ(with({send(100), read(106, 300)}), "go-back-order@8");
 }
 
+// A READ's responses cannot be counted before the path MTU is known, so where a probe interrupts is not known either.
+TEST(Requester, ProbesBehindReadsBeforeThePathMtuIsKnown) {
+  const auto with = [](const std::vector<Spec>& later) {
+    Attributes unknown = Trace::usual();
+    unknown.path_mtu.reset();
+    unknown.max_rd_atomic = 16;
+    Trace t(unknown);
+    t.out(send(100));
+    t.out(read(101, 300));
+    t.out(send(103));
+    t.out(read(104, 300));
+    for (int probe = 0; probe < 2; ++probe) {
+      t.out(send(100));
+      t.out(send(103));
+    }
+    t.in(ack(100, 1));
+    t.in(response(kRcReadResponseFirst, 101, 256, 2));  // tells the path MTU
+    t.in(response(kRcReadResponseLast, 102, 44, 2));
+    t.in(ack(103, 3));  // packet 12
+    for (const Spec& spec : later) t.out(spec);
+    return t.found();
+  };
+  EXPECT_EQ(with({send(106)}), "");
+  EXPECT_EQ(with({send(106), send(107), send(108), send(109), send(106), send(108)}), "go-back-order@18");
+}
+
 TEST(Requester, GoesBackInOrderThroughReads) {
   const auto with = [](const std::vector<uint32_t>& again) {
     Trace t;

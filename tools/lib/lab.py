@@ -32,6 +32,10 @@ class LabError(Exception):
     """The hosts or the programs do not do what the script relies on."""
 
 
+class Unavailable(LabError):
+    """What the test is about cannot be had on this machine: skipped, not failed."""
+
+
 def enter_private_netns():
     """Restarts the script where its network namespaces are its own affair; ends it as skipped without root."""
     if os.geteuid() != 0:

@@ -126,6 +126,24 @@ TEST_F(QuirkyResponder, SendsAPsnNakBehindAnRnrNak) {
   expect_completed(3);
 }
 
+// ... and when it comes late, behind the next attempt, as often as the peer is not ready. It got the packet each time.
+TEST_F(QuirkyResponder, SendsAPsnNakBehindEveryRnrNak) {
+  QpAttributes attributes = with_retries(1);
+  attributes.rnr_retry = 7;  // for ever
+  host_.to_rts(attributes);
+  post_sends(3);
+  ASSERT_THAT(host_.pull(), SizeIs(3));
+  constexpr uint8_t kTimer = 1;  // 10 us
+  for (int i = 0; i < 10; ++i) {
+    host_.receive(rnr_nak(kSqPsn, kTimer));
+    EXPECT_THAT(host_.run_until(host_.now + wire::rnr_delay(kTimer)), SizeIs(3));
+    host_.receive(nak(NakCode::kPsnSequenceError, kSqPsn));
+    EXPECT_THAT(host_.pull(), SizeIs(3));
+  }
+  host_.receive(ack(kSqPsn + 2));
+  expect_completed(3);
+}
+
 // rxe: a duplicate is answered with the PSN of the last SEND, WRITE or atomic that it has executed.
 TEST_F(QuirkyResponder, AcknowledgesDuplicatesWithThePsnOfTheLastSend) {
   host_.to_rts(with_retries(0));
