@@ -80,6 +80,17 @@ class ReplayCache {
     return nullptr;
   }
 
+  // The first request behind `psn`, or null.
+  const ReplayEntry* first_behind(wire::Psn psn) const {
+    const ReplayEntry* first = nullptr;
+    for (uint32_t i = 0; i < kSize; ++i) {
+      const ReplayEntry& entry = entries_[(newest_ - 1 - i) % kSize];
+      if (entry.kind == ReplayEntry::Kind::kEmpty || wire::Psn::distance(psn, entry.first) <= 0) break;
+      first = &entry;
+    }
+    return first;
+  }
+
   // The entry to answer next; null when answering() is 0. Responses leave in PSN order, but those of one READ are not
   // interrupted, not even by the duplicate of an earlier request: a requester would take what follows the interruption
   // for a message without beginning.

@@ -58,9 +58,10 @@ void Responder::reset() {
   expected_ = Psn{};
   msn_ = wire::Msn{};
   message_ = Message::kNone;
-  silent_ = ack_owed_ = ack_again_ = false;
+  silent_ = false;
+  forget_ack();
   receive_.drop();
-  received_ = acks_coalesced_ = 0;
+  received_ = 0;
   replays_.reset();
   nak_ = Nak{};
   ack_due_ = kNever;
@@ -90,7 +91,8 @@ void Responder::on_duplicate(const Packet& packet) {
   if (operation == Operation::kSend || operation == Operation::kWrite) {
     // Never executed again, always acknowledged (IBTA 9.7.5.1.4): the peer may have missed the ACK.
     if (!ack_owed_) ack_due_ = qp_.now;
-    ack_owed_ = ack_again_ = true;
+    if (!ack_owed_ || ack_again_) ack_again_ = packet.bth.psn;
+    ack_owed_ = true;
     return;
   }
   ReplayEntry* entry = replays_.find(packet.bth.psn);
@@ -104,6 +106,13 @@ void Responder::on_duplicate(const Packet& packet) {
     return replays_.answer_again(*entry);
   }
   qp_.counters.add(Counter::kDropDuplicateUnknown);
+}
+
+// How far a duplicate is acknowledged: to the next READ or atomic, which the peer asks for again if the answer was
+// lost. An ACK from behind it tells of a loss that may not be one, and rxe takes an ACK with its PSN for the answer.
+Psn Responder::last_before_answer(Psn psn) const {
+  const ReplayEntry* next = replays_.first_behind(psn);
+  return (next != nullptr ? next->first : expected_) - 1;
 }
 
 // A retried READ may ask for any tail of the original, or a part of it (IBTA 9.7.5.1.4); nothing outside.
@@ -309,19 +318,24 @@ void Responder::accepted(const Packet& packet, uint32_t psns, bool message_done)
   }
   const Operation operation = packet.info->operation;
   if (operation != Operation::kSend && operation != Operation::kWrite) {
-    ack_owed_ = false;  // the response acknowledges everything before it
-    acks_coalesced_ = 0;
+    forget_ack();  // the response acknowledges everything before it
   } else if (packet.bth.ack_request) {
     if (!ack_owed_) ack_due_ = qp_.now + kAckDelay;
     ack_owed_ = true;
+    ack_again_.reset();
     ++acks_coalesced_;
   }
 }
 
+void Responder::forget_ack() {
+  ack_owed_ = false;
+  ack_again_.reset();
+  acks_coalesced_ = 0;
+}
+
 void Responder::nak(Aeth aeth, Psn psn, SendReason why) {
   nak_ = {true, psn, aeth, why};
-  ack_owed_ = ack_again_ = false;  // a NAK acknowledges everything before its PSN
-  acks_coalesced_ = 0;
+  forget_ack();  // a NAK acknowledges everything before its PSN
 }
 
 // A violation by the peer, or a receive buffer that cannot take the message: NAK, and the QP is done (IBTA table 59).
@@ -452,9 +466,8 @@ bool Responder::pull_ack(wire::TxPacket& out) {
   if (!ack_owed_ || wants_to_send()) return false;
   out.clear_payload();
   if (ack_again_) out.reason = SendReason::kAckAgain;
-  ack_owed_ = ack_again_ = false;
-  acks_coalesced_ = 0;
-  emit_bth(qp_, Opcode::kRcAcknowledge, expected_ - 1, out);
+  emit_bth(qp_, Opcode::kRcAcknowledge, ack_again_ ? last_before_answer(*ack_again_) : expected_ - 1, out);
+  forget_ack();
   emit_aeth(ack_aeth(), out);
   qp_.counters.add(Counter::kTxAcks);
   return true;
@@ -466,7 +479,7 @@ void Responder::emit_aeth(Aeth aeth, wire::TxPacket& out) {
 }
 
 void Responder::flush() {
-  ack_owed_ = ack_again_ = false;
+  forget_ack();
   // What the peer should send again is of no use any more; why the QP failed is.
   const bool asks_again = nak_.aeth.kind() == wire::AethKind::kRnrNak ||
                           nak_.aeth.value() == static_cast<uint8_t>(NakCode::kPsnSequenceError);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "engine/transport/qp_context.h"
 #include "engine/transport/receive_request.h"
@@ -83,6 +84,8 @@ class Responder {
   bool take_receive(wire::Psn psn);
   void accepted(const wire::Packet& packet, uint32_t psns, bool message_done);
 
+  wire::Psn last_before_answer(wire::Psn psn) const;
+  void forget_ack();
   void nak(wire::Aeth aeth, wire::Psn psn, wire::SendReason why);
   void reject(wire::NakCode code, wire::Psn psn, queue::WcStatus receive_status, wire::SendReason why);
   void refuse(const wire::Packet& packet, wire::SendReason why);
@@ -108,7 +111,7 @@ class Responder {
   ReplayCache replays_;
   Nak nak_;
   bool ack_owed_ = false;
-  bool ack_again_ = false;  // what is acknowledged came more than once
+  std::optional<wire::Psn> ack_again_;  // all that the ACK owed is for came more than once; the newest PSN
   uint32_t acks_coalesced_ = 0;
   Time ack_due_ = kNever;
 };

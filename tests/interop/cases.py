@@ -21,7 +21,7 @@ OWN_CAPTURE = "uroce.pcapng"
 # Timeout of the QPs, 4.096 us * 2^17: an emulated machine may not get its turn for half a second.
 PATIENCE = 17
 # What rc_transfer would send by default, but READs of zero bytes (docs/interop.md).
-DEFAULT_MIX = "send,send_imm,write,write_imm,read,cas,faa,inline,multi-sge"
+DEFAULT_MIX = "send,send_imm,write,write_imm,read,cas,faa,inline,multi-sge,fence"
 
 _ports = itertools.count(20000)
 

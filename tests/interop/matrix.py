@@ -18,7 +18,7 @@ sys.path[:0] = [str(ROOT / "tests/e2e"), str(ROOT / "tools/lib")]
 
 import bad_peers
 import inside_guest
-from cases import DIRECTIONS, FAULTS, errors, pair, transfer
+from cases import DEFAULT_MIX, DIRECTIONS, FAULTS, errors, pair, transfer
 from interop_lab import JUMBO, GuestLab, PeerLab
 from lab import SKIPPED, LabError, Unavailable
 from perftest import BANDWIDTH, LATENCY, PINGPONGS
@@ -30,7 +30,7 @@ UC = ("ib_write_bw", "ib_write_lat", *SEND)
 # Nothing paces an unreliable sender, and perftest waits for every message.
 UNPACED = ["--rate_limit", "0.02", "--rate_units", "g", "--rate_limit_type", "SW", "--burst_size", "4"]
 # Without READs of zero bytes: when one is repeated, rxe refuses it with a NAK for the rkey, which nobody gave (docs/interop.md).
-EVERYTHING = "send,send_imm,send_inv,write,write_imm,read,cas,faa,inline,multi-sge"
+EVERYTHING = "send,send_imm,send_inv,write,write_imm,read,cas,faa,inline,multi-sge,fence"
 KINDS = EVERYTHING.split(",")[:8]
 
 
@@ -106,9 +106,9 @@ def transfers():
 
 
 def faulty_transfers(way, **how):
-    """rxe as the requester stops asking when the answers of READs and atomics are lost (docs/interop.md)."""
-    yield transfer(way, ["--messages", 200], direction="to-peer", **how)
-    yield transfer(way, ["--messages", 200, "--mix", "send,send_imm,write,write_imm,inline,multi-sge"], direction="from-peer", **how)
+    """rxe as the requester waits for ever when it has to send a fenced READ or atomic again (docs/interop.md)."""
+    for direction, mix in zip(DIRECTIONS, (DEFAULT_MIX, DEFAULT_MIX.removesuffix(",fence"))):
+        yield transfer(way, ["--messages", 200, "--mix", mix], direction=direction, **how)
 
 
 def faults():

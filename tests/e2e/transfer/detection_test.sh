@@ -23,7 +23,7 @@ expect() {
   fi
 }
 
-all=send,send_imm,send_inv,write,write_imm,read,cas,faa,inline,zero,multi-sge
+all=send,send_imm,send_inv,write,write_imm,read,cas,faa,inline,zero,multi-sge,fence
 small="--max-size 5000 --seed 7 --timeout-s 2"
 expect 0 '' --self $small
 expect 0 '' --self $small --mix $all --bidirectional --qps 3 --unsignaled --events --rnr

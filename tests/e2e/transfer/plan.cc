@@ -10,8 +10,8 @@
 namespace uroce::transfer {
 namespace {
 
-constexpr std::array<const char*, kMixWords> kMixNames = {"send", "send_imm", "send_inv", "write", "write_imm", "read",
-                                                          "cas",  "faa",      "inline",   "zero",  "multi-sge"};
+constexpr std::array<const char*, kMixWords> kMixNames = {
+    "send", "send_imm", "send_inv", "write", "write_imm", "read", "cas", "faa", "inline", "zero", "multi-sge", "fence"};
 constexpr uint32_t kAnyKind = (1u << kKinds) - 1;
 constexpr uint64_t kOptionWords = 9;
 
@@ -94,7 +94,7 @@ Message Plan::generate() {
     message.size = std::min<uint32_t>(message.size, kMaxInline);
   }
   message.signaled = pick_signaled(message.number);
-  message.fenced = random_.below(16) == 0;
+  message.fenced = random_.below(16) == 0 && options_.mixes(Variation::kFence);
   message.solicited = random_.below(2) == 0 && consumes_receive(message.kind);
   message.immediate = static_cast<uint32_t>(random_.next());
   message.remote_offset = kRemoteOffset + static_cast<uint32_t>(random_.below(kRemoteOffset));

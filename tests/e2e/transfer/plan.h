@@ -30,10 +30,10 @@ class Random {  // splitmix64
 enum class Kind : uint8_t { kSend, kSendImm, kSendInv, kWrite, kWriteImm, kRead, kCompareSwap, kFetchAdd };
 inline constexpr unsigned kKinds = 8;
 // What else may be mixed in, as bits beside those of the kinds.
-enum class Variation : uint8_t { kInline = kKinds, kZeroLength, kMultiSge };
-inline constexpr unsigned kMixWords = kKinds + 3;
+enum class Variation : uint8_t { kInline = kKinds, kZeroLength, kMultiSge, kFence };
+inline constexpr unsigned kMixWords = kKinds + 4;
 
-const char* mix_word(unsigned bit);  // "send" ... "multi-sge", as in --mix
+const char* mix_word(unsigned bit);  // "send" ... "fence", as in --mix
 constexpr uint32_t mix_bit(Kind kind) {
   return 1u << static_cast<unsigned>(kind);
 }

@@ -503,6 +503,40 @@ TEST_F(QuirkyRequester, ResendsAnAtomicEarlyAndLate) {
   EXPECT_EQ(buffer.bytes, (Bytes{5, 0, 0, 0, 0, 0, 0, 0}));
 }
 
+// rxe goes back to a WRITE, takes an ACK from behind the READ or atomic that follows for the news that its answer is
+// lost, and one with the PSN of an atomic for the answer, without its value.
+TEST_F(QuirkyRequester, TakesAnAckForTheAnswerOfAnAtomic) {
+  host_.to_rts();
+  Buffer buffer = host_.make_buffer(2 * kMtu);
+  const auto write_one = [&](uint32_t n) {
+    host_.receive(request(Opcode::kRcWriteOnly, kRqPsn + n, pattern(8, 1)).reth(kIova, buffer.key, 8).ack_request());
+  };
+  const PeerPacket read = read_request(kRqPsn + 1, kIova, buffer.key, 2 * kMtu);
+  const PeerPacket add = PeerPacket(Opcode::kRcFetchAdd, kRqPsn + 4).atomic(kIova, buffer.key, 5).ack_request();
+  write_one(0);
+  host_.receive(read);
+  write_one(3);
+  host_.receive(add);
+  host_.drain();
+  write_one(0);
+  EXPECT_THAT(host_.drain(), ElementsAre(IsAck(kRqPsn)));
+  write_one(3);
+  EXPECT_THAT(host_.drain(), ElementsAre(IsAck(kRqPsn + 3)));
+  write_one(0);
+  write_one(3);
+  EXPECT_THAT(host_.drain(), ElementsAre(IsAck(kRqPsn + 3)));
+  write_one(5);  // a new one acknowledges everything, whatever comes again behind it
+  write_one(3);
+  EXPECT_THAT(host_.drain(), ElementsAre(IsAck(kRqPsn + 5)));
+  write_one(3);
+  write_one(6);
+  EXPECT_THAT(host_.drain(), ElementsAre(IsAck(kRqPsn + 6)));
+  write_one(5);
+  EXPECT_THAT(host_.drain(), ElementsAre(IsAck(kRqPsn + 6)));
+  host_.receive(add);
+  EXPECT_THAT(host_.drain(), SizeIs(1));
+}
+
 // Go-back-N far back: messages that are long over come again, and new ones directly behind them.
 TEST_F(QuirkyRequester, ResendsSeveralMessagesFromAnOlderPsn) {
   host_.to_rts();
