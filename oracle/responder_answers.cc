@@ -167,7 +167,7 @@ void ResponderJudge::on_fatal_nak(const Packet& packet, Context& context) {
   ++context.counts.fatal_naks_out;
   reads_.judge_order(psn, "NAK", context);
   const int32_t ahead = Psn::distance(expected_, psn);
-  const bool refused = ahead == 0 && (refusal_ || malformed_ == psn);
+  const bool refused = ahead == 0 && (refusal_ || malformed_ == psn || span_unknown_);
   if (ahead >= 0 && !refused) {
     context.violation(Rule::kAcksUnreceived,
                       text("NAK for PSN %u, PSN %u has not arrived", psn.value(), expected_.value()));

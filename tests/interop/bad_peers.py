@@ -5,7 +5,7 @@ import re
 import signal
 import time
 
-from cases import Roles, captured, start_transfer
+from cases import Roles, captured, judge, ours, start_transfer
 from lab import LabError, wait_until
 from suite import Case, Failure, check
 
@@ -17,9 +17,9 @@ IMPATIENT = ["--ack-timeout", "13"]
 PERFTEST_PORT = 18515
 
 
-def begin(lab, arguments):
+def begin(lab, arguments, evidence):
     """A transfer from here to the peer that is well under way."""
-    server, client = start_transfer(Roles(lab, "to-peer"), [*LONG, *arguments])
+    server, client = start_transfer(Roles(lab, "to-peer"), [*LONG, *arguments], evidence=evidence)
     wait_for_traffic(lab, client)
     return server, client
 
@@ -39,8 +39,8 @@ def expect_retry_exceeded(client, seconds):
 
 def stopped(lab):
     """The whole machine stands still for 5 s: the transfer goes on afterwards."""
-    with captured(lab, "bad-peer/stopped"):
-        _, client = begin(lab, OUTLIVES_A_STOP)
+    with captured(lab, "bad-peer/stopped") as evidence:
+        _, client = begin(lab, OUTLIVES_A_STOP, evidence)
         lab.vm.process.send_signal(signal.SIGSTOP)
         try:
             time.sleep(5)
@@ -49,31 +49,37 @@ def stopped(lab):
         before = lab.a.packets()
         wait_until(lambda: lab.a.packets() > before + 5000 or not client.running(), 60, "traffic goes on")
         check(client.running(), f"the transfer ended\n{client.output}")
+        client.kill()
+        judge(lab, [lab.a], evidence)
     return "goes on after 5 s"
 
 
 def killed(lab):
-    lab.revive()
-    _, client = begin(lab, IMPATIENT)
-    start = time.monotonic()
-    os.kill(lab.vm.process.pid, signal.SIGKILL)
-    expect_retry_exceeded(client, 20)
-    return f"retry exceeded after {time.monotonic() - start:.1f} s"
+    with captured(lab, "bad-peer/killed") as evidence:
+        _, client = begin(lab, IMPATIENT, evidence)
+        start = time.monotonic()
+        os.kill(lab.vm.process.pid, signal.SIGKILL)
+        expect_retry_exceeded(client, 20)
+        words = f"retry exceeded after {time.monotonic() - start:.1f} s"
+        judge(lab, [lab.a], evidence)
+    return words
 
 
 def link_deleted(lab):
     """rxe lets go of a device once no program has it open: the deletion is under way when the program there dies. perftest
     here does not look at its TCP connection before the end."""
-    with captured(lab, "bad-peer/link-deleted"):
+    with captured(lab, "bad-peer/link-deleted") as evidence:
         try:
             words = ["-F", "-D", "60", "-u", "13"]
             server = lab.b.start(["ib_write_bw", "-d", lab.b.device, "-x", lab.b.gid_index["ipv4"], *words])
             server.wait_listening(PERFTEST_PORT)
-            client = lab.a.start(["ib_write_bw", "-d", lab.a.device, "-x", lab.a.gid_index["ipv4"], *words, lab.b.ipv4])
+            command = ["ib_write_bw", "-d", lab.a.device, "-x", lab.a.gid_index["ipv4"], *words, lab.b.ipv4]
+            client = lab.a.start(command, options=ours(lab.a, evidence, None, None).options)
             wait_for_traffic(lab, client)
             deletion = lab.b.start_deleting_link()
             server.kill()
             expect_retry_exceeded(client, 20)
+            judge(lab, [lab.a], evidence)
             check(deletion.wait(20) == 0, f"the link is not deleted\n{deletion.output}")
             deletion.kill()
             lab.b.add_link()

@@ -1,11 +1,13 @@
 """How a case of the interoperability tests is made and judged: two programs, a capture of the wire, and the oracle over it."""
 
+import base64
 import contextlib
 import dataclasses
 import itertools
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 from lab import LabError
 from perftest import PINGPONGS, Side, describe, io_mode, run_pair
@@ -17,6 +19,7 @@ DIRECTIONS = ("to-peer", "from-peer")
 # Between uroce's capture stage and its transport. Both are in one thread, but two cores are shared with an emulated machine.
 SLACK = "20ms"
 OWN_CAPTURE = "uroce.pcapng"
+IN_GUEST = Path("/tmp")
 
 # Timeout of the QPs, 4.096 us * 2^17: an emulated machine may not get its turn for half a second.
 PATIENCE = 17
@@ -40,17 +43,25 @@ def ours(host, evidence, io, faults):
     """How the programs of a host are started."""
     if not host.uroce:
         return Side()
-    here = getattr(host, "vm", None) is None
-    return Side(io, faults, options=("--capture", evidence / OWN_CAPTURE) if evidence and here else ())
+    return Side(io, faults, options=("--capture", own_capture(host, evidence)) if evidence else ())
+
+
+def is_guest(host):
+    return getattr(host, "vm", None) is not None
+
+
+def own_capture(host, evidence):
+    """The file of uroce's own capture, on the host that it runs on."""
+    return (IN_GUEST if is_guest(host) else evidence) / OWN_CAPTURE
 
 
 # --- the wire ------------------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
-def captured(lab, name, judged=False):
+def captured(lab, name):
     """Captures the wire during a case, at the guest's end; what fails leaves its evidence behind, in the directory that this
-    gives. judged: uroce has captured as well (OWN_CAPTURE there), and the oracle judges its conduct afterwards."""
+    gives."""
     evidence = lab.build / "interop/failures" / re.sub(r"[^\w.-]", "_", name)
     shutil.rmtree(evidence, ignore_errors=True)
     evidence.mkdir(parents=True)
@@ -61,9 +72,6 @@ def captured(lab, name, judged=False):
         machine.start_capture(capture)
     try:
         yield evidence
-        stop_capture(machine)
-        if judged:
-            judge(lab, evidence / OWN_CAPTURE)
     except (Failure, LabError) as error:
         stop_capture(machine)
         if machine:
@@ -72,6 +80,7 @@ def captured(lab, name, judged=False):
             (evidence / "kernel").write_text(lab.b.system("dmesg"))
         (evidence / "failure").write_text(str(error))
         raise Failure(f"{error}\n(capture and console: {evidence})") from error
+    stop_capture(machine)
     shutil.rmtree(evidence)
 
 
@@ -82,27 +91,42 @@ def stop_capture(machine):
         machine.stop_capture()
 
 
-def judge(lab, capture):
-    done = subprocess.run([lab.build / "bin/uroce", "check", "--slack", SLACK, "--quiet", capture], capture_output=True, text=True)
-    check(done.returncode == 0, f"the oracle says:\n{done.stdout}{done.stderr}")
+def judge(lab, hosts, evidence):
+    """The oracle over what uroce has captured on its hosts. UC and UD it only reads."""
+    for host in hosts:
+        if not host.uroce:
+            continue
+        file = own_capture(host, evidence)
+        checker = "/opt/uroce/bin/uroce" if is_guest(host) else lab.build / "bin/uroce"
+        command = list(map(str, [checker, "check", "--slack", SLACK, "--quiet", file]))
+        if not is_guest(host):
+            done = subprocess.run(command, capture_output=True, text=True)
+            check(done.returncode == 0, f"the oracle says:\n{done.stdout}{done.stderr}")
+            continue
+        try:
+            host.vm.run(command)
+        except LabError as error:
+            (evidence / f"guest-{OWN_CAPTURE}").write_bytes(base64.b64decode(host.vm.run(["base64", file])))
+            raise Failure(f"the oracle says of the guest:\n{error}") from error
 
 
 # --- cases ---------------------------------------------------------------------------------------------------------------
 
 
-def pair(program, way, arguments, direction, gid="ipv4", faults=None, io=None, timeout=60, hosts=None, judged=True, name=None, **case):
-    """perftest or a pingpong. judged: it is RC, which the oracle knows."""
+def pair(program, way, arguments, direction, gid="ipv4", faults=None, io=None, timeout=60, hosts=None, name=None, **case):
+    """perftest or a pingpong."""
     name = name or f"{program}/{way}-{direction}"
 
     def run(lab):
         lab.revive()
         roles = Roles(lab, direction, hosts)
-        with captured(lab, name, judged) as evidence:
+        with captured(lab, name) as evidence:
             words = arguments if program in PINGPONGS else [*arguments, "-u", PATIENCE]
             result = run_pair(roles, program, words, gid, ours(roles.a, evidence, io, faults), ours(roles.b, evidence, io, faults), timeout)
             check(not result.problem, f"{result.problem}\n{result.report()}")
             for host, mode in zip((roles.a, roles.b), result.io_modes):
                 check_io(host, mode, io, faults)
+            judge(lab, (roles.a, roles.b), evidence)
         return describe(result.rows[-1])
 
     return Case(name, run, **case)
@@ -138,19 +162,20 @@ def start_transfer(roles, arguments, gid="ipv4", io=None, faults=None, evidence=
     return server, roles.b.start(command(roles.b, [*plan, "--client", roles.a.ipv4]), **seeded(roles.b, 2))
 
 
-def transfer(way, arguments, direction, gid="ipv4", io=None, faults=None, timeout=120, hosts=None, judged=True, name=None, **case):
+def transfer(way, arguments, direction, gid="ipv4", io=None, faults=None, timeout=120, hosts=None, name=None, **case):
     """rc_transfer: every byte right, every completion exactly once."""
     name = name or f"rc_transfer/{way}-{direction}"
 
     def run(lab):
         lab.revive()
         roles = Roles(lab, direction, hosts)
-        with captured(lab, name, judged) as evidence:
+        with captured(lab, name) as evidence:
             server, client = start_transfer(roles, arguments, gid, io, faults, evidence)
             codes = (client.wait(timeout), server.wait(10))
             check(codes == (0, 0), f"exit codes {codes} (None: hangs)\n{client.output}\n--- server\n{server.output}")
             for host, program in ((roles.a, server), (roles.b, client)):
                 check_io(host, io_mode(program.output), io, faults)
+            judge(lab, (roles.a, roles.b), evidence)
         return client.stdout.strip().splitlines()[-1]
 
     return Case(name, run, **case)
@@ -164,17 +189,18 @@ def errors(way, direction, gid="ipv4", io=None, timeout=120, **case):
         roles = Roles(lab, direction)
         port = next(_ports)
 
-        def start(host, rest):
+        def start(host, evidence, rest):
             program = "rc_errors" if host is lab.b else lab.build / "bin/rc_errors"
             command = [program, "--device", host.device, "--gid-index", host.gid_index[gid], "--port", port, *rest]
-            return host.start(command, **({"io": io} if host.uroce else {}))
+            return host.start(command, **dataclasses.asdict(ours(host, evidence, io, None)))
 
-        with captured(lab, name):
-            server = start(roles.a, ["--server"])
+        with captured(lab, name) as evidence:
+            server = start(roles.a, evidence, ["--server"])
             server.wait_listening(port)
-            client = start(roles.b, ["--client", roles.a.ipv4])
+            client = start(roles.b, evidence, ["--client", roles.a.ipv4])
             codes = (client.wait(timeout), server.wait(10))
             check(codes == (0, 0), f"exit codes {codes} (None: hangs)\n{client.output}\n--- server\n{server.output}")
+            judge(lab, (roles.a, roles.b), evidence)
         return client.stdout.strip().splitlines()[-1]
 
     return Case(name, run, **case)

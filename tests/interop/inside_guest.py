@@ -25,7 +25,7 @@ def with_host(make, what, way, arguments, direction, io=None):
 
 def with_rxe(make, what, way, arguments, direction, io=None):
     """Both in the guest, on a wire inside of it."""
-    return make(*what, way, arguments, direction=direction, io=io, hosts=lambda lab: lab.join_inside(), judged=False,
+    return make(*what, way, arguments, direction=direction, io=io, hosts=lambda lab: lab.join_inside(),
                 name=f"guest-rxe/{(*what, 'rc_transfer')[0]}-{way}-{direction}")
 
 

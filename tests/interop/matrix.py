@@ -67,19 +67,18 @@ def perftest():
 def unreliable():
     for program in UC:
         arguments = ["-c", "UC", *(["-n", "50", *UNPACED] if program in BANDWIDTH else iterations(program))]
-        yield from both(pair, program, "uc", arguments, judged=False)
+        yield from both(pair, program, "uc", arguments)
     for program in SEND:
         arguments = ["-c", "UD", *(["-n", "200", *UNPACED] if program in BANDWIDTH else iterations(program))]
-        yield from both(pair, program, "ud", arguments, judged=False)
-        yield from both(pair, program, "ud-ipv6", arguments, gid="ipv6", judged=False, quick=False)
+        yield from both(pair, program, "ud", arguments)
+        yield from both(pair, program, "ud-ipv6", arguments, gid="ipv6", quick=False)
 
 
 def pingpongs():
     for program in PINGPONGS[:-1]:  # rxe has no XRC
         check = [] if "ud" in program else ["-c"]
-        reliable = "_rc_" in program or "_srq_" in program
-        yield from both(pair, program, "ipv4", [*check, "-n", "300"], judged=reliable)
-        yield from both(pair, program, "events", [*check, "-n", "300", "-e"], judged=reliable, quick=False)
+        yield from both(pair, program, "ipv4", [*check, "-n", "300"])
+        yield from both(pair, program, "events", [*check, "-n", "300", "-e"], quick=False)
 
 
 def path_mtus():

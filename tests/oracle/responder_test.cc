@@ -101,6 +101,20 @@ TEST(Responder, NakCarriesTheExpectedPsn) {
   EXPECT_EQ(no_gap.found(), "nak-psn@2");
 }
 
+// How many PSNs a READ takes is not known before the path MTU is; its own PSN is.
+TEST(Responder, RefusesAReadBeforeThePathMtuIsKnown) {
+  Attributes unknown = Trace::usual();
+  unknown.path_mtu.reset();
+  Trace t(unknown);
+  t.in(read(500, 1000));
+  t.out(nak(500, 0, wire::NakCode::kRemoteAccessError));
+  EXPECT_EQ(t.found(), "") << t.texts();
+  Trace broken(unknown);
+  broken.in(read(500, 1000));
+  broken.out(nak(501, 0, wire::NakCode::kRemoteAccessError));
+  EXPECT_EQ(broken.found(), "response-order@2 acks-unreceived@2");
+}
+
 TEST(Responder, NoNakBetweenRnrNakAndReturn) {
   Trace t;
   t.in(send(500));

@@ -52,7 +52,8 @@ class Result:
 def parse_rows(output):
     """Rows of numbers under the last-seen head that begins with #bytes, as {column head: number}."""
     rows, columns = [], []
-    for line in output.splitlines():
+    # perftest ends a row's line later; what uroce writes at its end may come between where both go to one file.
+    for line in re.sub(r"uroce: .*", "", output).splitlines():
         if line.lstrip().startswith("#bytes"):
             columns = _COLUMN.findall(line)
             continue
