@@ -222,7 +222,10 @@ class RemotePeer(Peer):
         return self.lab.track(RemoteProgram(self, [*prefix, *command], self.lab.new_log()))
 
     def shell(self, script):
-        done = subprocess.run([*self.ssh, self.name, script], capture_output=True, text=True)
+        try:
+            done = subprocess.run([*self.ssh, self.name, script], capture_output=True, text=True)
+        except OSError as error:
+            raise LabError(f"--ssh: {error}") from error
         if done.returncode != 0:
             raise LabError(f"on {self.name}: {script}: exit code {done.returncode} {done.stderr.strip()}")
         return done.stdout

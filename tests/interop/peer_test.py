@@ -1,0 +1,55 @@
+#!/usr/bin/env -S python3 -B
+"""`tools/interop --peer` against a "machine" that is a network namespace with uroce as its RDMA device, and a script in the
+place of ssh: what a person with a ConnectX types is tried without one."""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests/e2e"), str(ROOT / "tools/lib")]
+
+from lab import clean_environment
+from suite import Case, check, main
+
+# As ssh: OPTION... HOST COMMAND, and the command is for a shell.
+SSH = """#!/bin/sh
+while [ $# -gt 2 ]; do shift; done
+[ "$1" = peer.example ] || {{ echo "no route to $1" >&2; exit 255; }}
+PATH=$PATH:{build}/bin exec nsenter --net=/proc/{pid}/ns/net {build}/bin/uroce run --quiet -- sh -c "$2"
+"""
+CHOSEN = "(ib_write_bw|ib_send_lat)/rc-|ibv_rc_pingpong|rc_transfer/everything|rc_errors/ipv4"
+
+
+def matrix(lab, peer="peer.example"):
+    """The matrix as host a runs it; (exit code, what it prints)."""
+    with tempfile.TemporaryDirectory() as scratch:  # the lab's own directory is not visible in there
+        return run_matrix(lab, peer, scratch)
+
+
+def run_matrix(lab, peer, scratch):
+    inhabitant = lab.b.start(["sleep", "300"], uroce=False)
+    ssh = Path(scratch) / "ssh"
+    ssh.write_text(SSH.format(build=lab.build, pid=inhabitant.pid))
+    ssh.chmod(0o755)
+    command = [ROOT / "tests/interop/matrix.py", "--build", lab.build, "--filter", CHOSEN, "--ssh", ssh]
+    command += ["--peer", peer, "--peer-device", lab.b.device, "--peer-address", lab.b.ipv4, "--peer-address6", lab.b.ipv6]
+    command += ["--netdev", lab.a.netdev, "--address", lab.a.ipv4, "--address6", lab.a.ipv6]
+    done = subprocess.run([*lab.a.enter, *map(str, command)], capture_output=True, text=True, timeout=250, env=clean_environment())
+    return done.returncode, done.stdout + done.stderr
+
+
+def passes(lab):
+    code, output = matrix(lab)
+    check(code == 0 and "12 of 12 passed" in output, f"exit code {code}\n{output}")
+    return output.splitlines()[-1]
+
+
+def unreachable(lab):
+    code, output = matrix(lab, "elsewhere.example")
+    check(code == 1 and "interop: on elsewhere.example: " in output and "no route" in output, f"exit code {code}\n{output}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(__doc__, [Case("peer/passes", passes), Case("peer/unreachable", unreachable)]))
