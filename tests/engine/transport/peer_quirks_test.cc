@@ -250,6 +250,22 @@ TEST_F(QuirkyResponder, CallsAReceiveOverrunAnInvalidRequest) {
                                          IsCompletion(2, WcStatus::kFlushError)));
 }
 
+// rxe looks up the rkey of a READ that comes again, which nobody gave for zero bytes. Nothing is lost as long as the
+// answer to the first one arrived.
+TEST_F(QuirkyResponder, RefusesAReadOfZeroBytesThatComesAgain) {
+  host_.to_rts(with_retries(0));
+  host_.post(rdma(WrOpcode::kRdmaRead, 1, kRemote, kRkey));
+  host_.post(work(WrOpcode::kSend, 2));
+  ASSERT_THAT(host_.pull(), SizeIs(2));
+  host_.expire();  // a probe, while the answer is under way
+  ASSERT_THAT(host_.pull(), SizeIs(2));
+  host_.receive(read_response(Opcode::kRcReadResponseOnly, kSqPsn, {}));
+  EXPECT_THAT(host_.sends(), ElementsAre(IsCompletion(1, kOk)));
+  host_.receive(nak(NakCode::kRemoteAccessError, kSqPsn));
+  host_.receive(ack(kSqPsn + 1));
+  EXPECT_THAT(host_.sends(), ElementsAre(IsCompletion(2, kOk)));
+}
+
 // rxe as the responder of one READ: a repeated request narrows what it remembers to what was asked for last. What
 // begins before that is dropped without a word; what is answered begins with Middle or Last.
 class NarrowingReader {
