@@ -70,7 +70,8 @@ void Analysis::analyse(const Datagram& datagram, const Headers& headers, uint32_
   Flow& seen = flows_[subject.record.flow];
   if (seen.first_frame == 0) seen.first_frame = subject.datagram.frame;
   seen.last_frame = subject.datagram.frame;
-  seen.ip_ids.note(datagram);
+  const bool numbered = info.request && subject.record.has_psn;
+  seen.ip_ids.note(datagram, headers.bth, numbered ? subject.record.relative_psn : IpIds::kNoPsn);
   if (info.transport == Transport::kCnp) return;
   seen.rate.on_packet(
       subject.now(), subject.datagram.ib_size, store_.cnps, [this](uint32_t record, const CnpRecord& cnp) {

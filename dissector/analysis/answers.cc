@@ -38,6 +38,7 @@ void RequestTrack::on_answer(const Subject& subject, Store& store) {
   record.relative_psn = static_cast<int32_t>(e - first_);
   if (is_copy_of_answer(subject)) {
     record.findings.add(Finding::kDuplicatePacket);
+    wait_again(subject, e);
   } else if (subject.headers.info->operation == Operation::kAcknowledge) {
     on_acknowledge(subject, e, store);
   } else {
@@ -52,10 +53,12 @@ void RequestTrack::on_acknowledge(const Subject& subject, int64_t psn, Store& st
   note_answer_time(subject, psn, store);
   if (psn >= next_) subject.record.findings.add(Finding::kAckUnseen);
   if (aeth.kind() == AethKind::kAck) return on_positive(subject, psn, store);
-  // It acknowledges all in front of it.
-  note_implied_nak(subject, advance(subject, psn - 1, store));
+  // It acknowledges all in front of it. Where READs are missing there, their requester asks for them at once.
+  Sent* const blocked = advance(subject, psn - 1, store);
+  note_implied_nak(subject, blocked);
   if (aeth.kind() == AethKind::kRnrNak) {
-    on_rnr_nak(subject, psn);
+    subject.record.findings.add(Finding::kRnrNak);
+    if (blocked == nullptr) begin_rnr_wait(subject, psn);
   } else {
     on_nak(subject, psn);
   }
@@ -73,11 +76,17 @@ void RequestTrack::on_positive(const Subject& subject, int64_t psn, Store& store
   end_recovery(subject);
 }
 
-void RequestTrack::on_rnr_nak(const Subject& subject, int64_t psn) {
-  subject.record.findings.add(Finding::kRnrNak);
+void RequestTrack::begin_rnr_wait(const Subject& subject, int64_t psn) {
   // Of several without an attempt in between the first one counts: a requester that waits already need not begin anew.
   if (psn < unacked_ || (rnr_ && rnr_->psn == psn)) return;
   rnr_ = Rnr{psn, subject.now(), wire::rnr_delay(subject.headers.aeth.value()).count(), subject.index};
+}
+
+// A requester does not know that an RNR NAK is a copy, if it has sent again since.
+void RequestTrack::wait_again(const Subject& subject, int64_t psn) {
+  const bool rnr =
+      subject.headers.info->operation == Operation::kAcknowledge && subject.headers.aeth.kind() == AethKind::kRnrNak;
+  if (rnr) begin_rnr_wait(subject, psn);
 }
 
 void RequestTrack::on_nak(const Subject& subject, int64_t psn) {
@@ -166,21 +175,14 @@ void RequestTrack::check_response(const Subject& subject, const Sent& sent, int6
   if (info.last == at_end && size != wanted) findings.add(Finding::kLength);
 }
 
+// Before it is known that the IDs count up, and so that the same one is the same packet, it has to come at once.
 bool RequestTrack::is_copy_of_answer(const Subject& subject) {
   const Datagram& datagram = subject.datagram;
-  if (!datagram.has_ip_id) return false;
-  const wire::Bth& bth = subject.headers.bth;
-  const uint32_t what = bth.psn.value() << 8 | static_cast<uint8_t>(bth.opcode);
-  // Before it is known that the IDs count up, and so that the same one is the same packet, it has to come at once.
-  const bool tell = subject.ip_ids.tell_packets(datagram), maybe = subject.ip_ids.begins();
-  for (const Answer& answer : answers_) {
-    if (answer.frame == 0 || answer.psn_and_opcode != what || answer.ip_id != datagram.ip_id) continue;
-    if (!tell && !(maybe && subject.now() - answer.time < kCopyWithin)) continue;
-    subject.record.related = answer.frame;
-    return true;
-  }
-  answers_[answer_count_++ % answers_.size()] = {subject.now(), what, datagram.frame, datagram.ip_id};
-  return false;
+  const IpIds::Packet* const seen = subject.ip_ids.same(datagram, subject.headers.bth);
+  if (seen == nullptr) return false;
+  if (!subject.ip_ids.tell_packets(datagram) && !subject.ip_ids.begins(datagram, kCopyWithin)) return false;
+  subject.record.related = seen->frame;
+  return true;
 }
 
 // All up to `psn` is acknowledged, but READs and atomics only by their own responses: returns the one that stands in
@@ -223,7 +225,7 @@ void RequestTrack::note_answer_time(const Subject& subject, int64_t psn, Store& 
   const int64_t time = subject.now() - sent->last_time;
   if (psn >= unacked_) subject.record.answer_time = time;
   // Of one that was sent twice nobody knows which was answered.
-  if (sent->attempts > 1 || psn < unacked_ || sent->needs_response()) return;
+  if (sent->repeated || psn < unacked_ || sent->needs_response()) return;
   if (least_round_trip_ < 0 || time < least_round_trip_) least_round_trip_ = time;
 }
 

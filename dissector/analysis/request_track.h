@@ -3,14 +3,12 @@
 // be either end or between: what is new, sent again and why, late, missing, answered, and how long it took (IBTA 9.7).
 // One per flow. requests.cc has the requests, answers.cc what comes back.
 //
-// Keeps at most kMostKept requests (88 bytes each), of them kHistory that are answered.
+// Keeps at most kMostKept requests (80 bytes each), of them kHistory that are answered.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <deque>
 #include <optional>
-#include <utility>
 
 #include "dissector/analysis/datagram.h"
 #include "dissector/analysis/ip_ids.h"
@@ -77,12 +75,13 @@ class RequestTrack {
     uint32_t last_record = 0;
     uint32_t message = kNone;
     uint32_t payload = 0;
-    uint32_t length = 0;  // READ: bytes wanted
-    uint32_t attempts = 1;
-    std::array<uint16_t, 4> ip_ids{};  // of its transmissions: the first one, then the last ones in a ring
-    uint32_t ip_id_count = 0;
+    uint32_t length = 0;          // READ: bytes wanted
+    uint32_t first_ip_id = 0;     // counted on, see IpIds
+    uint32_t guessed_at = kNone;  // record of the request that span_guessed comes from
+    uint16_t last_ip_id = 0;
     wire::Operation operation{};
     bool last = false;  // of its message
+    bool repeated = false;
     bool span_known = true;
     bool span_guessed = false;  // known from what came next, so wrong if something before that is missing
 
@@ -93,37 +92,14 @@ class RequestTrack {
              operation == wire::Operation::kAtomicWrite;
     }
     bool answered() const { return expected >= end(); }
-    void note_transmission(uint16_t ip_id) {
-      ip_ids[ip_id_count < ip_ids.size() ? ip_id_count : 1 + (ip_id_count - 1) % (ip_ids.size() - 1)] = ip_id;
-      ++ip_id_count;
-    }
-    // It has come behind its repetition.
-    void note_original(uint16_t ip_id) { note_transmission(std::exchange(ip_ids[0], ip_id)); }
-    bool has_ip_id(uint16_t id) const {
-      for (size_t i = 0; i < ip_ids.size() && i < ip_id_count; ++i) {
-        if (ip_ids[i] == id) return true;
-      }
-      return false;
-    }
   };
-  static_assert(sizeof(Sent) <= 88);
+  static_assert(sizeof(Sent) <= 80);
   enum class Cause : uint8_t { kTimeout, kNak, kRnr, kImpliedNak };
   struct Rnr {
     int64_t psn, time, delay;
     uint32_t record;
     // Clocks of captures and NICs agree to a percent or two, not better.
     int64_t least_wait() const { return delay - delay / 50; }
-  };
-  // Of a request packet that was captured: where the sender had come to when it sent the packet with this ID.
-  struct Order {
-    uint16_t ip_id = 0;
-    int32_t relative_psn = -1;
-  };
-  struct Answer {
-    int64_t time = 0;
-    uint32_t psn_and_opcode = 0;
-    uint32_t frame = 0;
-    uint16_t ip_id = 0;
   };
 
   // requests.cc
@@ -136,11 +112,8 @@ class RequestTrack {
   void on_again(const Subject& subject, int64_t psn, Sent* sent, Store& store);
   bool crosses_rnr_nak(const Subject& subject) const;
   void note_reaction(int64_t time);
-  bool is_copy(const Subject& subject, int64_t psn, const Sent& sent) const;
+  bool is_copy(const Subject& subject, int64_t psn, const Sent* sent) const;
   bool is_late_original(const Subject& subject, int64_t psn) const;
-  void note_order(const Subject& subject, int64_t psn);
-  bool seen(const Datagram& datagram, int64_t psn) const;
-  bool sent_behind(const Datagram& datagram, int64_t psn) const;
   std::optional<Cause> new_attempt(const Subject& subject, int64_t psn, const Sent* sent) const;
   void count_attempt(const Subject& subject);
   void end_rnr_wait(const Subject& subject, int64_t psn, Store& store);
@@ -149,7 +122,7 @@ class RequestTrack {
   Sent* find(int64_t psn);
   void note_payload(const Subject& subject, Store& store);
   uint32_t likely_path_mtu() const;
-  void guess_span_from_next(wire::Psn psn);
+  void guess_span_from_next(const Subject& subject);
   void settle_spans(Store& store);
   void settle_in_hole(Sent& read);
   void trim();
@@ -163,7 +136,8 @@ class RequestTrack {
   void check_response(const Subject& subject, const Sent& sent, int64_t psn);
   bool is_copy_of_answer(const Subject& subject);
   void on_positive(const Subject& subject, int64_t psn, Store& store);
-  void on_rnr_nak(const Subject& subject, int64_t psn);
+  void begin_rnr_wait(const Subject& subject, int64_t psn);
+  void wait_again(const Subject& subject, int64_t psn);
   void end_last_read(const Subject& subject, int64_t psn);
   void place_response(const Subject& subject, Sent& sent, int64_t psn);
   Sent* advance(const Subject& subject, int64_t psn, Store& store);
@@ -205,11 +179,6 @@ class RequestTrack {
   int64_t least_reaction_ = -1;    // from a NAK to what it causes
   int64_t recovery_start_ = -1;
   int64_t recovery_end_ = 0;  // PSN
-
-  std::array<Answer, 128> answers_{};  // the last ones
-  size_t answer_count_ = 0;
-  std::array<Order, 512> orders_{};  // of the last request packets
-  size_t order_count_ = 0;
 };
 
 }  // namespace uroce::dissector

@@ -60,7 +60,7 @@ void RequestTrack::on_request(const Subject& subject, Store& store) {
   const Psn psn = subject.headers.bth.psn;
   if (!started_) start(psn);
   note_payload(subject, store);
-  guess_span_from_next(psn);
+  guess_span_from_next(subject);
   const int64_t e = extend(psn);
   subject.record.has_psn = true;
   subject.record.relative_psn = static_cast<int32_t>(e - first_);
@@ -69,7 +69,6 @@ void RequestTrack::on_request(const Subject& subject, Store& store) {
   } else {
     on_below(subject, e, store);
   }
-  note_order(subject, e);
   last_psn_ = e;
   note_flight(subject.record);
   trim();
@@ -83,7 +82,8 @@ RequestTrack::Sent RequestTrack::make_sent(const Subject& subject, int64_t psn) 
   sent.record = sent.last_record = subject.index;
   sent.payload = headers.payload_size;
   sent.operation = headers.info->operation;
-  sent.note_transmission(subject.datagram.ip_id);
+  sent.first_ip_id = subject.ip_ids.extend(subject.datagram);
+  sent.last_ip_id = subject.datagram.ip_id;
   sent.last = headers.info->last;
   if (sent.operation == Operation::kReadRequest) {
     sent.length = headers.reth.length;
@@ -120,17 +120,17 @@ void RequestTrack::on_below(const Subject& subject, int64_t psn, Store& store) {
   if (sent != nullptr) {
     subject.record.related = store.packets[sent->record].frame;
     subject.record.message = sent->message;
-    if (acknowledged_ && sent->end() <= unacked_) {
-      subject.record.findings.add(Finding::kDuplicateRequest);
-    }
-    if (is_copy(subject, psn, *sent) || !acknowledged_) {
-      subject.record.findings.add(Finding::kDuplicatePacket);
-      return;
-    }
+    if (acknowledged_ && sent->end() <= unacked_) subject.record.findings.add(Finding::kDuplicateRequest);
+  }
+  if (is_copy(subject, psn, sent)) {
+    subject.record.findings.add(Finding::kDuplicatePacket);
+    return;
+  }
+  if (sent != nullptr) {
     // Older than the oldest one that was captured: here the original comes at last, behind its repetition.
-    if (static_cast<int16_t>(subject.datagram.ip_id - sent->ip_ids[0]) < 0 && subject.late() &&
-        is_late_original(subject, psn)) {
-      sent->note_original(subject.datagram.ip_id);
+    const uint32_t ip_id = subject.ip_ids.extend(subject.datagram);
+    if (IpIds::before(ip_id, sent->first_ip_id) && subject.late() && is_late_original(subject, psn)) {
+      sent->first_ip_id = ip_id;
       subject.record.findings.add(Finding::kOutOfOrder);
       return;
     }
@@ -189,56 +189,37 @@ void RequestTrack::on_again(const Subject& subject, int64_t psn, Sent* sent, Sto
 void RequestTrack::repeat(const Subject& subject, Sent& sent) const {
   sent.last_time = subject.now();
   sent.last_record = subject.index;
-  sent.note_transmission(subject.datagram.ip_id);
-  ++sent.attempts;
+  sent.last_ip_id = subject.datagram.ip_id;
+  sent.repeated = true;
 }
 
 // The same packet once more, not the same request: with the IP ID that only one packet has. Without IDs, or before it
 // is known that they count up, if it comes faster than anything can have asked for it.
-bool RequestTrack::is_copy(const Subject& subject, int64_t psn, const Sent& sent) const {
-  if (subject.datagram.has_ip_id && !sent.has_ip_id(subject.datagram.ip_id) && !seen(subject.datagram, psn))
-    return false;
-  if (subject.ip_ids.tell_packets(subject.datagram)) return true;
+bool RequestTrack::is_copy(const Subject& subject, int64_t psn, const Sent* sent) const {
+  const Datagram& datagram = subject.datagram;
+  if (!acknowledged_) return sent != nullptr;  // UC sends nothing again
+  if (subject.ip_ids.tell_packets(datagram) || subject.ip_ids.tell_order(datagram)) {
+    return subject.ip_ids.same(datagram, subject.headers.bth) != nullptr;
+  }
+  if (sent == nullptr || (datagram.has_ip_id && sent->last_ip_id != datagram.ip_id)) return false;
   // A READ for the rest of it is not a copy, nor is one of several that come again in a row.
   const bool read = subject.headers.info->operation == Operation::kReadRequest;
-  if ((read && subject.headers.reth.length != sent.length) || psn != last_psn_) return false;
+  if ((read && subject.headers.reth.length != sent->length) || psn != last_psn_) return false;
   if (replaying_ || nak_psn_ || rnr_ || implied_psn_) return false;
-  return subject.now() - sent.last_time < (least_round_trip_ >= 0 ? least_round_trip_ : kLateWithin);
+  return subject.now() - sent->last_time < (least_round_trip_ >= 0 ? least_round_trip_ : kLateWithin);
 }
 
 // The first transmission of a request, captured behind ones that were sent later.
 bool RequestTrack::is_late_original(const Subject& subject, int64_t psn) const {
   if (!acknowledged_) return true;  // UC sends nothing again
   if (subject.ip_ids.tell_order(subject.datagram)) {
-    return subject.late() && !sent_behind(subject.datagram, psn);
+    return subject.late() && !subject.ip_ids.sent_behind(subject.datagram, psn - first_);
   }
   // In front of the first one that was captured: the capture began just then, or these two were swapped.
   if (psn < first_ && acked_ == 0 && !nak_psn_ && !sent_.empty())
     return subject.now() - sent_.front().first_time < kLateWithin;
   if (psn < unacked_ || replaying_ || (nak_psn_ && *nak_psn_ <= psn) || rnr_ || implied_psn_) return false;
   return subject.now() - gap_time_ < (least_round_trip_ >= 0 ? least_round_trip_ : kLateWithin);
-}
-
-void RequestTrack::note_order(const Subject& subject, int64_t psn) {
-  orders_[order_count_++ % orders_.size()] = {subject.datagram.ip_id, static_cast<int32_t>(psn - first_)};
-}
-
-// Whether one of the last request packets had this PSN and IP ID.
-bool RequestTrack::seen(const Datagram& datagram, int64_t psn) const {
-  const auto end = orders_.begin() + static_cast<ptrdiff_t>(std::min(order_count_, orders_.size()));
-  return std::any_of(orders_.begin(), end, [&](const Order& other) {
-    return other.ip_id == datagram.ip_id && other.relative_psn == psn - first_;
-  });
-}
-
-// Whether the sender had already sent something with this PSN or a later one when it sent this packet: then it was not
-// the first time.
-bool RequestTrack::sent_behind(const Datagram& datagram, int64_t psn) const {
-  const int64_t relative = psn - first_;
-  return std::any_of(orders_.begin(), orders_.begin() + static_cast<ptrdiff_t>(std::min(order_count_, orders_.size())),
-                     [&](const Order& other) {
-                       return other.relative_psn >= relative && static_cast<int16_t>(other.ip_id - datagram.ip_id) < 0;
-                     });
 }
 
 // Why the requester begins again here; nothing if it only goes on with what it began.
@@ -374,20 +355,22 @@ void RequestTrack::settle_spans(Store& store) {
     read.span_known = true;
     if (i + 1 == sent_.size()) {
       next_ = read.end();
-    } else if (read.span_guessed) {
-      PacketRecord& next = store.packets[sent_[i + 1].record];
-      next.missing = static_cast<uint32_t>(room - read.span);
-      next.findings.set(Finding::kPsnGap, next.missing != 0);
+    } else if (read.guessed_at != kNone) {  // then there was or was not a gap in front of that one
+      PacketRecord& next = store.packets[read.guessed_at];
+      const int64_t missing = first_ + next.relative_psn - read.end();
+      next.missing = static_cast<uint32_t>(std::max<int64_t>(0, missing));
+      next.findings.set(Finding::kPsnGap, missing > 0);
     }
+    read.guessed_at = kNone;
     read.span_guessed = false;
   }
 }
 
 // The PSN behind a READ says how many it took, if nothing in between is missing.
-void RequestTrack::guess_span_from_next(Psn psn) {
+void RequestTrack::guess_span_from_next(const Subject& subject) {
   if (sent_.empty() || sent_.back().span_known) return;
   Sent& read = sent_.back();
-  const int64_t span = extend(psn) - read.psn;
+  const int64_t span = extend(subject.headers.bth.psn) - read.psn;
   if (span <= 0) return;
   bool fits = false;
   for (uint32_t path_mtu = least_path_mtu_; path_mtu <= kLargestPathMtu; path_mtu *= 2) {
@@ -396,6 +379,7 @@ void RequestTrack::guess_span_from_next(Psn psn) {
   read.span = fits ? static_cast<uint32_t>(span)
                    : static_cast<uint32_t>(std::min<int64_t>(read_span(read.length, likely_path_mtu()), span));
   read.span_known = read.span_guessed = true;
+  read.guessed_at = subject.index;
   next_ = read.end();
 }
 

@@ -2,9 +2,10 @@
 // to the analysis packet by packet as the plugin would. Below 100 % it fails, but for captures without IP IDs, where
 // nobody can always tell a copy, a late packet and a retransmission.
 //
-// Usage: truth_seeds [--seeds N] [--first SEED|fresh] [--random-only] [--allow N] [--verbose]
+// Usage: truth_seeds [--seeds N] [--first SEED|fresh] [--random-only] [--allow N] [--verbose] [--packets]
 //   --random-only  only the cases that the seed draws
 //   --allow N      N wrong or missed findings in a million frames are no failure
+//   --packets      prints all packets: what was found, and behind "|" what is true
 // Exit codes: 0 all found and nothing else, 1 not so, 2 wrong usage.
 #include <algorithm>
 #include <cstdio>
@@ -37,7 +38,7 @@ constexpr Finding kNever[] = {Finding::kOpcodeSequence,  Finding::kLength,
 
 struct Options {
   uint64_t first = 1, seeds = 20, allowed_per_million = 0;
-  bool random_only = false, verbose = false;
+  bool random_only = false, verbose = false, packets = false;
 };
 
 struct Count {
@@ -79,11 +80,31 @@ void collect(const trace::Record& record, uint32_t number, bool request, const F
   if (findings.is_retransmission()) found.kinds.emplace(number, "retransmission");
 }
 
+// For whoever looks for the reason of a wrong finding.
+void print_packet(const trace::Record& record, uint32_t number, const Datagram& datagram, const Headers& headers,
+                  const Findings& findings, const Truth& truth) {
+  std::printf("%6u %12.3f us %s id %04x %-22s psn %06x", number, static_cast<double>(datagram.time) / 1e3,
+              is_out(record) ? "out" : "in ", datagram.ip_id, headers.info != nullptr ? headers.info->name : "-",
+              headers.bth.psn.value());
+  if (headers.has_bth && headers.info->has_reth) std::printf(" reth %u", headers.reth.length);
+  if (headers.has_bth && headers.info->has_aeth) std::printf(" aeth %02x", headers.aeth.syndrome);
+  for (const FindingInfo& info : kFindings) {
+    if (findings.has(info.finding)) std::printf(" %s", info.name);
+  }
+  std::printf(" |");
+  for (auto at = truth.lower_bound({number, ""}); at != truth.end() && at->first == number; ++at) {
+    std::printf(" %s", at->second.c_str());
+  }
+  std::printf("\n");
+}
+
 // What the analysis says about the frames, in the terms of the truth, when it has seen all of them.
-Found analyse(const View& view, bool faultless, const Truth& truth) {
+Found analyse(const View& view, bool faultless, const Truth& truth, bool print = false) {
   struct Seen {
     uint32_t number, index;
     bool request;
+    Datagram datagram;
+    Headers headers;
   };
   std::vector<Seen> all;
   Analysis analysis;
@@ -93,12 +114,15 @@ Found analyse(const View& view, bool faultless, const Truth& truth) {
     Datagram datagram;
     if (truth.count({number, "anything"}) != 0 || !describe(record, number, datagram)) continue;
     const Headers headers = parse_headers(datagram.ib, datagram.ib_size);
-    all.push_back({number, analysis.add(datagram, headers, true), headers.has_bth && headers.info->request});
+    all.push_back(
+        {number, analysis.add(datagram, headers, true), headers.has_bth && headers.info->request, datagram, headers});
   }
   Found found;
   for (const Seen& seen : all) {
-    collect(view.records[seen.number - 1], seen.number, seen.request, analysis.packet(seen.index).findings, faultless,
-            found);
+    const trace::Record& record = view.records[seen.number - 1];
+    const Findings& findings = analysis.packet(seen.index).findings;
+    collect(record, seen.number, seen.request, findings, faultless, found);
+    if (print) print_packet(record, seen.number, seen.datagram, seen.headers, findings, truth);
   }
   return found;
 }
@@ -149,13 +173,15 @@ struct Run {
   Totals with_ids, without_ids;
   uint64_t wrong = 0, captures = 0, frames = 0;
 
-  void judge(const Case& c, uint64_t seed, bool verbose) {
+  void judge(const Case& c, uint64_t seed, const Options& options) {
     std::vector<View> views = simulator::run(c, seed);
     std::vector<Truth> truths;
     for (size_t i = 0; i < 2; ++i) truths.push_back(simulator::truth_of(views[i], views[1 - i], c.attributes.path_mtu));
     for (size_t i = 0; i < 2; ++i) {
       const std::string name = "seed " + std::to_string(seed) + " " + c.name + (i == 0 ? "-a" : "-b");
-      wrong += compare(name, truths[i], analyse(views[i], c.faultless(), truths[i]), with_ids, verbose);
+      if (options.packets) std::printf("%s\n", name.c_str());
+      const Found found = analyse(views[i], c.faultless(), truths[i], options.packets);
+      wrong += compare(name, truths[i], found, with_ids, options.verbose);
       for (trace::Record& record : views[i].records) simulator::remove_ip_id(record.frame);
       compare(name, truths[i], analyse(views[i], false, truths[i]), without_ids, false);
       ++captures;
@@ -171,6 +197,8 @@ bool parse(int argc, char** argv, Options& options) {
       options.random_only = true;
     } else if (name == "--verbose") {
       options.verbose = true;
+    } else if (name == "--packets") {
+      options.packets = true;
     } else if (i + 1 < argc && name == "--seeds") {
       options.seeds = std::strtoull(argv[++i], nullptr, 0);
     } else if (i + 1 < argc && name == "--allow") {
@@ -192,7 +220,8 @@ int main(int argc, char** argv) {
   Options options;
   if (!parse(argc, argv, options)) {
     std::fprintf(stderr,
-                 "usage: truth_seeds [--seeds N] [--first SEED|fresh] [--random-only] [--allow N] [--verbose]\n");
+                 "usage: truth_seeds [--seeds N] [--first SEED|fresh] [--random-only] [--allow N] [--verbose] "
+                 "[--packets]\n");
     return 2;
   }
   Run run;
@@ -201,7 +230,7 @@ int main(int argc, char** argv) {
     std::vector<Case> cases;
     if (!options.random_only) cases = uroce::simulator::fixed_cases();
     cases.push_back(uroce::simulator::random_case(seed));
-    for (const Case& c : cases) run.judge(c, seed, options.verbose);
+    for (const Case& c : cases) run.judge(c, seed, options);
     if (run.wrong != before) {
       std::printf("repeat: %s --first %llu --seeds 1 --verbose\n", argv[0], static_cast<unsigned long long>(seed));
     }
