@@ -29,6 +29,7 @@ class CheckCommand : public testing::Test {
     std::ostringstream bytes;
     trace::PcapngWriter writer(bytes);
     writer.add_interface("eth0");
+    writer.add_interface("eth0:loop");
     for (trace::Record record : records) {
       if (!directions) record.direction = trace::Direction::kUnknown;
       writer.write(record);
@@ -56,6 +57,23 @@ class CheckCommand : public testing::Test {
     fill(t);
     t.wait(std::chrono::seconds(1));
     t.out(send(100));  // packet 5
+    return t.records;
+  }
+  // What queue pair 0x101 sends to 0x202 of the same host, as our own captures have it; the last packet should not be.
+  static std::vector<trace::Record> looped_records() {
+    Trace t(Trace::Undeclared{});
+    const auto to_itself = [](oracle::Spec spec) {
+      spec.peer = 1;
+      return spec;
+    };
+    t.out(to_itself(send(100)));
+    t.in(to_itself(ack(100, 1)));
+    t.wait(std::chrono::seconds(1));
+    t.out(to_itself(send(100)));
+    for (trace::Record& record : t.records) {
+      record.direction = trace::Direction::kUnknown;
+      record.interface = 1;
+    }
     return t.records;
   }
   static void fill(Trace& t) {
@@ -129,6 +147,21 @@ TEST_F(CheckCommand, AtNamesTheHost) {
   options.at = {"10.0.0.3"};
   EXPECT_EQ(run(), kExitUsage);
   EXPECT_THAT(err, HasSubstr("no RoCE v2 packets of 10.0.0.3"));
+}
+
+// Beside packets with directions, and alone: who sent it is clear, at whichever end.
+TEST_F(CheckCommand, LoopedPacketsAreJudged) {
+  std::vector<trace::Record> records = good_records();
+  for (const trace::Record& record : looped_records()) records.push_back(record);
+  write_file(records);
+  EXPECT_EQ(run(), kExitFailed) << out;
+  EXPECT_THAT(out, HasSubstr("packet 7 "));
+  EXPECT_THAT(out, HasSubstr("10.0.0.1 qp 0x101 -> 10.0.0.1 qp 0x202: resends-acknowledged: PSN 100"));
+  EXPECT_THAT(out, HasSubstr("7 packets of 2 judged hosts: 1 violation\n"));
+  write_file(looped_records());
+  EXPECT_EQ(run(), kExitFailed) << out;
+  EXPECT_THAT(out, HasSubstr("3 packets of 1 judged host: 1 violation\n"));
+  EXPECT_THAT(out, testing::Not(HasSubstr("--at names the host")));
 }
 
 TEST_F(CheckCommand, WithoutRoceThereIsNothingToJudge) {
