@@ -23,13 +23,7 @@ uint32_t Analysis::add(const Datagram& datagram, const Headers& headers, bool ch
   const auto index = static_cast<uint32_t>(store_.packets.size());
   PacketRecord& record = store_.packets.emplace_back();
   record.frame = datagram.frame;
-  if (check) {
-    const IcrcCheck icrc = check_icrc(datagram);
-    record.icrc = icrc.status;
-    record.expected_icrc = icrc.expected;
-    if (icrc.status == IcrcStatus::kBad) record.findings.add(Finding::kBadIcrc);
-  }
-  const bool trusted = trust(record.icrc);
+  const bool trusted = verify(datagram, check, record);
   if (!headers.has_bth || !headers.info->known) return index;
   if (!headers.usable() || !trusted) {
     record.flow = flows_.find(key_of(datagram, headers));
@@ -39,13 +33,21 @@ uint32_t Analysis::add(const Datagram& datagram, const Headers& headers, bool ch
   return index;
 }
 
-// A packet with a bad ICRC is one that nobody received, and its numbers may be the ones that are damaged: the analysis
-// goes on as if it had been lost. Unless all are bad: then whoever captured or translated addresses changed them.
-bool Analysis::trust(IcrcStatus icrc) {
-  good_icrcs_ += icrc == IcrcStatus::kGood;
-  const bool trusted = icrc != IcrcStatus::kBad || bad_icrcs_ > good_icrcs_;
-  bad_icrcs_ += icrc == IcrcStatus::kBad;
-  return trusted;
+// A packet with a bad ICRC or a bad IP checksum is one that nobody received, and its numbers may be the ones that are
+// damaged: the analysis goes on as if it had been lost. Unless most are bad: then whoever captured or translated
+// addresses changed them.
+bool Analysis::verify(const Datagram& datagram, bool check, PacketRecord& record) {
+  if (check) {
+    const IcrcCheck icrc = check_icrc(datagram);
+    record.icrc = icrc.status;
+    record.expected_icrc = icrc.expected;
+  }
+  const bool v4 = datagram.ip.size() == wire::kIpv4Size;
+  const bool bad_ip = v4 && !wire::Ipv4View::at(datagram.ip.data()).checksum_ok();
+  record.findings.set(Finding::kBadIcrc, record.icrc == IcrcStatus::kBad);
+  record.findings.set(Finding::kBadIpChecksum, bad_ip);
+  const bool trust_ip = ip_checksums_.trust(v4 && !bad_ip, bad_ip);
+  return icrcs_.trust(record.icrc == IcrcStatus::kGood, record.icrc == IcrcStatus::kBad) && trust_ip;
 }
 
 void Analysis::analyse(const Datagram& datagram, const Headers& headers, uint32_t index) {

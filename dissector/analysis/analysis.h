@@ -51,12 +51,22 @@ class Analysis {
   void analyse_connected(const Subject& subject, uint32_t flow);
   void share_path_mtu(uint32_t flow);
   void analyse_cnp(const Subject& subject, uint32_t flow);
-  bool trust(IcrcStatus icrc);
+  bool verify(const Datagram& datagram, bool check_icrc, PacketRecord& record);
 
   Store store_;
   FlowTable flows_;
   CmTracker cm_;
-  uint64_t good_icrcs_ = 0, bad_icrcs_ = 0;
+  // How many packets had a checksum that was right, and how many a wrong one.
+  struct Checksums {
+    uint64_t good = 0, bad = 0;
+    bool trust(bool is_good, bool is_bad) {
+      good += is_good;
+      const bool trusted = !is_bad || bad > good;
+      bad += is_bad;
+      return trusted;
+    }
+  };
+  Checksums icrcs_, ip_checksums_;
 };
 
 }  // namespace uroce::dissector

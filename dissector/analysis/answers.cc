@@ -116,6 +116,7 @@ void RequestTrack::on_response(const Subject& subject, int64_t psn, Store& store
   if (sent->span_guessed && subject.headers.info->last && subject.headers.payload_size != 0) {
     sent->span = static_cast<uint32_t>(psn + 1 - sent->psn);  // what comes behind is another one's
     sent->span_guessed = false;
+    settle_gap(*sent, store);
   }
   check_response(subject, *sent, psn);
   // It says that all in front of its request was executed.

@@ -40,6 +40,7 @@ enum class Finding : uint8_t {
   kCnp,
   kRateCut,
   kBadIcrc,
+  kBadIpChecksum,
   kCount,
 };
 
@@ -129,6 +130,8 @@ inline constexpr FindingInfo kFindings[] = {
      FindingSeverity::kChat, FindingGroup::kSequence},
     {Finding::kBadIcrc, "bad_icrc", "Bad ICRC", "Bad ICRC: the receiver drops this packet", FindingSeverity::kError,
      FindingGroup::kChecksum},
+    {Finding::kBadIpChecksum, "bad_ip_checksum", "Bad IP checksum",
+     "Bad IPv4 header checksum: the receiver drops this packet", FindingSeverity::kError, FindingGroup::kChecksum},
 };
 static_assert(sizeof kFindings / sizeof kFindings[0] == static_cast<size_t>(Finding::kCount));
 

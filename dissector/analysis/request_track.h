@@ -125,6 +125,7 @@ class RequestTrack {
   void guess_span_from_next(const Subject& subject);
   void settle_spans(Store& store);
   void settle_in_hole(Sent& read);
+  void settle_gap(Sent& read, Store& store) const;
   void trim();
   void begin_recovery(int64_t now);
   void note_flight(PacketRecord& record) const;

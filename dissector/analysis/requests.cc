@@ -355,15 +355,20 @@ void RequestTrack::settle_spans(Store& store) {
     read.span_known = true;
     if (i + 1 == sent_.size()) {
       next_ = read.end();
-    } else if (read.guessed_at != kNone) {  // then there was or was not a gap in front of that one
-      PacketRecord& next = store.packets[read.guessed_at];
-      const int64_t missing = first_ + next.relative_psn - read.end();
-      next.missing = static_cast<uint32_t>(std::max<int64_t>(0, missing));
-      next.findings.set(Finding::kPsnGap, missing > 0);
     }
-    read.guessed_at = kNone;
+    settle_gap(read, store);
     read.span_guessed = false;
   }
+}
+
+// Where a READ ends is known now, and so whether there was a gap in front of the request that it was guessed from.
+void RequestTrack::settle_gap(Sent& read, Store& store) const {
+  if (read.guessed_at == kNone) return;
+  PacketRecord& next = store.packets[read.guessed_at];
+  const int64_t missing = first_ + next.relative_psn - read.end();
+  next.missing = static_cast<uint32_t>(std::max<int64_t>(0, missing));
+  next.findings.set(Finding::kPsnGap, missing > 0);
+  read.guessed_at = kNone;
 }
 
 // The PSN behind a READ says how many it took, if nothing in between is missing.

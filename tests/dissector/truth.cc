@@ -75,15 +75,16 @@ SentFrames judge_sent(const View& view, uint32_t path_mtu) {
   return all;
 }
 
-// Whether one flipped bit leaves the frame a RoCE v2 packet, and whether the ICRC must notice: by where the bit is.
-enum class Damage { kNone, kBadIcrc, kNotRoce };
+// Whether one flipped bit leaves the frame a RoCE v2 packet, and which checksum must notice: by where the bit is.
+enum class Damage { kNone, kBadIcrc, kBadIpChecksum, kBoth, kNotRoce };
 Damage damage_at(size_t byte, uint8_t bits) {
   const size_t ip = byte - wire::kEthernetSize;
   if (ip == 0 || ip == 2 || ip == 3 || ip == 9) return Damage::kNotRoce;  // version, length, protocol
-  if (ip == 6 || ip == 7) return bits == 0x40 && ip == 6 ? Damage::kBadIcrc : Damage::kNotRoce;  // fragment
-  if (ip == 1 || ip == 8 || ip == 10 || ip == 11) return Damage::kNone;                          // TOS, TTL, checksum
-  if (ip == 22 || ip == 23 || ip == 24 || ip == 25) return Damage::kNotRoce;                     // UDP port, length
-  if (ip == 26 || ip == 27 || ip == 32) return Damage::kNone;  // UDP checksum, FECN and BECN
+  if (ip == 6 || ip == 7) return bits == 0x40 && ip == 6 ? Damage::kBoth : Damage::kNotRoce;  // fragment
+  if (ip == 1 || ip == 8 || ip == 10 || ip == 11) return Damage::kBadIpChecksum;              // TOS, TTL, checksum
+  if (ip < wire::kIpv4Size) return Damage::kBoth;
+  if (ip == 22 || ip == 23 || ip == 24 || ip == 25) return Damage::kNotRoce;  // UDP port, length
+  if (ip == 26 || ip == 27 || ip == 32) return Damage::kNone;                 // UDP checksum, FECN and BECN
   return Damage::kBadIcrc;
 }
 
@@ -288,7 +289,9 @@ Truth truth_of(const View& own, const View& other, uint32_t path_mtu) {
     Damage damage;
     const auto* const original = original_of(record.frame, sent_there, damage);
     if (damage != Damage::kNone) {
-      is(damage == Damage::kNotRoce ? "anything" : "bad_icrc");
+      if (damage == Damage::kNotRoce) is("anything");
+      if (damage == Damage::kBadIcrc || damage == Damage::kBoth) is("bad_icrc");
+      if (damage == Damage::kBadIpChecksum || damage == Damage::kBoth) is("bad_ip_checksum");
       continue;
     }
     if (!arrived.insert(*original).second) {

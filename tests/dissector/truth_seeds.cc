@@ -27,8 +27,8 @@ using simulator::Case;
 using simulator::Truth;
 using simulator::View;
 
-constexpr const char* kKinds[] = {"retransmission", "psn_gap",      "out_of_order",   "duplicate_packet",
-                                  "bad_icrc",       "response_gap", "response_replay"};
+constexpr const char* kKinds[] = {"retransmission", "psn_gap",         "out_of_order", "duplicate_packet",
+                                  "bad_icrc",       "bad_ip_checksum", "response_gap", "response_replay"};
 // The transport under test does none of these, whatever the network does to it.
 constexpr Finding kNever[] = {Finding::kOpcodeSequence,  Finding::kLength,
                               Finding::kPsnJump,         Finding::kAckUnseen,

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from tshark import Tshark
 
-KINDS = ("retransmission", "psn_gap", "out_of_order", "duplicate_packet", "bad_icrc", "response_gap", "response_replay")
+KINDS = ("retransmission", "psn_gap", "out_of_order", "duplicate_packet", "bad_icrc", "bad_ip_checksum", "response_gap",
+         "response_replay")
 # The transport under test does none of these, whatever the network does to it.
 NEVER = ("opcode_sequence", "length", "psn_jump", "ack_unseen", "rnr_not_honoured", "nak_invalid_request",
          "nak_remote_access_error", "nak_remote_operational_error", "nak_other")
