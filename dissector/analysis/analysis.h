@@ -58,10 +58,11 @@ class Analysis {
   CmTracker cm_;
   // How many packets had a checksum that was right, and how many a wrong one.
   struct Checksums {
+    static constexpr uint64_t kEnough = 8;
     uint64_t good = 0, bad = 0;
     bool trust(bool is_good, bool is_bad) {
       good += is_good;
-      const bool trusted = !is_bad || bad > good;
+      const bool trusted = !is_bad || (bad > good && bad >= kEnough);
       bad += is_bad;
       return trusted;
     }

@@ -11,7 +11,7 @@ void IpIds::note(const Datagram& datagram, const wire::Bth& bth, int32_t relativ
   const int32_t step = started_ ? static_cast<int32_t>(id - newest_) : 0;
   ++noted_;
   up_ += step > 0;
-  down_ += step < 0;
+  far_ += step > kFar || step < -kFar;
   if (step > 0 || !started_) newest_ = id;
   if (!started_) first_time_ = datagram.time;
   last_time_ = datagram.time;
@@ -47,7 +47,7 @@ int32_t IpIds::step_to(const Datagram& datagram) const {
 // At the beginning two IDs that are close to each other have to do.
 bool IpIds::tell_order(const Datagram& datagram) const {
   if (!datagram.has_ip_id) return false;
-  if (count_up()) return down_ * 4 <= up_ + 4;
+  if (count_up()) return far_ * 4 <= noted_ + 3;
   if (!started_ || up_ != 0 || noted_ >= kFew) return false;
   const int32_t step = step_to(datagram);
   return step != 0 && -kNear <= step && step <= kNear;

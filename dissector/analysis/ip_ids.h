@@ -53,6 +53,7 @@ class IpIds {
  private:
   static constexpr uint64_t kFew = 4;
   static constexpr int32_t kNear = 16;
+  static constexpr int32_t kFar = 8192;           // most steps of random IDs are larger
   static constexpr int64_t kPause = 100'000'000;  // ns
   static constexpr uint32_t kRandomTurns = 16;
 
@@ -64,7 +65,7 @@ class IpIds {
 
   bool started_ = false;
   uint32_t newest_ = 0;
-  uint64_t up_ = 0, down_ = 0, noted_ = 0;
+  uint64_t up_ = 0, far_ = 0, noted_ = 0;
   int64_t first_time_ = 0, last_time_ = 0;
   std::deque<Packet> packets_;    // by ID
   int32_t most_before_ = kNoPsn;  // of those that are not kept any more

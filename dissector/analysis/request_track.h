@@ -122,7 +122,9 @@ class RequestTrack {
   Sent* find(int64_t psn);
   void note_payload(const Subject& subject, Store& store);
   uint32_t likely_path_mtu() const;
-  void guess_span_from_next(const Subject& subject);
+  void guess_span_from_next(const Subject& subject, Store& store);
+  void bound_path_mtu(uint32_t length, int64_t most_span, Store& store);
+  bool ends_before(const Subject& subject, int64_t psn, const Sent& read) const;
   void settle_spans(Store& store);
   void settle_in_hole(Sent& read);
   void settle_gap(Sent& read, Store& store) const;

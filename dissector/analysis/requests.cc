@@ -60,7 +60,7 @@ void RequestTrack::on_request(const Subject& subject, Store& store) {
   const Psn psn = subject.headers.bth.psn;
   if (!started_) start(psn);
   note_payload(subject, store);
-  guess_span_from_next(subject);
+  guess_span_from_next(subject, store);
   const int64_t e = extend(psn);
   subject.record.has_psn = true;
   subject.record.relative_psn = static_cast<int32_t>(e - first_);
@@ -116,7 +116,13 @@ void RequestTrack::on_new(const Subject& subject, int64_t psn, Store& store) {
 }
 
 void RequestTrack::on_below(const Subject& subject, int64_t psn, Store& store) {
-  Sent* const sent = find(psn);
+  Sent* sent = find(psn);
+  if (sent != nullptr && ends_before(subject, psn, *sent)) {
+    sent->span = static_cast<uint32_t>(psn - sent->psn);
+    settle_gap(*sent, store);
+    bound_path_mtu(sent->length, sent->span, store);
+    sent = nullptr;
+  }
   if (sent != nullptr) {
     subject.record.related = store.packets[sent->record].frame;
     subject.record.message = sent->message;
@@ -371,12 +377,33 @@ void RequestTrack::settle_gap(Sent& read, Store& store) const {
   read.guessed_at = kNone;
 }
 
+// A READ of this length took no more than so many PSNs: that says how large the path MTU is at least.
+void RequestTrack::bound_path_mtu(uint32_t length, int64_t most_span, Store& store) {
+  if (path_mtu_ != 0) return;
+  while (least_path_mtu_ < kLargestPathMtu && read_span(length, least_path_mtu_) > most_span) least_path_mtu_ *= 2;
+  if (least_path_mtu_ == kLargestPathMtu) learn_path_mtu(kLargestPathMtu, store);
+}
+
+// A request among the PSNs that a READ was thought to take, and not a part of that READ: it ends before, and whatever
+// seemed to come right behind it did not.
+bool RequestTrack::ends_before(const Subject& subject, int64_t psn, const Sent& read) const {
+  if (!read.span_guessed || psn == read.psn) return false;
+  if (subject.headers.info->operation != Operation::kReadRequest) return true;
+  const int64_t in_front = psn - read.psn;
+  for (uint32_t path_mtu = least_path_mtu_; path_mtu <= kLargestPathMtu; path_mtu *= 2) {
+    if (in_front * path_mtu + subject.headers.reth.length == read.length) return false;
+  }
+  return true;
+}
+
 // The PSN behind a READ says how many it took, if nothing in between is missing.
-void RequestTrack::guess_span_from_next(const Subject& subject) {
+void RequestTrack::guess_span_from_next(const Subject& subject, Store& store) {
   if (sent_.empty() || sent_.back().span_known) return;
   Sent& read = sent_.back();
   const int64_t span = extend(subject.headers.bth.psn) - read.psn;
   if (span <= 0) return;
+  bound_path_mtu(read.length, span, store);
+  if (read.span_known) return;  // the path MTU is
   bool fits = false;
   for (uint32_t path_mtu = least_path_mtu_; path_mtu <= kLargestPathMtu; path_mtu *= 2) {
     fits |= read_span(read.length, path_mtu) == span;

@@ -1,6 +1,7 @@
 // What the analysis makes of IPv4 IDs: copies that come late, IDs that go around, counters that others use too; and
 // what a requester does with copies and with what it drops. Two hosts, packets without ICRC.
 #include <gtest/gtest.h>
+#include <random>
 #include <vector>
 
 #include "dissector/analysis/analysis.h"
@@ -163,6 +164,31 @@ TEST_F(SendingOrder, ConstantIdsTellNothing) {
   EXPECT_FALSE(has(repeated, Finding::kDuplicatePacket));
 }
 
+TEST_F(SendingOrder, RandomIdsTellPacketsButNoOrder) {
+  std::mt19937 random(1);
+  std::vector<uint16_t> ids;
+  for (uint32_t i = 0; i < 2000; ++i) {
+    ids.push_back(static_cast<uint16_t>(random()));
+    EXPECT_FALSE(has(forth({kSendOnly, 100 + i, ids.back()}), Finding::kOutOfOrder));
+    if (i < 20) continue;
+    EXPECT_TRUE(has(forth({kSendOnly, 100 + i - 10, ids[i - 10]}), Finding::kDuplicatePacket)) << i;
+    const uint32_t repeated = forth({kSendOnly, 100 + i, static_cast<uint16_t>(random())});
+    EXPECT_TRUE(again(repeated) && !has(repeated, Finding::kOutOfOrder)) << i;
+  }
+}
+
+// Two of three packets come late.
+TEST_F(SendingOrder, OrderIsKnownWhenMuchIsLate) {
+  uint32_t psn = 100;
+  uint16_t id = 10;
+  exchange(20, psn, id);
+  for (uint32_t i = 0; i < 200; ++i, psn += 3, id += 3) {
+    forth({kSendOnly, psn + 2, static_cast<uint16_t>(id + 2)});
+    EXPECT_TRUE(has(forth({kSendOnly, psn + 1, static_cast<uint16_t>(id + 1)}), Finding::kOutOfOrder)) << i;
+    EXPECT_TRUE(has(forth({kSendOnly, psn, id}), Finding::kOutOfOrder)) << i;
+  }
+}
+
 // Its requester waits as long as it says, not knowing that it is a copy.
 TEST_F(SendingOrder, CopyOfAnRnrNakMakesWait) {
   uint32_t psn = 100;
@@ -213,14 +239,14 @@ TEST_F(SendingOrder, BadIpChecksumIsALoss) {
   EXPECT_TRUE(has(forth({kSendOnly, psn + 1, static_cast<uint16_t>(id + 1)}), Finding::kPsnGap));
 }
 
-// Whoever captured has set them all to something.
+// Whoever captured has set them all to something: after eight of them that is clear.
 TEST_F(SendingOrder, IpChecksumsThatAreAllWrongAreNoLosses) {
   for (uint32_t psn = 100; psn < 120; ++psn) {
     Packet packet{kSendOnly, psn, static_cast<uint16_t>(psn)};
     packet.bad_ip_checksum = true;
     const uint32_t index = forth(packet);
     EXPECT_FALSE(has(index, Finding::kPsnGap));
-    EXPECT_EQ(analysis.packet(index).message == kNone, psn == 100) << psn;
+    EXPECT_EQ(analysis.packet(index).message == kNone, psn < 108) << psn;
   }
 }
 
@@ -238,6 +264,30 @@ TEST_F(SendingOrder, GapBehindAReadIsFoundLater) {
   back({kResponseOnly, 101, 2, kAck, 0, 100});
   EXPECT_TRUE(has(next, Finding::kPsnGap));
   EXPECT_FALSE(has(behind, Finding::kPsnGap));
+}
+
+// The first READ shows that the path MTU is 4096, so the second one takes one PSN and not three.
+TEST_F(SendingOrder, WhatFollowsAReadBoundsThePathMtu) {
+  forth({kReadRequest, 100, 1, kAck, 2700});
+  forth({kReadRequest, 101, 2, kAck, 2900});
+  EXPECT_TRUE(has(forth({kReadRequest, 104, 3, kAck, 100}), Finding::kPsnGap));
+}
+
+// A request among the PSNs that a READ seemed to take: it took fewer, and one was missing behind it.
+TEST_F(SendingOrder, RequestInsideAReadEndsIt) {
+  forth({kReadRequest, 100, 1, kAck, 2000});
+  const uint32_t next = forth({kReadRequest, 102, 2, kAck, 10});
+  EXPECT_FALSE(has(next, Finding::kPsnGap));
+  wait(kSecond);
+  // The rest of it is no such request.
+  EXPECT_TRUE(again(forth({kReadRequest, 101, 3, kAck, 976})));
+  EXPECT_FALSE(has(next, Finding::kPsnGap));
+  const uint32_t missing = forth({kReadRequest, 101, 4, kAck, 50});
+  EXPECT_TRUE(again(missing));
+  EXPECT_TRUE(has(next, Finding::kPsnGap));
+  const uint32_t answer = back({kResponseOnly, 101, 1, kAck, 0, 50});
+  EXPECT_FALSE(has(answer, Finding::kAckUnseen));
+  EXPECT_EQ(analysis.packet(answer).related, analysis.packet(missing).frame);
 }
 
 }  // namespace
