@@ -51,9 +51,10 @@ def counters(program):
 
 
 def judge(lab, file):
-    """`uroce check` finds no violation."""
+    """`uroce check` finds no violation. What it says."""
     done = subprocess.run([lab.build / "bin/uroce", "check", file], capture_output=True, text=True, check=False)
     check(done.returncode == 0, f"uroce check {file}: exit code {done.returncode}\n{done.stdout[-1500:]}{done.stderr}")
+    return done.stdout
 
 
 # --- programs ---------------------------------------------------------------------------------------------------------
@@ -280,6 +281,30 @@ def nothing_stays(lab):
     return "killed: " + ", ".join(told)
 
 
+def loop(lab, io):
+    """Two QPs of one process on one device: nothing leaves it, all is captured once, and judged from both ends."""
+    file = lab.directory / "loop.pcapng"
+    command = [lab.build / "bin/rc_transfer", "--self", "--device", lab.a.device, "--gid-index", 0, "--messages", 300]
+    before = received_packets(lab.a)
+    program = lab.a.run(command, timeout=60, io=io, env={"UROCE_COUNTERS": "1"}, options=("--capture", file))
+    check(program.process.returncode == 0, program.output)
+    rows, count = records(file), counters(program)
+    names = ("-T", "fields", "-e", "frame.interface_description")
+    check({row[0] for row in rows} == {f"{lab.a.netdev}:loop"}, f"{collections.Counter(row[0] for row in rows)}")
+    check("which never leave it" in tshark(file, "-c", "1", *names), "the interface does not say what it is")
+    opcodes = collections.Counter(int(row[2], 0) for row in rows)
+    responses, acks = sum(opcodes[opcode] for opcode in range(13, 17)), opcodes[17]
+    requests = len(rows) - responses - acks - opcodes[18]
+    sent = tuple(count[name] for name in ("request packets sent", "READ response packets sent", "ACKs sent"))
+    check((requests, responses, acks) == sent and min(sent) > 0, f"{requests} requests, {responses} responses, {acks} ACKs; {count}")
+    check(received_packets(lab.a) - before < 100, "packets on the wire")
+    told = judge(lab, file)
+    check("1 judged host" in told and "--at names the host" not in told, told)
+    connections = [line for line in told.splitlines() if f"{lab.a.ipv4} qp" in line]
+    check(len(connections) == 2, f"both ends of the connection, not {connections}")
+    return f"{len(rows)} packets"
+
+
 # --- frames as they were ----------------------------------------------------------------------------------------------
 
 
@@ -376,6 +401,8 @@ CASES = [
     Case("faults-udp", lambda lab: to_file(lab, "udp", SEND, FAULTS)),
     Case("faults-read-udp", lambda lab: to_file(lab, "udp", READ, FAULTS), quick=False),
     Case("faults-atomic-af_xdp", lambda lab: to_file(lab, "af_xdp", ["ib_atomic_bw", "-n", 1000], FAULTS), quick=False),
+    Case("loop-af_xdp", lambda lab: loop(lab, "af_xdp")),
+    Case("loop-udp", lambda lab: loop(lab, "udp")),
     Case("settings", settings),
     Case("live-af_xdp", lambda lab: live(lab, "af_xdp")),
     Case("live-udp", lambda lab: live(lab, "udp")),
