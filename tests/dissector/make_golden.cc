@@ -213,7 +213,7 @@ void xrc_and_newer(const std::string& directory) {
       .back(rc, response(Opcode::kRcReadResponseOnly, 3, 0, 3));
 }
 
-// ICRC over IPv4, IPv6, VLAN and VXLAN, right and wrong.
+// ICRC over IPv4, IPv6, VLAN and VXLAN, right and wrong; wrong IPv4 header checksums.
 void envelopes(const std::string& directory) {
   Script s(directory, "envelopes");
   const Connection v4{0x71, 0x81}, v6{0x72, 0x82, true};
@@ -229,6 +229,12 @@ void envelopes(const std::string& directory) {
       }
     }
     psn += 4;
+  }
+  for (const bool vxlan : {false, true}) {
+    Packet p = request(Opcode::kRcSendOnly, psn++, 9);
+    p.bad_ip_checksum = true;
+    p.vxlan = vxlan;
+    s.forth(v4, p);
   }
 }
 

@@ -41,7 +41,8 @@ struct Packet {
   uint8_t traffic_class = 0;
   int ip_id = -1;  // else the next one of the sender
   bool bad_icrc = false;
-  uint16_t fragment = 0;  // flags and offset of the IPv4 header
+  bool bad_ip_checksum = false;  // IPv4
+  uint16_t fragment = 0;         // flags and offset of the IPv4 header
   bool vlan = false;
   bool vxlan = false;
   uint32_t captured = 0;  // bytes of the frame that are kept; 0: all
@@ -152,6 +153,7 @@ class Script {
 
   void write(const wire::Envelope& envelope, const std::vector<uint8_t>& ib, const Packet& p) {
     std::vector<uint8_t> frame = frame_of(envelope, ib);
+    if (p.bad_ip_checksum) frame[wire::kEthernetSize + 10] ^= 1;
     if (p.fragment != 0) wire::store_be16(&frame[wire::kEthernetSize + 6], p.fragment);
     if (p.vlan) {
       const uint8_t tag[] = {0x81, 0x00, 0x00, 0x2a};
