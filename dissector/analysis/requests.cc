@@ -211,7 +211,8 @@ bool RequestTrack::is_copy(const Subject& subject, int64_t psn, const Sent* sent
   // A READ for the rest of it is not a copy, nor is one of several that come again in a row.
   const bool read = subject.headers.info->operation == Operation::kReadRequest;
   if ((read && subject.headers.reth.length != sent->length) || psn != last_psn_) return false;
-  if (replaying_ || nak_psn_ || rnr_ || implied_psn_) return false;
+  // What a NAK asks for begins with its PSN.
+  if (replaying_ || nak_psn_ == psn || rnr_ || implied_psn_) return false;
   return subject.now() - sent->last_time < (least_round_trip_ >= 0 ? least_round_trip_ : kLateWithin);
 }
 

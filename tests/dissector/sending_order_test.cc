@@ -152,6 +152,15 @@ TEST_F(SendingOrder, TheFirstTwoAreSwapped) {
   EXPECT_FALSE(again(late));
 }
 
+// Whoever had heard of the NAK would have begun with what it asks for.
+TEST_F(SendingOrder, CopyOfTheFirstPacketBehindANak) {
+  forth({kSendOnly, 105, 3});
+  back({kAcknowledge, 100, 0, 0x60});
+  const uint32_t copy = forth({kSendOnly, 105, 3});
+  EXPECT_TRUE(has(copy, Finding::kDuplicatePacket));
+  EXPECT_FALSE(again(copy));
+}
+
 TEST_F(SendingOrder, ConstantIdsTellNothing) {
   for (uint32_t psn = 100; psn < 120; ++psn) {
     forth({kSendOnly, psn, 0});
