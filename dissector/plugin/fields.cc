@@ -9,6 +9,8 @@
 
 namespace uroce::dissector {
 
+const value_string part_names[] = {
+    {0, "middle"}, {kPartFirst, "first"}, {kPartLast, "last"}, {kPartFirst | kPartLast, "only"}, {0, nullptr}};
 const value_string ecn_names[] = {
     {0, "not ECN-capable"}, {1, "ECT(1)"}, {2, "ECT(0)"}, {3, "congestion experienced"}, {0, nullptr}};
 const value_string selectivity_names[] = {{0, "range"}, {1, "whole memory region"}, {0, nullptr}};

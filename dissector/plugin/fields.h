@@ -86,6 +86,8 @@ namespace uroce::dissector {
   X(stream_first, "stream.first_frame", "First packet of this direction", FT_FRAMENUM, BASE_NONE, nullptr, 0, nullptr) \
   X(stream_last, "stream.last_frame", "Last packet of this direction", FT_FRAMENUM, BASE_NONE, nullptr, 0, nullptr)    \
   X(message, "message", "Message", FT_UINT32, BASE_DEC, nullptr, 0, "Number in its direction, from 0")                 \
+  X(message_part, "message.part", "Part of the message", FT_UINT8, BASE_DEC, VALS(part_names), 0,                      \
+    "The state that the opcode leads to: a message begins, goes on, ends")                                             \
   X(message_packets, "message.packets", "Request packets", FT_UINT32, BASE_DEC, nullptr, 0, nullptr)                   \
   X(message_length, "message.length", "Message length", FT_UINT32, BASE_DEC, nullptr, 0, nullptr)                      \
   X(message_first, "message.first_frame", "First packet of the message", FT_FRAMENUM, BASE_NONE, nullptr, 0, nullptr)  \
@@ -133,7 +135,10 @@ inline expert_field ei_findings[static_cast<size_t>(Finding::kCount)];
 inline expert_field ei_malformed = EI_INIT;
 inline expert_field ei_not_captured = EI_INIT;
 
+inline constexpr uint32_t kPartFirst = 1, kPartLast = 2;  // of message.part
+
 extern const value_string ecn_names[];
+extern const value_string part_names[];
 extern const value_string selectivity_names[];
 extern const value_string aeth_names[];
 extern const value_string nak_names[];

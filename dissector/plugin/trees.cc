@@ -149,10 +149,14 @@ void show_icrc(packet_info* pinfo, proto_tree* tree, const Sighting& sighting, c
   generated(proto_tree_add_uint(tree, hf_icrc_expected, sighting.tvb, static_cast<int>(at), 4, record.expected_icrc));
 }
 
-void show_message(proto_tree* parent, tvbuff_t* tvb, const PacketRecord& record) {
+void show_message(proto_tree* parent, tvbuff_t* tvb, const Headers& headers, const PacketRecord& record) {
   const MessageRecord* const message = analysis->message(record);
   if (message == nullptr) return;
   add_uint(parent, hf_message, tvb, message->number);
+  if (headers.info->operation != wire::Operation::kAcknowledge) {
+    add_uint(parent, hf_message_part, tvb,
+             (headers.info->first ? kPartFirst : 0) | (headers.info->last ? kPartLast : 0));
+  }
   add_uint(parent, hf_message_packets, tvb, message->packets);
   if (message->length_known) add_uint(parent, hf_message_length, tvb, message->length);
   add_frame(parent, hf_message_first, tvb, message->first_frame);
@@ -176,7 +180,7 @@ void show_stream(proto_tree* parent, tvbuff_t* tvb, const Headers& headers, cons
   add_frame(tree, hf_stream_first, tvb, flow->first_frame);
   add_frame(tree, hf_stream_last, tvb, flow->last_frame);
   if (record.has_psn) generated(proto_tree_add_int(tree, hf_relative_psn, tvb, 0, 0, record.relative_psn));
-  if (headers.usable()) show_message(tree, tvb, record);
+  if (headers.usable()) show_message(tree, tvb, headers, record);
   // Once per message, so that averages in graphs are of messages.
   analysis->for_completed(record, [&](const MessageRecord& m) { add_time(tree, hf_message_time, tvb, m.time); });
 }

@@ -16,7 +16,7 @@ EXPECTED = Path(__file__).parent / "expected"
 # Name in the text -> field. All passes are over when these are shown (-2), so links forward are there.
 FIELDS = {
     "stream": "rocev2.stream", "src": "rocev2.srcqp", "ecn": "rocev2.ecn", "becn": "rocev2.becn",
-    "icrc": "rocev2.icrc.status", "msg": "rocev2.message", "len": "rocev2.message.length",
+    "icrc": "rocev2.icrc.status", "msg": "rocev2.message", "part": "rocev2.message.part", "len": "rocev2.message.length",
     "first": "rocev2.message.first_frame", "last": "rocev2.message.last_frame",
     "done": "rocev2.message.answer_frame", "took": "rocev2.message.time", "missing": "rocev2.analysis.missing",
     "flight": "rocev2.analysis.packets_in_flight", "bytes": "rocev2.analysis.bytes_in_flight",

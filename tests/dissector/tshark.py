@@ -51,10 +51,11 @@ class Tshark:
         copy.chmod(0o644)
         return copy
 
-    def run(self, *arguments, timeout=120, check=True, output=subprocess.PIPE):
+    def run(self, *arguments, timeout=120, check=True, output=subprocess.PIPE,
+            stdin=None):
         as_nobody = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
         done = subprocess.run(["tshark", "-n", *map(str, arguments)], env=self._environment, cwd=self.root, text=True,
-                              stdout=output, stderr=subprocess.PIPE, timeout=timeout, errors="replace",
+                              stdin=stdin, stdout=output, stderr=subprocess.PIPE, timeout=timeout, errors="replace",
                               **as_nobody)
         if check and done.returncode != 0:
             raise RuntimeError(f"tshark {' '.join(map(str, arguments))}: exit {done.returncode}\n{done.stderr}")
