@@ -47,8 +47,8 @@ std::vector<View> run(const Case& c, uint64_t seed);
 // By frame number, from 1. Kinds: the names of findings; "retransmission"; "anything" for a frame of which corruption
 // has made something that is not RoCE v2; "unknowable" for a repetition that nothing at this end tells from an original
 // that came late: neither the original nor any request from there on that was sent before the repetition has come, but
-// one that was sent behind the repetition has overtaken it. If the sender had spent those IP IDs on somebody else, every
-// byte and every time of this capture would be the same. It has to be found to be one of the two.
+// one that was sent behind the repetition has overtaken it. If the sender had spent those IP IDs on somebody else,
+// every byte and every time of this capture would be the same. It has to be found to be one of the two.
 //
 // A repetition that is the first thing to come from there on looks new, and is no "retransmission" here: the same
 // holds.
