@@ -44,6 +44,7 @@ void RequestTrack::on_answer(const Subject& subject, Store& store) {
   } else {
     on_response(subject, e, store);
   }
+  answered_ = true;
   note_flight(record);
   trim();
 }
@@ -94,7 +95,8 @@ void RequestTrack::on_nak(const Subject& subject, int64_t psn) {
   const Finding finding = aeth.kind() == AethKind::kNak ? finding_of(aeth.value()) : Finding::kNakOther;
   subject.record.findings.add(finding);
   // Of a connection whose very first requests were lost in front of the capture this is the first one hears.
-  if (acked_ == 0 && unacked_ == first_ && psn < first_ && first_ - psn < kFarAway) unacked_ = psn;
+  const bool first_sign = !answered_ || (acked_ == 0 && unacked_ == first_);
+  if (first_sign && psn < unacked_ && unacked_ - psn < kFarAway) unacked_ = psn;
   if (finding != Finding::kNakSequence || psn < unacked_) return;
   nak_psn_ = psn;
   nak_time_ = subject.now();

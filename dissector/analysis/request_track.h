@@ -151,9 +151,10 @@ class RequestTrack {
 
   bool acknowledged_;  // RC and XRC; UC has no answers
   bool started_ = false;
-  int64_t first_ = 0;    // PSNs here are counted on beyond 24 bits
-  int64_t next_ = 0;     // behind the last new request
-  int64_t unacked_ = 0;  // all before it is answered
+  bool answered_ = false;  // something was
+  int64_t first_ = 0;      // PSNs here are counted on beyond 24 bits
+  int64_t next_ = 0;       // behind the last new request
+  int64_t unacked_ = 0;    // all before it is answered
   int64_t answers_missed_below_ = 0;
   std::deque<Sent> sent_;  // in PSN order, with holes where requests were not captured
   size_t acked_ = 0;       // of them at the front

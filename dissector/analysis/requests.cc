@@ -51,9 +51,9 @@ bool RequestTrack::awaits(Psn psn) const {
 }
 
 bool RequestTrack::may_have_missed(Psn psn) const {
-  if (!started_ || !acknowledged_ || acked_ != 0 || unacked_ != first_) return false;
+  if (!started_ || !acknowledged_ || answered_) return false;
   const int64_t e = extend(psn);
-  return e < first_ && first_ - e < kMissedAtStart;
+  return e < unacked_ && unacked_ - e < kMissedAtStart;
 }
 
 void RequestTrack::on_request(const Subject& subject, Store& store) {
@@ -143,6 +143,8 @@ void RequestTrack::on_below(const Subject& subject, int64_t psn, Store& store) {
     on_again(subject, psn, sent, store);
     return;
   }
+  // The capture began while it was under way, or with one that had overtaken it: it waits for its answer.
+  if (!answered_ && acknowledged_) unacked_ = std::min(unacked_, psn);
   // Never seen: overtaken by others, or lost before the place of the capture and sent again.
   if (is_late_original(subject, psn)) {
     subject.record.findings.add(Finding::kOutOfOrder);

@@ -152,6 +152,31 @@ TEST_F(SendingOrder, TheFirstTwoAreSwapped) {
   EXPECT_FALSE(again(late));
 }
 
+// The first one was overtaken by the capture's first one: its answer shows which direction it belongs to.
+TEST_F(SendingOrder, AnswerToWhatWasOvertakenAtTheBeginning) {
+  forth({kReadRequest, 102, 2, kAck, 100});
+  forth({kReadRequest, 100, 0, kAck, 100});
+  const uint32_t answer = back({kResponseOnly, 100, 0, kAck, 0, 100});
+  EXPECT_NE(analysis.peer(analysis.packet(answer)), nullptr);
+  EXPECT_GE(analysis.packet(answer).answer_time, 0);
+  const uint32_t replay = back({kResponseOnly, 100, 1, kAck, 0, 100});
+  EXPECT_TRUE(has(replay, Finding::kResponseReplay));
+}
+
+// The sender goes back, and what it sent before it did comes late.
+TEST_F(SendingOrder, LatePacketsTellHowFarTheSenderHadCome) {
+  uint32_t psn = 100;
+  uint16_t id = 50;
+  exchange(3, psn, id);
+  forth({kSendOnly, psn, id});                                  // ID 0 from here, PSN 0
+  forth({kSendOnly, psn, static_cast<uint16_t>(id + 7)});       // again; 1 to 6 come late or never
+  forth({kSendOnly, psn + 6, static_cast<uint16_t>(id + 20)});  // the newest
+  forth({kSendOnly, psn + 5, static_cast<uint16_t>(id + 5)});   // of the first time
+  const uint32_t again_late = forth({kSendOnly, psn + 3, static_cast<uint16_t>(id + 10)});
+  EXPECT_TRUE(again(again_late));
+  EXPECT_FALSE(has(again_late, Finding::kDuplicatePacket));
+}
+
 // Whoever had heard of the NAK would have begun with what it asks for.
 TEST_F(SendingOrder, CopyOfTheFirstPacketBehindANak) {
   forth({kSendOnly, 105, 3});
