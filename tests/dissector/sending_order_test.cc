@@ -163,6 +163,15 @@ TEST_F(SendingOrder, AnswerToWhatWasOvertakenAtTheBeginning) {
   EXPECT_TRUE(has(replay, Finding::kResponseReplay));
 }
 
+TEST_F(SendingOrder, WhatWasOvertakenAtTheBeginningIsNotAnsweredYet) {
+  forth({kSendOnly, 102, 2});
+  forth({kSendOnly, 100, 0});
+  wait(kSecond);
+  const uint32_t repeated = forth({kSendOnly, 100, 3});
+  EXPECT_TRUE(has(repeated, Finding::kTimeoutRetransmission));
+  EXPECT_FALSE(has(repeated, Finding::kDuplicateRequest));
+}
+
 // The sender goes back, and what it sent before it did comes late.
 TEST_F(SendingOrder, LatePacketsTellHowFarTheSenderHadCome) {
   uint32_t psn = 100;
