@@ -83,11 +83,12 @@ void RequestTrack::begin_rnr_wait(const Subject& subject, int64_t psn) {
   rnr_ = Rnr{psn, subject.now(), wire::rnr_delay(subject.headers.aeth.value()).count(), subject.index};
 }
 
-// A requester does not know that an RNR NAK is a copy, if it has sent again since.
+// A requester does not know that an RNR NAK is a copy, if it has sent again since. Behind a response that it misses it
+// drops that too.
 void RequestTrack::wait_again(const Subject& subject, int64_t psn) {
   const bool rnr =
       subject.headers.info->operation == Operation::kAcknowledge && subject.headers.aeth.kind() == AethKind::kRnrNak;
-  if (rnr) begin_rnr_wait(subject, psn);
+  if (rnr && psn == unacked_) begin_rnr_wait(subject, psn);
 }
 
 void RequestTrack::on_nak(const Subject& subject, int64_t psn) {

@@ -266,6 +266,7 @@ TEST_F(SendingOrder, RnrNakBehindALostResponseIsNoReasonToWait) {
   forth({kReadRequest, psn, id++, kAck, 100});
   forth({kSendOnly, psn + 1, id++});
   EXPECT_TRUE(has(back({kAcknowledge, psn + 1, static_cast<uint16_t>(id + 1), kRnrNak}), Finding::kImpliedNak));
+  back({kAcknowledge, psn + 1, static_cast<uint16_t>(id + 1), kRnrNak});  // a copy
   wait(4 * kMicrosecond);
   EXPECT_TRUE(has(forth({kReadRequest, psn, id++, kAck, 100}), Finding::kImpliedNakRetransmission));
   EXPECT_FALSE(has(forth({kSendOnly, psn + 1, id++}), Finding::kRnrNotHonoured));
