@@ -36,6 +36,7 @@ void RetryJudge::on_psn_nak(Psn psn, bool progress, bool fresh, const Context& c
 void RetryJudge::on_rnr_nak(Psn psn, uint8_t timer_code, const Context& context) {
   const Time until = context.now + wire::rnr_delay(timer_code);
   last_sign_ = std::max(last_sign_, until);
+  nak_answers_ = 0;                                      // the packet has arrived
   if (rnr_ && rnr_->psn == psn && rnr_->counts) return;  // a second one for the same attempt need not add to the wait
   rnr_ = RnrWait{.psn = psn, .from = context.now, .until = until};
 }
@@ -83,7 +84,8 @@ void RetryJudge::judge_nak(Psn psn, Context& context) {
   nak_->answered = true;
   nak_->binding = false;
   const auto budget = context.attributes.retry_count;
-  if (!nak_->progress && ++nak_answers_ > budget.value_or(UINT8_MAX)) {
+  if (!nak_->progress) ++nak_answers_;
+  if (budget && nak_answers_ > *budget) {
     context.violation(Rule::kRetryBudget, text("%u. answer to a NAK for PSN %u without progress, retry_cnt is %u",
                                                nak_answers_, psn.value(), *budget));
   }

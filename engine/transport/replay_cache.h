@@ -80,12 +80,14 @@ class ReplayCache {
     return nullptr;
   }
 
-  // The first request behind `psn`, or null.
-  const ReplayEntry* first_behind(wire::Psn psn) const {
+  // The first request behind `psn` and before `end`, or null. Entries may be older than half of the PSNs.
+  const ReplayEntry* first_between(wire::Psn psn, wire::Psn end) const {
+    const auto offset = [psn](wire::Psn other) { return (other.value() - psn.value()) & wire::kMask24; };
     const ReplayEntry* first = nullptr;
     for (uint32_t i = 0; i < kSize; ++i) {
       const ReplayEntry& entry = entries_[(newest_ - 1 - i) % kSize];
-      if (entry.kind == ReplayEntry::Kind::kEmpty || wire::Psn::distance(psn, entry.first) <= 0) break;
+      if (entry.kind == ReplayEntry::Kind::kEmpty) break;
+      if (offset(entry.first) == 0 || offset(entry.first) >= offset(end)) break;
       first = &entry;
     }
     return first;

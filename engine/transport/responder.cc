@@ -91,7 +91,8 @@ void Responder::on_duplicate(const Packet& packet) {
   if (operation == Operation::kSend || operation == Operation::kWrite) {
     // Never executed again, always acknowledged (IBTA 9.7.5.1.4): the peer may have missed the ACK.
     if (!ack_owed_) ack_due_ = qp_.now;
-    if (!ack_owed_ || ack_again_) ack_again_ = packet.bth.psn;
+    const bool newest = !ack_again_ || Psn::distance(*ack_again_, packet.bth.psn) > 0;
+    if (newest && (!ack_owed_ || ack_again_)) ack_again_ = packet.bth.psn;
     ack_owed_ = true;
     return;
   }
@@ -111,7 +112,7 @@ void Responder::on_duplicate(const Packet& packet) {
 // How far a duplicate is acknowledged: to the next READ or atomic, which the peer asks for again if the answer was
 // lost. An ACK from behind it tells of a loss that may not be one, and rxe takes an ACK with its PSN for the answer.
 Psn Responder::last_before_answer(Psn psn) const {
-  const ReplayEntry* next = replays_.first_behind(psn);
+  const ReplayEntry* next = replays_.first_between(psn, expected_);
   return (next != nullptr ? next->first : expected_) - 1;
 }
 

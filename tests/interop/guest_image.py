@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from lab import LabError
+from lab import LabError, Unavailable
 
 HERE = Path(__file__).resolve().parent
 KERNEL_PACKAGE = "linux-image-amd64"
@@ -48,7 +48,7 @@ def _run(*command, cwd=None):
 def _find(program):
     found = shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     if found is None:
-        raise LabError(MISSING_TOOL.format(program))
+        raise Unavailable(MISSING_TOOL.format(program))
     return Path(found)
 
 
@@ -79,9 +79,14 @@ class GuestImage:
                 return
             self._download(package)
         except LabError:  # no package lists, or older ones than the archive's
-            _run("apt-get", "update")
-            package = self._find_kernel()
-            self._download(package)
+            try:
+                _run("apt-get", "update")
+                package = self._find_kernel()
+                if self.kernel.exists():
+                    return
+                self._download(package)
+            except LabError as error:
+                raise Unavailable(f"the guest's kernel cannot be downloaded: {error}") from error
         partial = self.directory / "partial"
         shutil.rmtree(partial, ignore_errors=True)
         for archive in self.directory.glob(f"{package}_*.deb"):

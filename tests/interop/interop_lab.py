@@ -10,6 +10,7 @@ import shutil
 import subprocess
 
 from guest_image import GuestImage
+from suite import Failure
 from lab import Host, Lab, LabError, Program, Unavailable, wait_until
 from vm import Vm
 
@@ -27,7 +28,7 @@ def find_gid_indices(listing, addresses):
         (gids if directory == "gids" else types)[int(index)] = content
     found = {}
     for index, kind in sorted(types.items()):
-        for name, address in addresses.items():
+        for name, address in ((name, address) for name, address in addresses.items() if address):
             wanted = ipaddress.ip_address(f"::ffff:{address}" if "." in address else address)
             if "RoCE v2" in kind and ipaddress.ip_address(gids[index]) == wanted:
                 found[name] = index
@@ -154,14 +155,16 @@ class GuestLab(Lab):
     @contextlib.contextmanager
     def without_rxe(self):
         """The module keeps UDP port 4791 of all netdevs, with or without a link."""
-        self.vm.run(["rmmod", "rdma_rxe"])  # with all links
         try:
+            self.vm.run(["rmmod", "rdma_rxe"])  # with all links
             yield
-        finally:
-            if self.vm.running():
-                self.vm.run(["modprobe", "rdma_rxe"])
-                for host in [self.b, self.inner_rxe] if self.inner_uroce.inside else [self.b]:
-                    host.add_link()
+            self.stop_programs()
+            self.vm.run(["modprobe", "rdma_rxe"])
+            for host in [self.b, self.inner_rxe] if self.inner_uroce.inside else [self.b]:
+                host.add_link()
+        except (Failure, LabError):
+            self.vm.stuck = "is without rxe"
+            raise
 
     def revive(self):
         """Starts the guest anew when it is dead, or its kernel does not let go of a process."""

@@ -158,6 +158,12 @@ class Vm:
 
     def monitor_command(self, name, **arguments):
         """A command of the QEMU Machine Protocol and its result."""
+        try:
+            return self._monitor_command(name, arguments)
+        except (OSError, ValueError) as error:
+            raise LabError(f"QEMU does not answer {name}: {error}\n{self.console()}") from error
+
+    def _monitor_command(self, name, arguments):
         self.monitor_file.write(json.dumps({"execute": name, "arguments": arguments}) + "\n")
         self.monitor_file.flush()
         while True:
@@ -182,7 +188,10 @@ class Vm:
 
     def send(self, line):
         self.control.setblocking(True)
-        self.control.sendall(f"{line}\n".encode())
+        try:
+            self.control.sendall(f"{line}\n".encode())
+        except OSError as error:
+            raise LabError(f"the guest is gone: {error}\n{self.console()}") from error
 
     def _says_ready(self):
         if not self.running():

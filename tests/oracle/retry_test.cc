@@ -172,6 +172,25 @@ TEST(Retry, NakBudget) {
   EXPECT_EQ(t.found(), "retry-budget@10");
 }
 
+// An RNR NAK says that the packet has arrived, and has a budget of its own.
+TEST(Retry, RnrNakGivesTheNakBudgetBack) {
+  Attributes for_ever = Trace::usual();
+  for_ever.rnr_retry = 7;
+  Trace t(for_ever);
+  t.out(send(100));
+  t.out(send(101));
+  for (int i = 0; i < 5; ++i) {
+    t.in(rnr_nak(100, 0));
+    t.wait(milliseconds(1));
+    t.out(send(100));
+    t.out(send(101));
+    t.in(nak(100, 0));
+    t.out(send(100));
+    t.out(send(101));
+  }
+  EXPECT_EQ(t.found(), "") << t.texts();
+}
+
 TEST(Retry, TimeBudget) {
   // Timeout 10 is 4.19 ms, up to four times as long, and two retries: 50 ms.
   Trace t;

@@ -541,6 +541,9 @@ TEST_F(QuirkyRequester, TakesAnAckForTheAnswerOfAnAtomic) {
   write_one(0);
   write_one(3);
   EXPECT_THAT(host_.drain(), ElementsAre(IsAck(kRqPsn + 3)));
+  write_one(3);  // and in the other order
+  write_one(0);
+  EXPECT_THAT(host_.drain(), ElementsAre(IsAck(kRqPsn + 3)));
   write_one(5);  // a new one acknowledges everything, whatever comes again behind it
   write_one(3);
   EXPECT_THAT(host_.drain(), ElementsAre(IsAck(kRqPsn + 5)));
