@@ -82,8 +82,7 @@ size_t FaultInjector::receive(std::span<RxPacket> out) {
         pass_through_faults(Arriving(arrived_[i]), arriving_,
                             {faults_.rx_dropped, faults_.rx_duplicated, faults_.rx_reordered, faults_.rx_corrupted});
     if (faults == kFaultDropped && dropped_observer_) {
-      arrived_[i].faults = faults;
-      dropped_observer_(arrived_[i]);
+      arriving_.due().emplace_back(arrived_[i]).faults = faults;  // shown when its turn comes
     }
   }
   idle_polls_ = arrived == 0 ? idle_polls_ + 1 : 0;
@@ -92,13 +91,27 @@ size_t FaultInjector::receive(std::span<RxPacket> out) {
     leaving_.release_all();
   }
 
+  take_due(out.size());
+  for (size_t i = 0; i < handed_out_.size(); ++i) out[i] = handed_out_[i].as_received();
+  return handed_out_.size();
+}
+
+// What is handed out next: up to the next dropped packet. Whoever watches that one has seen all before it by then.
+void FaultInjector::take_due(size_t most) {
   std::vector<Arriving>& due = arriving_.due();
-  const size_t count = std::min(out.size(), due.size());
-  const auto end = due.begin() + static_cast<ptrdiff_t>(count);
-  handed_out_.assign(std::make_move_iterator(due.begin()), std::make_move_iterator(end));
-  due.erase(due.begin(), end);
-  for (size_t i = 0; i < count; ++i) out[i] = handed_out_[i].as_received();
-  return count;
+  handed_out_.clear();
+  size_t taken = 0;
+  for (; taken < due.size() && handed_out_.size() < most; ++taken) {
+    Arriving& packet = due[taken];
+    if (packet.faults != kFaultDropped) {
+      handed_out_.push_back(std::move(packet));
+    } else if (handed_out_.empty()) {
+      dropped_observer_(packet.as_received());
+    } else {
+      break;
+    }
+  }
+  due.erase(due.begin(), due.begin() + static_cast<ptrdiff_t>(taken));
 }
 
 FaultInjector::Arriving::Arriving(const RxPacket& original)

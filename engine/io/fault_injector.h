@@ -101,6 +101,7 @@ class FaultInjector final : public PacketIo {
   };
 
   bool happens(double probability);
+  void take_due(size_t most);
   // The faults it got, bits of Fault.
   template <class Packet>
   uint8_t pass_through_faults(Packet packet, Lane<Packet>& lane, Counts counts);

@@ -78,6 +78,26 @@ TEST(FaultInjector, DropsTheGivenShareOfReceivedPackets) {
   EXPECT_TRUE(std::is_sorted(psns.begin(), psns.end()));
 }
 
+// A capture shows dropped packets among the others where they arrived.
+TEST(FaultInjector, ShowsDroppedPacketsInTheOrderOfArrival) {
+  Bench bench({.drop = 0.1, .seed = 42});
+  std::vector<uint32_t> seen;
+  bench.faulty->observe_dropped([&](const RxPacket& packet) {
+    EXPECT_EQ(packet.faults, kFaultDropped);
+    seen.push_back(psn_of(packet));
+  });
+  std::array<RxPacket, 16> received;
+  for (uint32_t psn = 0; psn < 1000; psn += 20) {
+    send_some(*bench.plain, psn, 20);
+    while (const size_t count = bench.faulty->receive(received)) {
+      for (size_t i = 0; i < count; ++i) seen.push_back(psn_of(received[i]));
+    }
+  }
+  EXPECT_EQ(seen.size(), 1000);
+  EXPECT_TRUE(std::is_sorted(seen.begin(), seen.end()));
+  EXPECT_GT(bench.faulty->fault_counters().rx_dropped, 50);
+}
+
 TEST(FaultInjector, DropsTheGivenShareOfSentPackets) {
   Bench bench({.drop = 0.1, .seed = 42});
   const std::vector<uint32_t> psns = run(*bench.faulty, *bench.plain);
