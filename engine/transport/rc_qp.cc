@@ -136,9 +136,13 @@ bool RcQp::pull_ack(TxPacket& out, Time now) {
 
 void RcQp::on_unreadable(const TxPacket& packet, Time now) {
   qp_.now = now;
-  if (!receiving()) return;
   const wire::Bth bth = wire::Bth::parse(wire::BthView::at(packet.header.data()));
-  if (wire::opcode_info(bth.opcode).request) {
+  const bool of_request = wire::opcode_info(bth.opcode).request;
+  if (!receiving()) {
+    if (!of_request) responder_.on_unreadable_before_nak(bth.psn);
+    return;
+  }
+  if (of_request) {
     requester_.on_unreadable(bth.psn);
   } else {
     responder_.on_unreadable(bth.psn);

@@ -375,6 +375,12 @@ void Responder::on_unreadable(Psn psn) {
   qp_.failed = true;
 }
 
+void Responder::on_unreadable_before_nak(Psn psn) {
+  if (!nak_.pending || Psn::distance(psn, nak_.psn) <= 0) return;
+  replays_.reset();
+  nak(Aeth::make_nak(NakCode::kRemoteOperationalError, msn_), psn, SendReason::kNakMemoryLost);
+}
+
 // End-to-end credits (IBTA 9.7.7.2): the receive requests that the peer may count on beyond the messages that the MSN
 // counts. The one in use belongs to a message not counted yet.
 Aeth Responder::ack_aeth() const {

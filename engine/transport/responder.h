@@ -45,6 +45,9 @@ class Responder {
 
   // The payload of the READ response `psn`, which pull() gave, could not be read.
   void on_unreadable(wire::Psn psn);
+  // The same when the QP has failed already. If the NAK for that is of a later request and has not left, it is this one
+  // that the peer has to be told of.
+  void on_unreadable_before_nak(wire::Psn psn);
 
   // Completes receive requests with a flush error, in order: all, or of a shared queue the one in use. A pending NAK
   // that tells why stays.

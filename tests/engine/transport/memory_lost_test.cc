@@ -166,6 +166,20 @@ TEST_F(MemoryLostOnSend, AReadResponseBecomesANak) {
   EXPECT_THAT(host_.events, Contains(AsyncEvent::kQpFatal));
 }
 
+// A later request has found it out first, and its NAK waits behind the responses.
+TEST_F(MemoryLostOnSend, AReadResponseBecomesTheNakOfAQpThatHasFailedBehindIt) {
+  host_.receive(read_request(kRqPsn, kIova, key_, 3 * kMtu));
+  wire::TxPacket packets[2];
+  for (wire::TxPacket& packet : packets) ASSERT_TRUE(host_.qp.pull(packet, host_.now));
+  take_away();
+  host_.receive(PeerPacket(Opcode::kRcFetchAdd, kRqPsn + 3).atomic(kIova, key_, 1));
+  EXPECT_EQ(host_.qp.state(), QpState::kErr);
+  for (const wire::TxPacket& packet : packets) host_.qp.on_unreadable(packet, host_.now);
+  EXPECT_THAT(host_.drain(), ElementsAre(IsNak(NakCode::kRemoteOperationalError, kRqPsn)));
+  host_.qp.on_unreadable(packets[1], host_.now);
+  EXPECT_THAT(host_.drain(), IsEmpty());
+}
+
 TEST_F(MemoryLostOnSend, AReportThatComesAfterTheErrorIsIgnored) {
   host_.post(work(WrOpcode::kSend, 1), {sge(0, 8)});
   wire::TxPacket packet;
