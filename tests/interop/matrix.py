@@ -110,6 +110,7 @@ def transfers():
 def faults():
     yield from both(transfer, "faults", PLAIN, faults=FAULTS)
     yield transfer("faults-fences", FENCED, "to-peer", faults=FAULTS)
+    yield from both(transfer, "faults-bidirectional", [*PLAIN, "--bidirectional", "--qps", 2], faults=FAULTS)
     for fault in ("drop=3%", "reorder=5%", "dup=5%", "corrupt=3%"):
         yield from both(transfer, fault.split("=")[0], PLAIN, faults=fault, quick=False)
     yield from both(transfer, "faults-udp", PLAIN, faults=FAULTS, io="udp", quick=False)
