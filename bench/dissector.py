@@ -2,7 +2,7 @@
 """tshark over a large capture with and without the dissector plugin: time and memory.
 
 Usage: bench/dissector.py PLUGIN MAKE_LARGE [MEGABYTES] [ROUNDS]
-Not a test: run it on a quiet machine. The goal is a ratio below 2 (issue 6).
+Not a test: run it on a quiet machine. The goal is a ratio below 2.
 """
 import resource
 import subprocess

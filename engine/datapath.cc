@@ -286,7 +286,7 @@ void Datapath::deliver_watched(io::PacketIo& io, size_t count, bool looped, Time
   io.on_verdicts(std::span(verdicts).first(count));
 }
 
-// The order of checks: length, opcode, TVer, QPN, addresses, P_Key, ICRC, then the transport's (faults.md, Security).
+// The order of checks: length, opcode, TVer, QPN, addresses, P_Key, ICRC, then the transport's (faults.md "Security").
 void Datapath::deliver(const io::RxPacket& rx, bool looped, Time now) {
   wire::Packet packet;
   if (const wire::ParseError error = wire::parse_packet(rx.ib, packet); error != wire::ParseError::kNone) {

@@ -1,8 +1,9 @@
 // The engine: everything one process does on one netdev. Owns the packet I/O, the QPs, the memory regions and the
 // progress of all of them. This is the public face that the verbs shim uses; nothing of the shim is known here.
 //
-// Progress (design decision 2): whoever polls, progresses. progress() and doorbell() try the progress lock and run an
-// iteration in the caller's thread; a background thread takes over when nobody does, and sleeps when nothing happens.
+// Progress (architecture.md, decision 2): whoever polls, progresses. progress() and doorbell() try the progress lock
+// and run an iteration in the caller's thread; a background thread takes over when nobody does, and sleeps when nothing
+// happens.
 #pragma once
 
 #include <cstdint>
@@ -90,7 +91,7 @@ struct Options {
 
 class Engine {
  public:
-  // Creates the engine of a netdev without opening anything (decision 6). `view` is shared by all engines.
+  // Creates the engine of a netdev and opens nothing (architecture.md, decision 6). `view` is shared by all engines.
   static std::shared_ptr<Engine> create(const net::Netdev& netdev, std::shared_ptr<net::NetView> view,
                                         const Options& options);
   virtual ~Engine() = default;

@@ -1,4 +1,4 @@
-// Who drives the datapath, and when (design decision 2).
+// Who drives the datapath, and when (architecture.md, decision 2).
 //
 // Application threads that poll run it inline, under a lock that they only try. A background thread takes over when
 // nobody does. It has three ways to wait:

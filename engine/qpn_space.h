@@ -1,5 +1,5 @@
 // The QP numbers that this process may use, and which QP has which. The range is handed to the process: today it is
-// drawn at random, later the broker of the netdev assigns it (design decision 1).
+// drawn at random, later the broker of the netdev assigns it (architecture.md, decision 1).
 #pragma once
 
 #include <cstdint>

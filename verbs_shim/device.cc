@@ -1,5 +1,5 @@
 // ibv_get_device_list and what can be asked of a device without opening it: its name, index and GUID. Nothing is opened
-// and no privilege is needed (design decision 6).
+// and no privilege is needed (architecture.md, decision 6).
 
 #include <algorithm>
 #include <cerrno>

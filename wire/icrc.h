@@ -38,8 +38,8 @@ uint32_t icrc_reference(const Envelope& envelope, std::span<const uint8_t> ib_wi
 //
 // A UDP socket hides the IPv4 header, and with it the ID (envelope.ip_id_known false). Then true if some ID gives this
 // ICRC: of a random corruption one in 2^16 passes instead of one in 2^32. DF cannot be seen either and is taken from
-// envelope.dont_fragment, which a socket backend leaves true: all native endpoints set it (reference wire.md, IP and
-// UDP). ID 0, which Linux sends, costs nothing extra.
+// envelope.dont_fragment, which a socket backend leaves true: all native endpoints set it (wire.md "IP and
+// UDP"). ID 0, which Linux sends, costs nothing extra.
 bool icrc_matches(const Envelope& envelope, std::span<const uint8_t> ib);
 
 // The IPv4 identification with which `ib` has the ICRC that it has, for an envelope that does not know it

@@ -74,8 +74,8 @@ const char* frame_error_text(FrameError error);  // "IP and UDP length differ"
 
 // Ethernet II, at most one 802.1Q tag (skipped: the netdev knows its VLAN), IPv4 without options and fragments or IPv6
 // without extension headers, UDP to port 4791. The frame may be longer than IP says: Ethernet pads short ones. The UDP
-// checksum is not looked at: over virtual links it may hold only the pseudo-header sum, the ICRC decides (reference
-// wire.md, IP and UDP). On success `ib` is the UDP payload, inside `frame`; on failure `out` and `ib` are unspecified.
+// checksum is not looked at: over virtual links it may hold only the pseudo-header sum, the ICRC decides (wire.md
+// "IP and UDP"). On success `ib` is the UDP payload, inside `frame`; on failure `out` and `ib` are unspecified.
 FrameError parse_frame(std::span<const uint8_t> frame, Envelope& out, std::span<const uint8_t>& ib);
 
 // The addresses decide: IPv4 if the destination is a mapped one.

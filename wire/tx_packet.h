@@ -1,6 +1,6 @@
 // A packet to send, before it has bytes: where it goes, its transport headers, and where its payload lies.
 // The transport fills headers and fragments; the engine adds the envelope; a PacketIo backend makes the bytes
-// (Ethernet/IP/UDP in front, pad and ICRC behind). Design decision 4.
+// (Ethernet/IP/UDP in front, pad and ICRC behind). architecture.md, decision 4.
 #pragma once
 
 #include <array>

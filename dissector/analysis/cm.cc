@@ -12,7 +12,7 @@ constexpr uint8_t kCmClass = 7;
 constexpr uint8_t kSendMethod = 3;
 constexpr size_t kReqSize = 140, kRepSize = 36;  // without private data
 
-// REQ byte 43, bits 2-1, and byte 51, bits 2-0 (reference wire.md, RDMA CM).
+// REQ byte 43, bits 2-1, and byte 51, bits 2-0 (wire.md "RDMA CM").
 wire::Transport transport_of(std::span<const uint8_t> req) {
   switch (req[43] >> 1 & 3) {
     case 1:

@@ -23,7 +23,7 @@ size_t hash(const wire::IpAddress& address) {
   return mix(mix(0, halves[0]), halves[1]);
 }
 
-// The source port that Linux and mlx5 choose when the address handle has no flow label (reference wire.md, IP and UDP).
+// The source port that Linux and mlx5 choose when the address handle has no flow label (wire.md "IP and UDP").
 uint16_t source_port_for(uint32_t qpn_a, uint32_t qpn_b) {
   uint64_t v = uint64_t{qpn_a} * qpn_b;
   v ^= v >> 20;

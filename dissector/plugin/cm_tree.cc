@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The CM messages that the built-in dissector does not take apart: MRA, SIDR_REQ, SIDR_REP, LAP, APR; of the others
-// their name only. Offsets: reference wire.md, RDMA CM; LAP and APR: IBTA 12.8.
+// their name only. Offsets: wire.md "RDMA CM"; LAP and APR: IBTA 12.8.
 #include "dissector/plugin/fields.h"
 #include "dissector/plugin/state.h"
 

@@ -1,5 +1,5 @@
 // Named counters of an engine. One writer at a time (the holder of the progress lock), any number of readers.
-// Every reason for which a packet is dropped has its own name here (design decision 8).
+// Every reason for which a packet is dropped has its own name here (architecture.md, decision 8).
 #pragma once
 
 #include <array>

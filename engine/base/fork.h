@@ -1,5 +1,5 @@
-// What fork() does to a library with threads, sockets and locks, and what we do about it (reference verbs-abi.md,
-// "Pitfalls" 5). The child has a copy of every object and none of the threads behind them; what it got that way belongs
+// What fork() does to a library with threads, sockets and locks, and what we do about it (verbs-abi.md
+// "Pitfalls"). The child has a copy of every object and none of the threads behind them; what it got that way belongs
 // to the parent and is an orphan in the child. Three rules keep the parent intact and the child alive:
 //  - whoever holds process state remembers the process_generation() it was made in, and is not touched in another;
 //  - what a process has one of is per_process(): a child makes its own on demand;

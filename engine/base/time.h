@@ -1,4 +1,4 @@
-// Time as the transport sees it: nanoseconds handed in from outside, never read here (design decision 3).
+// Time as the transport sees it: nanoseconds handed in from outside, never read here (architecture.md, decision 3).
 // The engine passes CLOCK_MONOTONIC, the simulator its virtual clock.
 #pragma once
 

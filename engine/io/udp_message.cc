@@ -140,7 +140,7 @@ bool prepare_send(UdpTxSlot& slot, const wire::TxPacket& packet, int ifindex, ms
     address_v6(*packet.envelope, ifindex, slot, message);
   }
 
-  // The header as the kernel will write it (reference wire.md, UDP sockets).
+  // The header as the kernel will write it (wire.md "UDP sockets").
   wire::Envelope envelope = *packet.envelope;
   envelope.source_port = wire::kRoceUdpPort;
   envelope.ip_id = 0;

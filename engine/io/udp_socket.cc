@@ -28,7 +28,7 @@ void set_buffer_sizes(int fd) {
 }
 
 // The process's own members of a group get their copies from the engine, not from the kernel (MULTICAST_LOOP).
-// DF set and never fragmented here: the ICRC covers DF, and Linux sends ID 0 with it (reference wire.md, UDP sockets).
+// DF set and never fragmented here: the ICRC covers DF, and Linux sends ID 0 with it (wire.md "UDP sockets").
 int set_ipv4_options(int fd) {
   for (const auto& [name, value] :
        {std::pair{IP_MTU_DISCOVER, IP_PMTUDISC_DO}, std::pair{IP_PKTINFO, 1}, std::pair{IP_RECVTOS, 1},

@@ -64,7 +64,7 @@ class MrTable {
   static constexpr uint32_t kMaxRegions = 1u << 20;
   static constexpr uint32_t kMaxWindows = 1u << 20;
 
-  // `random` gives 32 uniformly distributed bits from a CSPRNG; keys must not be guessable (faults.md, Security).
+  // `random` gives 32 uniformly distributed bits from a CSPRNG; keys must not be guessable (faults.md "Security").
   explicit MrTable(std::function<uint32_t()> random);
 
   // --- regions ------------------------------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ class MrTable {
   size_t window_count() const { return windows_.size(); }
 
   // False: it must not be bound so (MW_BIND_ERR), and is as it was. What is allowed depends on the window's type:
-  // IBTA 10.6.7, 11.2.8, wire.md "MW".
+  // IBTA 10.6.7, 11.2.8, wire.md "Memory windows".
   bool bind(const WindowBinding& binding);
   // Local Invalidate and SEND with Invalidate on QP `qpn` (IBTA 9.4.1.1.3, 10.6.7): the key stops working until the
   // window is bound again. False: the key names no type 2 window of this protection domain that is bound on this QP.
@@ -99,7 +99,7 @@ class MrTable {
 
   // --- translation --------------------------------------------------------------------------------------------------
   // Checks key, protection domain, permission and bounds (overflow-safe). `length` 0 must not be asked: zero-length
-  // transfers check nothing (IBTA C9-88, wire.md "Zero-length READ/WRITE").
+  // transfers check nothing (IBTA C9-88, wire.md "Lengths").
   // For the SGE of a work request of this side; `required`: kLocalRead or kLocalWrite. In a null region a range is at
   // most kMaxPiece long.
   Translation translate_local(uint32_t lkey, uint32_t pd, uint64_t va, uint64_t length, uint32_t required) const {

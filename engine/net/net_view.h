@@ -1,6 +1,6 @@
 // A live view of the host's network configuration, read from netlink (libnl) and followed by notifications: netdevs,
-// addresses as GIDs, routes and neighbours. Reading needs no privilege and changes nothing (decisions 5, 6). Host
-// makes one per process and its engines share it.
+// addresses as GIDs, routes and neighbours. Reading needs no privilege and changes nothing (architecture.md,
+// decisions 5, 6). Host makes one per process and its engines share it.
 //
 // Thread-safe: every call but descriptor() and generation() takes a lock. Snapshots are values. The view is of the
 // network namespace in which it was opened; threads that use it stay there.

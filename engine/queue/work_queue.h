@@ -2,7 +2,7 @@
 //
 // The application side (post) runs under the QP's post lock, held by the verbs shim. The engine side (everything else)
 // runs under the progress lock. Posted elements are copied into the engine's own memory once, before they are looked
-// at: what an application can still write is never trusted twice (design decision 9).
+// at: what an application can still write is never trusted twice (architecture.md, decision 9).
 #pragma once
 
 #include <atomic>

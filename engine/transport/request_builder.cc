@@ -42,7 +42,7 @@ MessageOpcodes opcodes_of(WrOpcode opcode) {
   }
 }
 
-// What is added to an RC opcode (wire.md "Opcode").
+// What is added to an RC opcode (wire.md "Opcodes").
 uint8_t opcode_base(QpType type) {
   switch (type) {
     case QpType::kUc:

@@ -17,7 +17,7 @@ namespace uroce::transport {
 
 class Responder {
  public:
-  // An ACK may wait this long for company and for the application's answer to go first (design decision 2).
+  // An ACK may wait this long for company and for the application's answer to go first (architecture.md, decision 2).
   static constexpr Duration kAckDelay = std::chrono::microseconds(20);
   // Not longer than for this many packets that asked for one.
   static constexpr uint32_t kAckCoalesce = 16;

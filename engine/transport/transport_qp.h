@@ -1,10 +1,10 @@
-// A QP without I/O (design decision 3), of whatever transport. The engine, the simulator and the fuzzer drive it alike:
+// A QP without I/O (architecture.md, decision 3), of any transport. Engine, simulator and fuzzer drive it alike:
 //
 //   on_packet(packet, now)   a packet for this QP arrived, its envelope, P_Key and ICRC checked; a CNP too
 //   on_congestion_mark(now)  ... and its IP header said congestion experienced (CE); before on_packet()
 //   pull(out, now)           the next packet to send, responses before requests; call until false
 //   pull_ack(out, now)       an acknowledgement that is owed; may wait for company until ack_deadline(); the engine
-//                            sends it with the next round instead (design decision 2)
+//                            sends it with the next round instead (architecture.md, decision 2)
 //   on_taken(packet, now)    the bytes of a packet given out with `completes` have been made
 //   on_unreadable(packet, now)  the payload of a packet given out is not accessible any more
 //   on_timer(now)            at or after deadline()

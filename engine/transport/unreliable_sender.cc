@@ -82,7 +82,7 @@ bool UnreliableSender::pull(wire::TxPacket& out) {
   return true;
 }
 
-// What each transport can do: wire.md "Opcode".
+// What each transport can do: wire.md "Opcodes".
 WcStatus UnreliableSender::validate(const SendWqe& wqe) const {
   switch (wqe.opcode) {
     case WrOpcode::kSend:

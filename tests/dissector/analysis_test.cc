@@ -26,7 +26,7 @@ struct Captured {
   Datagram datagram;
 };
 
-// Reference wire.md, ICRC: a CNP of a ConnectX-4 Lx.
+// wire.md "ICRC vectors": a CNP of a ConnectX-4 Lx.
 std::vector<uint8_t> connectx_cnp() {
   return wire::hex(
       "45c2003c718c4000401191610a0011010a001201"

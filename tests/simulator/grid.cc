@@ -135,7 +135,7 @@ bool compare(const std::string& name, const Row& row, const Table& reference) {
   return good;
 }
 
-// What the project promises (issue 3): WRITEs of 64 KiB at depth 16, path MTU 1024.
+// What must hold: WRITEs of 64 KiB at depth 16, path MTU 1024.
 bool keeps_promise(const std::string& name, const Row& row) {
   if (name != row_name(kWorks[0], kWeathers[0], kShapes[0])) return true;
   const bool good = row[1] >= 95 && row[2] >= 70;

@@ -1,4 +1,4 @@
-// The memory layout that compiled applications rely on: reference/verbs-abi.md "Inline dispatch".
+// The memory layout that compiled applications rely on: docs/reference/verbs-abi.md "Inline dispatch".
 #include <gtest/gtest.h>
 
 #include "verbs_shim/objects.h"

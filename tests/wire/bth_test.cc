@@ -8,7 +8,7 @@ namespace uroce::wire {
 namespace {
 
 TEST(Bth, GoldenBytesOfRealPackets) {
-  // The CNP and the UC SEND of reference wire.md, Headers.
+  // The CNP and the UC SEND of wire.md "ICRC vectors".
   expect_on_wire<BthView>(Bth{.opcode = Opcode::kCnp, .becn = true, .dest_qp = Qpn(0x118), .psn = Psn(0)},
                           "8100ffff 40000118 00000000");
   expect_on_wire<BthView>(

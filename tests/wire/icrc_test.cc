@@ -22,7 +22,7 @@ std::vector<uint8_t> operator+(std::vector<uint8_t> a, const std::vector<uint8_t
   return a;
 }
 
-// The three of reference wire.md, Headers.
+// The three of wire.md "ICRC vectors".
 const std::vector<Vector>& golden_vectors() {
   static const std::vector<Vector> vectors = [] {
     const auto uc_send = hex("2460ffff 000000d3 00cf1710 4630818be28935d90e9a95505401be885e500000");

@@ -9,7 +9,7 @@
 namespace uroce::wire {
 namespace {
 
-// The CNP of a ConnectX-4 Lx in reference wire.md, behind made-up MAC addresses.
+// The CNP of a ConnectX-4 Lx in wire.md "ICRC vectors", behind made-up MAC addresses.
 const char* const kCnpEthernet = "020000000002 020000000001 0800";
 const char* const kCnpIp = "45c2003c718c4000401191610a0011010a001201 000012b700280000";
 const char* const kCnpIb = "8100ffff4000011800000000 00000000000000000000000000000000 82fd002a";

@@ -15,7 +15,7 @@ struct Expected {
   bool request;
 };
 
-// Written down from reference wire.md, not derived from the table under test: operation code, bytes, position.
+// Written down from wire.md, not derived from the table under test: operation code, bytes, position.
 const std::map<int, Expected> kReliable = {
     {0x00, {"SEND_FIRST", 0, true, "F", true}},
     {0x01, {"SEND_MIDDLE", 0, true, "M", true}},

@@ -120,7 +120,7 @@ void CaptureTap::record_sent(CaptureChannel& channel, const wire::TxPacket& pack
   entry.reason = packet.reason;
   uint8_t* const frame = open(channel, entry);
   if (frame == nullptr) return;
-  // The kernel's headers, as it will write them (reference wire.md, UDP sockets).
+  // The kernel's headers, as it will write them (wire.md "UDP sockets").
   wire::TxPacket copy;
   wire::Envelope envelope;
   const wire::TxPacket* as_sent = &packet;

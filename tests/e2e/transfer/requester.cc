@@ -11,8 +11,8 @@
 namespace uroce::transfer {
 namespace {
 
-// Zero-length WRITE and READ name no memory: neither address nor rkey may be looked at (reference/wire.md, RC
-// semantics).
+// Zero-length WRITE and READ name no memory: neither address nor rkey may be looked at (wire.md
+// "Lengths").
 constexpr uint32_t kBogusRkey = 0xDEADBEEF;
 // An inline WR has no memory region either.
 constexpr uint32_t kBogusLkey = 0xDEADBEEF;

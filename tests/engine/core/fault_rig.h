@@ -1,6 +1,6 @@
 // Two engines' data paths with one RC QP each, connected to each other through frames that the test carries by hand: it
 // may hold them back, and slip hostile ones in between. No threads, virtual time. For the tests of hostile packets
-// (faults.md, Wire).
+// (faults.md "On the wire").
 //
 // `victim` is under attack, `peer` is what it is connected to. Both sides send a message of every kind to the other per
 // round of traffic; a round can be left half done while an attack goes on.

@@ -113,7 +113,7 @@ TEST_F(MrTableTest, RefusedTranslationGivesNoPointer) {
   EXPECT_EQ(table_.translate_local(key, kPd, kIova - 1, 1, 0).address, nullptr);
 }
 
-// --- keys (faults.md, Security: full 32 bits from a CSPRNG, quarantined on reuse) ------------------------------------
+// --- keys (faults.md "Security": full 32 bits from a CSPRNG, quarantined on reuse) -----------------------------
 
 TEST_F(MrTableTest, KeysAreTheRandomSourcesAndNeverZeroOrTakenTwice) {
   scripted_ = {0, 0xcafe};

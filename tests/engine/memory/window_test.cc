@@ -1,4 +1,4 @@
-// Memory windows: what may be bound, who may use it, how it ends (IBTA 10.6.7, wire.md "MW").
+// Memory windows: what may be bound, who may use it, how it ends (IBTA 10.6.7, wire.md "Memory windows").
 #include <algorithm>
 #include <deque>
 #include <gtest/gtest.h>

@@ -95,7 +95,7 @@ TEST(SendQueue, KeepsOrderAndContentAroundTheRing) {
   }
 }
 
-// Design decision 9: copied once, then checked, then used: later writes change nothing.
+// architecture.md, decision 9: copied once, then checked, then used: later writes change nothing.
 TEST(SendQueue, WhatTheApplicationWritesAfterTheFetchIsNotSeen) {
   SendQueue sq(2, 2, 0);
   SendQueue::Slot slot;
@@ -135,7 +135,7 @@ TEST(SendQueue, SumThatDoesNotFitIsTheLargestLength) {
   EXPECT_EQ(sq.entry(0).wqe.length, 0xffffffffu);
 }
 
-// faults.md 48, Security. Run under AddressSanitizer.
+// faults.md 48, "Security". Run under AddressSanitizer.
 TEST(SendQueue, HostileCountsAreCutToWhatTheQueueHolds) {
   SendQueue sq(1, 2, 8);
   SendQueue::Slot slot;

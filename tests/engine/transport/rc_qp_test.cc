@@ -252,7 +252,7 @@ TEST(RcQp, CompletionQueueOverrunEndsTheQp) {
   EXPECT_THAT(host.sends(), ElementsAre(IsCompletion(1, WcStatus::kSuccess), IsCompletion(2, WcStatus::kSuccess)));
 }
 
-// --- SQD (IBTA 10.3.1.5; wire.md "SQD") ------------------------------------------------------------------------------
+// --- SQD (IBTA 10.3.1.5; wire.md "State transitions") ----------------------------------------------------------------
 
 int to_sqd(ScriptedQp& host) {
   QpAttributes a;

@@ -220,7 +220,7 @@ TEST(RequesterPackets, InlineDataOfSeveralPackets) {
                                        IsRequest(Opcode::kRcSendLast, kSqPsn + 2, part(data, 512, 88))));
 }
 
-// --- solicited (IBTA 9.2.3; wire.md "Solicited") ---------------------------------------------------------------------
+// --- solicited (IBTA 9.2.3; wire.md "Solicited events") --------------------------------------------------------------
 
 TEST(RequesterPackets, SolicitedIsOnTheLastPacketOfWhatCompletesAReceive) {
   for (const Kind& kind : kKinds) {

@@ -26,7 +26,7 @@ TEST(ResponderAck, RequestThatDoesNotAskIsNotAcknowledged) {
   EXPECT_THAT(host.drain(), IsEmpty());
 }
 
-// IBTA 9.7.5.1.2, wire.md "Responders may coalesce": one ACK for all requests until now.
+// IBTA 9.7.5.1.2, wire.md "Acknowledgements": one ACK for all requests until now.
 TEST(ResponderAck, OneAckForManyRequests) {
   ScriptedQp host;
   host.to_rts();
@@ -37,7 +37,7 @@ TEST(ResponderAck, OneAckForManyRequests) {
   EXPECT_THAT(host.drain(), IsEmpty());
 }
 
-// Design decision 2: the deadline is the first request's, and does not move.
+// architecture.md, decision 2: the deadline is the first request's, and does not move.
 TEST(ResponderAck, DeadlineIsThatOfTheFirstRequestThatAsked) {
   ScriptedQp host;
   host.to_rts();
@@ -125,7 +125,7 @@ TEST(ResponderAck, NakThatBecameMootBeforeItLeftIsNotSent) {
   EXPECT_THAT(host.drain(), ElementsAre(IsAck(kRqPsn + 1)));
 }
 
-// wire.md: "MSN starts at 0, +1 per completed message (READ: at acceptance)".
+// wire.md "PSN": the MSN starts at 0, +1 per completed message (READ: at acceptance).
 TEST(ResponderAck, MsnCountsMessagesNotPackets) {
   ScriptedQp host;
   const Buffer buffer = host.make_buffer(4 * kMtu);

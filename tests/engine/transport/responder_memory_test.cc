@@ -153,7 +153,7 @@ TEST(ResponderAccess, ReadLongerThanTheRegion) {
   }
 }
 
-// wire.md "Zero-length READ/WRITE: the rkey and VA are not checked"; faults.md 18; IBTA C9-88.
+// wire.md "Lengths"; faults.md 18; IBTA C9-88.
 TEST(ResponderAccess, ZeroLengthChecksNothing) {
   ScriptedQp host;
   QpAttributes a = default_attributes();
@@ -246,7 +246,7 @@ TEST(ResponderWrite, RegionRemovedInTheMiddle) {
   EXPECT_EQ(buffer.bytes, before);
 }
 
-// The receive that a WRITE with Immediate took completes with an error, not silently (wire.md "8 LOC_ACCESS").
+// The receive that a WRITE with Immediate took completes with an error, not silently (wire.md "Completion status").
 TEST(ResponderWrite, RefusedWriteWithImmediateCompletesItsReceive) {
   ScriptedQp host;
   const Buffer buffer = host.make_buffer(8, memory::kRemoteRead);

@@ -119,7 +119,7 @@ TEST(ResponderRead, RegionRemovedWhileASendIsArriving) {
   EXPECT_THAT(host.events, ElementsAre(AsyncEvent::kQpAccessError));
 }
 
-// --- replay of a READ (IBTA 9.7.5.1.4; wire.md "READ -> execute again (may be a subrange)") --------------------------
+// --- replay of a READ (IBTA 9.7.5.1.4; wire.md "Duplicates") ---------------------------------------------------------
 
 // A READ of five packets at kRqPsn that was answered.
 class ResponderReplay : public testing::Test {
@@ -174,7 +174,7 @@ TEST_F(ResponderReplay, PartWithAShortEnd) {
   EXPECT_THAT(host_.drain(), ElementsAre(response(kFirst, 1), response(kLast, 2, 20)));
 }
 
-// faults.md, Security: re-execute duplicate READs only if remembered, and nothing but them.
+// faults.md "Security": re-execute duplicate READs only if remembered, and nothing but them.
 TEST_F(ResponderReplay, OutsideOfTheOriginalIsDropped) {
   ASSERT_THAT(host_.drain(), SizeIs(5));
   uint64_t dropped = 0;

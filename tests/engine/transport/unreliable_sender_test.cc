@@ -154,7 +154,7 @@ TEST_F(UcSender, BytesMadeOutOfTurnCompleteInOrderAndNoneTooEarly) {
 
 // --- errors ----------------------------------------------------------------------------------------------------------
 
-// IBTA 10.3.1.2, wire.md "Any error except on a UC/UD send".
+// IBTA 10.3.1.2, wire.md "Completion status".
 TEST_F(UcSender, ErrorStopsTheSendQueueAlone) {
   send(1, 10);
   host_.post(work(WrOpcode::kRdmaRead, 2), {buffer_.sge(0, 10)});
