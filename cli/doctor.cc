@@ -81,8 +81,8 @@ Finding check_port(const HostFacts& host) {
 
 Finding check_library(const HostFacts& host) {
   if (!host.library.empty()) return {Status::kOk, "library", host.library, ""};
-  return {Status::kFail, "library", "liburoce.so is not where this uroce belongs to",
-          "build it (tools/build) or install it (cmake --install)"};
+  return {Status::kFail, "library", fmt::format("there is no liburoce.so in {}", library_directory()),
+          kHowToGetLibraries};
 }
 
 Finding check_files(const HostFacts& host) {
@@ -90,7 +90,7 @@ Finding check_files(const HostFacts& host) {
   return {
       Status::kWarn, "files",
       "liburoce_files.so is missing: no /sys/class/infiniband and /dev/infiniband for programs that look there (UCX)",
-      "build it (tools/build) or install it (cmake --install)"};
+      kHowToGetLibraries};
 }
 
 Section host_section(const HostFacts& host) {

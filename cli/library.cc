@@ -8,17 +8,25 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::optional<std::string> find(const char* name) {
+fs::path beside_this_program(const char* relative) {
   std::error_code error;
-  const fs::path directory = fs::read_symlink("/proc/self/exe", error).parent_path();
-  for (const char* relative : {"../lib", UROCE_RELATIVE_LIBDIR}) {
-    const fs::path candidate = fs::weakly_canonical(directory / relative / name, error);
-    if (!error && fs::exists(candidate, error)) return candidate.string();
+  return fs::weakly_canonical(fs::read_symlink("/proc/self/exe", error).parent_path() / relative, error);
+}
+
+std::optional<std::string> find(const char* name) {
+  for (const char* relative : {"../lib/uroce", UROCE_RELATIVE_LIBDIR}) {
+    std::error_code error;
+    const fs::path candidate = beside_this_program(relative) / name;
+    if (fs::exists(candidate, error)) return candidate.string();
   }
   return std::nullopt;
 }
 
 }  // namespace
+
+std::string library_directory() {
+  return beside_this_program(UROCE_RELATIVE_LIBDIR).string();
+}
 
 std::optional<std::string> find_library() {
   return find("liburoce.so");
@@ -30,6 +38,12 @@ std::optional<std::string> find_files_library() {
 
 std::string preload_value(const std::string& library, const std::string& callers_preload) {
   return callers_preload.empty() ? library : callers_preload + ":" + library;
+}
+
+std::string search_path_value(const std::string& library, const std::string& callers_search_path) {
+  const std::string directory = fs::path(library).parent_path().string();
+  // An empty word at the end would be the current directory.
+  return callers_search_path.empty() ? directory : directory + ":" + callers_search_path;
 }
 
 }  // namespace uroce::cli

@@ -113,30 +113,36 @@ int complain_about(const Target& target, const std::string& command) {
   return kExitOk;
 }
 
-// What is preloaded: liburoce.so, and what shows the files beside it. nullopt, after a line on stderr: it cannot be
-// done.
-std::optional<std::string> libraries_to_preload(const RunOptions& options) {
-  std::optional<std::string> libraries = find_library();
-  if (!libraries) {
-    complain(kExitFailed, "liburoce.so is not where this uroce belongs to; build it (tools/build) or install it");
+// liburoce.so. nullopt, after a line on stderr: it cannot be preloaded.
+std::optional<std::string> library_to_preload() {
+  const std::optional<std::string> library = find_library();
+  if (!library) {
+    complain(kExitFailed, fmt::format("there is no liburoce.so in {}; {}", library_directory(), kHowToGetLibraries));
     return std::nullopt;
   }
-  if (libraries->find_first_of(" :") != std::string::npos) {
+  if (library->find_first_of(" :;") != std::string::npos) {
     complain(kExitFailed,
-             fmt::format("{}: LD_PRELOAD cannot name a path with a blank or a colon; move it", *libraries));
+             fmt::format("{}: LD_PRELOAD and LD_LIBRARY_PATH cannot name a path with a blank, a colon or a "
+                         "semicolon; move it",
+                         *library));
     return std::nullopt;
   }
-  if (!options.files) return libraries;
+  return library;
+}
+
+// With what shows the files behind it.
+std::string libraries_to_preload(const RunOptions& options, const std::string& library) {
+  if (!options.files) return library;
   const std::optional<std::string> files = find_files_library();
-  if (files) return preload_value(*files, *libraries);
+  if (files) return preload_value(*files, library);
   if (!options.quiet) {
     complain(kExitOk,
              "warning: liburoce_files.so is missing, so there is no /sys/class/infiniband and no /dev/infiniband");
   }
-  return libraries;
+  return library;
 }
 
-void set_environment(const RunOptions& options, const std::string& libraries) {
+void set_environment(const RunOptions& options, const std::string& library) {
   const std::pair<const char*, const std::string&> settings[] = {{"UROCE_IO", options.io},
                                                                  {"UROCE_NETDEV", options.netdev},
                                                                  {"UROCE_FAULTS", options.faults},
@@ -150,7 +156,9 @@ void set_environment(const RunOptions& options, const std::string& libraries) {
     if (!value.empty()) setenv(name, value.c_str(), 1);
   }
   if (options.quiet) setenv("UROCE_QUIET", "1", 1);
+  const std::string libraries = libraries_to_preload(options, library);
   setenv("LD_PRELOAD", preload_value(libraries, environment("LD_PRELOAD")).c_str(), 1);
+  setenv("LD_LIBRARY_PATH", search_path_value(library, environment("LD_LIBRARY_PATH")).c_str(), 1);
 }
 
 }  // namespace
@@ -159,14 +167,14 @@ int run(RunOptions options) {
   if (const auto problem = check_settings(options)) return complain(kExitFailed, *problem);
   const Target target = find_target(options.command.front(), environment("PATH", "/usr/local/bin:/usr/bin:/bin"));
   if (target.kind != TargetKind::kUsable) return complain_about(target, options.command.front());
-  const std::optional<std::string> libraries = libraries_to_preload(options);
-  if (!libraries) return kExitFailed;
+  const std::optional<std::string> library = library_to_preload();
+  if (!library) return kExitFailed;
   if (target.privileged) {
     complain(kExitOk, fmt::format("warning: {} gains privileges when started, so the loader ignores uroce; "
                                   "run a copy without its set-user-ID bit or capabilities",
                                   target.path));
   }
-  set_environment(options, *libraries);
+  set_environment(options, *library);
 
   std::vector<char*> arguments;
   for (std::string& argument : options.command) arguments.push_back(argument.data());

@@ -63,6 +63,7 @@ expect 2 'not in range' run --capture x --capture-snap 10 true
   expect 0 '^drop=1%,seed=7 generic 1$' run --faults drop=1%,seed=7 --xdp-mode generic --quiet \
     sh -c 'echo "$UROCE_FAULTS $UROCE_XDP_MODE $UROCE_QUIET"'
   LD_PRELOAD=libm.so.6 expect 0 '^libm\.so\.6:/.*/liburoce\.so:.*/liburoce_files\.so$' run sh -c 'echo "$LD_PRELOAD"'
+  LD_LIBRARY_PATH=/opt/x expect 0 '^/.*/lib/uroce:/opt/x$' run sh -c 'echo "$LD_LIBRARY_PATH"'
   expect 0 '/liburoce\.so$' run --no-files sh -c 'echo "$LD_PRELOAD"'
   expect 0 '^(uroce_|empty)' run sh -c 'cd /sys/class/infiniband && ls && echo empty'
   UROCE_IO=udp expect 0 '^udp$' run sh -c 'echo "$UROCE_IO"'

@@ -22,8 +22,8 @@ HostFacts good_host() {
           .port_holders = {},
           .btf = true,
           .bpffs = true,
-          .library = "/usr/lib/liburoce.so",
-          .files_library = "/usr/lib/liburoce_files.so"};
+          .library = "/usr/lib/uroce/liburoce.so",
+          .files_library = "/usr/lib/uroce/liburoce_files.so"};
 }
 
 HostFacts ordinary_user() {

@@ -11,5 +11,10 @@ TEST(PreloadValue, KeepsTheCallersFirst) {
   EXPECT_EQ(preload_value("/lib/liburoce.so", "/lib/libasan.so.8"), "/lib/libasan.so.8:/lib/liburoce.so");
 }
 
+TEST(SearchPathValue, PutsTheLibrarysDirectoryFirst) {
+  EXPECT_EQ(search_path_value("/lib/uroce/liburoce.so", ""), "/lib/uroce") << "no empty word: the current directory";
+  EXPECT_EQ(search_path_value("/lib/uroce/liburoce.so", "/opt/a:/opt/b"), "/lib/uroce:/opt/a:/opt/b");
+}
+
 }  // namespace
 }  // namespace uroce::cli

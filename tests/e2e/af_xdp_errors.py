@@ -30,7 +30,7 @@ def as_user_by_run(lab):
 
 def as_user_by_preload(lab):
     """Without the checks of `uroce run`: the engine itself says it."""
-    library = lab.uroce_for(True).parents[1] / "lib/liburoce.so"
+    library = lab.uroce_for(True).parents[1] / "lib/uroce/liburoce.so"
     how = {"uroce": False, "io": None, "env": {"LD_PRELOAD": str(library), "UROCE_IO": "af_xdp"}}
     return expect_refusal(lab, r"CAP_NET_RAW.*udp", user=True, **how)
 

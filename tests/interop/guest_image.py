@@ -28,8 +28,8 @@ PROVIDER_CONFIGURATION = "/etc/libibverbs.d/rxe.driver"
 # Of the build: file there, file in the guest.
 OURS = (
     ("bin/uroce", "/opt/uroce/bin/uroce"),
-    ("lib/liburoce.so", "/opt/uroce/lib/liburoce.so"),
-    ("lib/liburoce_files.so", "/opt/uroce/lib/liburoce_files.so"),
+    ("lib/uroce/liburoce.so", "/opt/uroce/lib/uroce/liburoce.so"),
+    ("lib/uroce/liburoce_files.so", "/opt/uroce/lib/uroce/liburoce_files.so"),
     ("bin/rc_transfer", "/usr/bin/rc_transfer"),
     ("bin/rc_errors", "/usr/bin/rc_errors"),
     ("bin/verbs_client_test", "/usr/bin/verbs_client_test"),

@@ -34,7 +34,7 @@ def vlans():
 
     def run(lab):
         with captured(lab, "guest-vlans"), lab.without_rxe():
-            program = lab.uroce_guest.start(VERBS_TEST, uroce=False, env={"LD_PRELOAD": "/opt/uroce/lib/liburoce.so", "UROCE_IO": "udp", "UROCE_QUIET": "1"})
+            program = lab.uroce_guest.start(VERBS_TEST, uroce=False, env={"LD_PRELOAD": "/opt/uroce/lib/uroce/liburoce.so", "UROCE_IO": "udp", "UROCE_QUIET": "1"})
             code = program.wait(180)
             check(code == 0 and "SKIPPED" not in program.output, f"exit code {code} (None: hangs)\n{program.output}")
             passed = [line for line in program.output.splitlines() if "PASSED" in line][-1]  # the others are of its own children

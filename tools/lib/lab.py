@@ -236,7 +236,7 @@ class Lab:
             return self.build / "bin/uroce"
         copy = self.directory / "uroce"
         if not copy.exists():
-            shutil.copytree(self.build / "lib", copy / "lib", ignore=lambda _, names: set(names) - {"liburoce.so", "liburoce_files.so"})
+            shutil.copytree(self.build / "lib/uroce", copy / "lib/uroce", symlinks=True)
             (copy / "bin").mkdir()
             shutil.copy2(self.build / "bin/uroce", copy / "bin/uroce")
         return copy / "bin/uroce"

@@ -1,0 +1,148 @@
+#!/usr/bin/env -S python3 -B
+"""What `cmake --install` makes: it takes nothing over, and works from where it lies. Options: see suite.py.
+
+The hosts run uroce from the tree that is installed here, not from the build directory.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from suite import Case, check, main
+from lab import Lab, wait_until
+from perftest import PINGPONG
+
+LDCONFIG = shutil.which("ldconfig", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+NAMES = ("libibverbs.so", "libibverbs.so.1")
+
+
+def install(build, directory, prefix):
+    """`cmake --install` into the directory, as packages are made. Returns the prefix there."""
+    command = ["cmake", "--install", build, "--prefix", prefix, "--component", "Unspecified"]
+    done = subprocess.run(command, env={**os.environ, "DESTDIR": str(directory)}, capture_output=True, text=True)
+    check(done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
+    return directory / prefix.lstrip("/")
+
+
+class InstalledLab(Lab):
+    """Two hosts with uroce installed, in /usr/local of a directory that stands for the root."""
+
+    def __init__(self, build, mtu):
+        self.source = Path(build).resolve()
+        self.root = Path(tempfile.mkdtemp(prefix="install-", dir="/run/netns"))  # gone with the script
+        self.root.chmod(0o755)
+        super().__init__(install(self.source, self.root, "/usr/local"), mtu)
+        self.private = self.build / "lib/uroce"
+
+    def __exit__(self, *how):
+        super().__exit__(*how)
+        shutil.rmtree(self.root)
+
+
+def answers_to(file):
+    """The SONAME of a library; None for other files."""
+    dynamic = subprocess.run(["readelf", "--dynamic", "--wide", file], capture_output=True, text=True).stdout
+    found = re.search(r"\(SONAME\).*\[(.*)\]", dynamic)
+    return found and found[1]
+
+
+def ldconfig(root):
+    """Runs ldconfig on the directory as if it were the root, with the configuration of this machine; what it found."""
+    etc = root / "etc"
+    if not etc.exists():
+        etc.mkdir()
+        shutil.copy2("/etc/ld.so.conf", etc)
+        shutil.copytree("/etc/ld.so.conf.d", etc / "ld.so.conf.d")
+    for arguments in ([], ["-p"]):
+        done = subprocess.run([LDCONFIG, "-r", root, *arguments], capture_output=True, text=True)
+        check(done.returncode == 0, f"ldconfig {arguments}: {done.stderr}")
+    return done.stdout
+
+
+def takes_nothing_over(lab, prefix):
+    with tempfile.TemporaryDirectory(dir=lab.directory) as directory:
+        root = Path(directory)
+        private = install(lab.source, root, prefix) / "lib/uroce"
+        check({file.name for file in private.iterdir()} >= {*NAMES, "liburoce.so", "liburoce_files.so"}, f"{list(private.iterdir())}")
+        found = ldconfig(root)
+        check("libibverbs" not in found, f"the loader of the whole machine would take it:\n{found}")
+        for file in root.rglob("*"):
+            if file.is_file() and private not in file.parents:
+                check(not any(str(name).startswith("libibverbs") for name in (file.name, answers_to(file))), f"{file} is a libibverbs")
+        # That ldconfig would have found it, had it been put where it looks.
+        (root / "etc/ld.so.conf.d/uroce.conf").write_text(f"{prefix}/lib/uroce\n")
+        found = ldconfig(root)
+        check(f"libibverbs.so.1 (libc6,x86-64) => {prefix}/lib/uroce/" in found, f"ldconfig sees nothing at all?\n{found}")
+
+
+def got_ours(lab, program):
+    """loads_verbs ended well, with our library and our device."""
+    check(program.process.returncode == 0, program.output)
+    library = re.search(r"^library (.*)$", program.stdout, re.MULTILINE)
+    check(library and "/lib/uroce/" in library[1], program.output)
+    check(re.search(rf"^device {lab.a.device}$", program.stdout, re.MULTILINE), program.output)
+
+
+def system_library():
+    """Path of the distribution's libibverbs.so.1."""
+    cache = subprocess.run([LDCONFIG, "-p"], capture_output=True, text=True).stdout
+    return re.search(r"libibverbs\.so\.1 .* => (\S+)", cache)[1]
+
+
+def dlopen(lab, client, options=()):
+    for name in (*NAMES, system_library()):
+        for user in (False, True):
+            got_ours(lab, lab.a.run([lab.source / "bin" / client, name], io="udp", options=options, user=user))
+
+
+def dlopen_without_files(lab):
+    """Without liburoce_files.so, which replaces dlopen(): what LD_LIBRARY_PATH does alone."""
+    for name in NAMES:
+        got_ours(lab, lab.a.run([lab.source / "bin/loads_verbs", name], io="udp", options=["--no-files"]))
+
+
+def drop_in(lab):
+    """Without `uroce run`: the private directory in LD_LIBRARY_PATH, with what the user has there behind it."""
+    copy = lab.uroce_for(True).parents[1] / "lib/uroce"
+    for user in (False, True):
+        env = {"LD_LIBRARY_PATH": f"{copy}:/nonexistent", "UROCE_IO": "udp"}
+        for command in ([lab.source / "bin/loads_verbs", NAMES[0]], [lab.source / "bin/loads_verbs", NAMES[1]]):
+            got_ours(lab, lab.a.run(command, uroce=False, user=user, env=env))
+        program = lab.a.run(["ibv_devices"], uroce=False, user=user, env=env)
+        check(program.process.returncode == 0 and lab.a.device in program.stdout, program.output)
+
+
+def traffic(lab, io):
+    server = lab.a.start([PINGPONG, "-d", lab.a.device, "-g", "0"], io=io)
+    server.wait_listening(18515)
+    client = lab.b.run([PINGPONG, "-d", lab.b.device, "-g", "0", lab.a.ipv4], io=io)
+    check(client.process.returncode == 0, client.output + server.output)
+    wait_until(lambda: not server.running(), 10, "the server ends")
+    check(server.process.returncode == 0, server.output)
+
+
+def doctor(lab):
+    """It finds the libraries of its own tree."""
+    program = lab.a.run([lab.build / "bin/uroce", "doctor"], uroce=False)
+    for name in ("liburoce.so", "liburoce_files.so"):
+        check(f"{lab.private}/{name}" in program.output, program.output)
+
+
+CASES = [
+    Case("takes-nothing-over-usr-local", lambda lab: takes_nothing_over(lab, "/usr/local")),
+    Case("takes-nothing-over-usr", lambda lab: takes_nothing_over(lab, "/usr")),
+    Case("dlopen", lambda lab: dlopen(lab, "loads_verbs")),
+    Case("dlopen-with-rpath", lambda lab: dlopen(lab, "loads_verbs_by_rpath")),
+    Case("dlopen-without-files", dlopen_without_files),
+    Case("drop-in", drop_in),
+    Case("traffic-udp", lambda lab: traffic(lab, "udp")),
+    Case("traffic-af_xdp", lambda lab: traffic(lab, "af_xdp")),
+    Case("doctor", doctor),
+]
+
+if __name__ == "__main__":
+    sys.exit(main(__doc__, CASES, lambda options, mtu: InstalledLab(options.build, mtu)))
