@@ -132,10 +132,23 @@ void add_port(Directory port, const Device& about) {
   add_counters(port, about.counters);
 }
 
-// What PCI devices have and programs look for: which CPUs are near, and who made it. Nobody did.
+// device/net/eth0: by this name NCCL, ibdev2netdev and many scripts find the netdev of a device. The files are those of
+// net-sysfs.c that tell one netdev from another.
+void add_netdev(Directory net, const net::Netdev& netdev) {
+  net.file("address", mac_text(netdev.mac));
+  net.file("dev_id", "0x0");
+  net.file("dev_port", "0");
+  net.file("ifindex", std::to_string(netdev.index));
+  net.file("mtu", std::to_string(netdev.mtu));
+  net.file("operstate", engine::port_is_active(netdev) ? "up" : "down");
+}
+
+// What bus devices have and programs look for: the netdev, which CPUs are near, and who made it. Nobody did. Where
+// there is one below the netdev, all of this is in its directory.
 void add_hardware(Directory& device, const Device& about, const Cpus& cpus) {
   if (!about.hardware.empty()) return device.link("device", about.hardware);
   Directory hardware = device.directory("device");
+  add_netdev(hardware.directory("net").directory(about.netdev.name), about.netdev);
   hardware.file("local_cpus", cpus.mask);
   hardware.file("local_cpulist", cpus.list);
   hardware.file("numa_node", "-1");
@@ -172,6 +185,10 @@ void add_uverbs(Contents& contents, const Device& about) {
 }
 
 }  // namespace
+
+std::string mac_text(const wire::MacAddress& mac) {
+  return print("%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2], mac[3], mac[4], mac[5]);
+}
 
 Contents describe(const std::vector<Device>& devices, const Cpus& cpus) {
   Contents contents;

@@ -41,6 +41,9 @@ Contents describe(const std::vector<Device>& devices, const Cpus& cpus);
 // The mask of a list of CPUs: "0-2,33" -> "00000002,00000007". Empty when it is no list.
 std::string cpu_mask(std::string_view list);
 
+// As sysfs prints it: "52:54:00:12:34:56".
+std::string mac_text(const wire::MacAddress& mac);
+
 // A path of the view that stands for a character device: "dev/infiniband/uverbs3".
 bool is_device_node(std::string_view path);
 

@@ -20,19 +20,13 @@ std::string read_line(const std::string& path) {
   return content.substr(0, content.find('\n'));
 }
 
-std::string text_of(const wire::MacAddress& mac) {
-  char text[sizeof("00:00:00:00:00:00")];
-  std::snprintf(text, sizeof(text), "%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2], mac[3], mac[4], mac[5]);
-  return text;
-}
-
 }  // namespace
 
 std::string hardware_of(const net::Netdev& netdev) {
   const std::string directory = "/sys/class/net/" + netdev.name;
   // /sys shows the network namespace of whoever mounted it, and there may be a netdev of the same name.
   if (read_line(directory + "/ifindex") != std::to_string(netdev.index)) return {};
-  if (read_line(directory + "/address") != text_of(netdev.mac)) return {};
+  if (read_line(directory + "/address") != mac_text(netdev.mac)) return {};
   const std::unique_ptr<char, void (*)(void*)> path(realpath((directory + "/device").c_str(), nullptr), std::free);
   return path ? path.get() : "";
 }

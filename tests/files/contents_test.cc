@@ -51,6 +51,17 @@ TEST_F(Files, Device) {
   EXPECT_EQ(link("dev/infiniband/uverbs7"), "/dev/null");
 }
 
+TEST_F(Files, NetdevOfTheDevice) {
+  const std::string netdev = "sys/class/infiniband/uroce_eth0/device/net/eth0/";
+  EXPECT_EQ(file(netdev + "address"), "52:54:00:12:34:56\n");
+  EXPECT_EQ(file(netdev + "dev_port"), "0\n");
+  EXPECT_EQ(file(netdev + "dev_id"), "0x0\n");
+  EXPECT_EQ(file(netdev + "ifindex"), "7\n");
+  EXPECT_EQ(file(netdev + "mtu"), "1500\n");
+  EXPECT_EQ(file(netdev + "operstate"), "up\n");
+  EXPECT_EQ(link("sys/class/infiniband_verbs/uverbs7/device"), "../../infiniband/uroce_eth0/device");
+}
+
 TEST_F(Files, Port) {
   EXPECT_EQ(port("state"), "4: ACTIVE\n");
   EXPECT_EQ(port("phys_state"), "5: LinkUp\n");

@@ -114,6 +114,21 @@ TEST_F(VerbsFiles, TheSamePort) {
   EXPECT_EQ(line(kPort + "/gid_attrs/ndevs/0"), "rdma0");
 }
 
+// As NCCL's plugins, ibdev2netdev and scripts look for it: the one entry of the directory, by either way.
+TEST_F(VerbsFiles, TheNetdevOfTheDevice) {
+  for (const std::string& device : {kDevice, "/sys/class/infiniband_verbs/" + uverbs()}) {
+    std::set<std::string> netdevs;
+    DIR* directory = opendir((device + "/device/net").c_str());
+    ASSERT_NE(directory, nullptr) << device;
+    while (const dirent* entry = readdir(directory)) {
+      if (entry->d_name[0] != '.') netdevs.insert(entry->d_name);
+    }
+    closedir(directory);
+    EXPECT_THAT(netdevs, testing::ElementsAre("rdma0")) << device;
+    EXPECT_EQ(line(device + "/device/net/rdma0/ifindex"), std::to_string(if_nametoindex("rdma0"))) << device;
+  }
+}
+
 TEST_F(VerbsFiles, ThroughLibibverbsItself) {
   char text[64];
   const std::string directory = std::string(ibv_get_sysfs_path()) + "/class/infiniband/uroce_rdma0";
