@@ -99,7 +99,7 @@ std::optional<std::string> Session::begin(const CaptureTarget& target, const std
   connection_ = io::connect_to_nameless_socket(target.pid);
   if (connection_ < 0) return fmt::format("process {}: {}", target.pid, std::strerror(-connection_));
   const int file = open_output();
-  if (file < 0) return fmt::format("cannot write {}: {}", options_.file, std::strerror(-file));
+  if (file < 0) return fmt::format("cannot write {}: {}", options_.file, io::capture_error_text(-file));
   int error = protocol::send(connection_, request, file);
   close(file);
   if (error == 0) error = protocol::receive(connection_, news_, nullptr, static_cast<int>(kFarewell.count() * 1000));
@@ -168,7 +168,7 @@ int Session::report(int error) const {
   // A reader that has seen enough is no failure.
   if (error == 0 || error == EPIPE) return kExitOk;
   return complain(
-      fmt::format("{}: {}", options_.file == "-" ? "standard output" : options_.file, std::strerror(error)));
+      fmt::format("{}: {}", options_.file == "-" ? "standard output" : options_.file, io::capture_error_text(error)));
 }
 
 int Session::run(const CaptureTarget& target) {

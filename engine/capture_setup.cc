@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <fmt/format.h>
 #include <mutex>
 #include <unistd.h>
@@ -36,7 +35,7 @@ class FileControl final : public io::CaptureControl {
     if (error == ETIMEDOUT) {
       text += "; the reader did not take the rest";
     } else if (error != 0) {
-      text += fmt::format("; then the capture ended: {}", std::strerror(error));
+      text += fmt::format("; then the capture ended: {}", io::capture_error_text(error));
     }
     io::CaptureHub::say(text);
   }
@@ -58,7 +57,7 @@ void capture_to_file(const std::string& device, const Options& options) {
   const int error = io::CaptureHub::instance().start(
       std::move(settings), std::make_unique<io::CaptureFiles>(*name, options.capture_files, options.capture_size),
       std::make_unique<FileControl>(*name, options.quiet));
-  if (error != 0) io::CaptureHub::say(fmt::format("cannot capture to {}: {}", *name, std::strerror(error)));
+  if (error != 0) io::CaptureHub::say(fmt::format("cannot capture to {}: {}", *name, io::capture_error_text(error)));
 }
 
 }  // namespace

@@ -11,8 +11,9 @@ namespace uroce::engine {
 
 namespace {
 
+// Nothing in a program that gained privileges when it was started: its environment is its caller's.
 std::string_view variable(const char* name) {
-  const char* value = std::getenv(name);
+  const char* value = secure_getenv(name);
   return value == nullptr ? std::string_view{} : std::string_view(value);
 }
 

@@ -81,7 +81,7 @@ Counters read_counters() {
 
 // The devices of this network namespace, as ibv_get_device_list() gives them.
 std::vector<Device> read_devices(const Counters& counters) {
-  const char* only = std::getenv("UROCE_NETDEV");
+  const char* const only = secure_getenv("UROCE_NETDEV");
   std::vector<Device> devices;
   for (net::Netdev& netdev : net::NetView::open()->netdevs()) {
     if (only != nullptr && *only != '\0' && netdev.name != only) continue;

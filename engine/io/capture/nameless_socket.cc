@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <dirent.h>
@@ -21,8 +22,9 @@
 namespace uroce::io {
 namespace {
 
-constexpr std::string_view kPrefix = "uroce-capture-";  // and the process id, and a random number
-constexpr std::string_view kDeleted = " (deleted)";     // how the kernel marks what has no name any more
+// Followed by process id, PID namespace and a random number, with "-" in between.
+constexpr std::string_view kPrefix = "uroce-capture-";
+constexpr std::string_view kDeleted = " (deleted)";  // how the kernel marks what has no name any more
 // Where everybody may make a name that nobody else can take away; memory first.
 constexpr const char* kPlaces[] = {"/dev/shm", "/tmp", "/run"};
 constexpr timeval kConnectTimeout{1, 0};  // what a process with a full backlog may take
@@ -51,21 +53,32 @@ int leading_number(std::string_view text) {
   return value;
 }
 
-// Of processes that were killed between bind() and unlink().
-void remove_leftovers(const std::string& directory) {
-  for_each_entry(directory, [](std::string_view name, int at) {
-    if (!name.starts_with(kPrefix)) return;
-    const int pid = leading_number(name.substr(kPrefix.size()));
-    if (pid > 0 && kill(pid, 0) != 0 && errno == ESRCH) unlinkat(at, std::string(name).c_str(), 0);
+// By its inode; 0: unknown.
+unsigned long own_pid_namespace() {
+  struct stat status {};
+  return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
+}
+
+// Of processes that were killed between bind() and unlink(). Containers may share the directory: whether a process of
+// another PID namespace lives cannot be told from its number.
+void remove_leftovers(const std::string& directory, unsigned long own_namespace) {
+  for_each_entry(directory, [own_namespace](std::string_view entry, int at) {
+    if (!entry.starts_with(kPrefix)) return;
+    const std::string name(entry);
+    int pid = 0;
+    unsigned long pid_namespace = 0;
+    if (std::sscanf(name.c_str() + kPrefix.size(), "%d-%lu-", &pid, &pid_namespace) != 2) return;
+    if (pid <= 0 || pid_namespace != own_namespace) return;
+    if (kill(pid, 0) != 0 && errno == ESRCH) unlinkat(at, name.c_str(), 0);
   });
 }
 
 // 0 or an errno value. The name does not outlive the call.
-int bind_without_name(int socket, const std::string& directory, int& handle) {
+int bind_without_name(int socket, const std::string& directory, unsigned long pid_namespace, int& handle) {
   uint32_t random = 0;
   if (getrandom(&random, sizeof(random), 0) < 0) return errno;
-  const std::string path =
-      directory + "/" + std::string(kPrefix) + std::to_string(getpid()) + "-" + std::to_string(random);
+  const std::string path = directory + "/" + std::string(kPrefix) + std::to_string(getpid()) + "-" +
+                           std::to_string(pid_namespace) + "-" + std::to_string(random);
   const sockaddr_un address = address_of(path);
   if (bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) return errno;
   int error = 0;
@@ -99,12 +112,13 @@ int handle_of(int pid) {
 int open_nameless_socket(NamelessSocket& out) {
   ForkGuard guard;
   int error = ENOENT;
+  const unsigned long pid_namespace = own_pid_namespace();
   for (const char* const place : kPlaces) {
-    remove_leftovers(place);
+    remove_leftovers(place, pid_namespace);
     NamelessSocket made;
     made.socket = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (made.socket < 0) return errno;
-    error = bind_without_name(made.socket, place, made.handle);
+    error = bind_without_name(made.socket, place, pid_namespace, made.handle);
     if (error == 0 && listen(made.socket, 16) != 0) error = errno;
     if (error == 0) {
       guard.close_in_children(made.socket);

@@ -4,8 +4,10 @@
 #include <cerrno>
 #include <climits>
 #include <cstdio>
+#include <cstring>
 #include <fcntl.h>
 #include <poll.h>
+#include <string_view>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,6 +16,8 @@
 
 namespace uroce::io {
 namespace {
+
+constexpr mode_t kOnlyOwner = S_IRUSR | S_IWUSR;
 
 // Where the extension begins; the end if there is none.
 size_t extension_at(const std::string& path) {
@@ -30,19 +34,47 @@ std::string with_suffix(const std::string& path, const char* format, unsigned nu
   return name.insert(extension_at(path), suffix);
 }
 
-// Not another process's file: that one gets a name of its own. A pipe that nobody reads is ENXIO, and not waited for.
-int open_own(const std::string& path) {
-  ForkGuard guard;
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0644);
-  if (fd < 0) return -errno;
-  struct stat status {};
-  const bool regular = fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
-  if (regular && flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    close(fd);
-    return -EWOULDBLOCK;
+// A descriptor that whoever started the program gave it, as the shell does with --capture >(COMMAND). The name is a
+// link that nobody else can have put there.
+bool is_own_descriptor(std::string_view path) {
+  for (const std::string_view directory : {"/dev/fd/", "/proc/self/fd/"}) {
+    if (!path.starts_with(directory)) continue;
+    const std::string_view number = path.substr(directory.size());
+    return !number.empty() && number.find_first_not_of("0123456789") == std::string_view::npos;
   }
-  if (regular && ftruncate(fd, 0) != 0) {
-    const int error = errno;
+  return false;
+}
+
+// Whether what a capture's name led to may be written, 0 or an errno value. A capture holds the data and the keys of
+// its connections: a pipe of somebody else would hand them out, and a file of somebody else, or one with a second name
+// elsewhere, is not ours to empty. Devices (/dev/null, a terminal) are root's to make.
+int may_write(int fd, bool& regular) {
+  struct stat status {};
+  if (fstat(fd, &status) != 0) return errno;
+  regular = S_ISREG(status.st_mode);
+  if (S_ISCHR(status.st_mode)) return 0;
+  return status.st_uid == geteuid() && (!regular || status.st_nlink == 1) ? 0 : EEXIST;
+}
+
+// 0 or an errno value. Not another process's file: EWOULDBLOCK. What was there goes only when all has been found right.
+int make_ready(int fd, bool given) {
+  bool regular = false;
+  if (const int error = may_write(fd, regular); error != 0 && !given) return error;
+  if (!regular) return 0;
+  if (flock(fd, LOCK_EX | LOCK_NB) != 0) return errno;
+  // One that was there already may be readable for others.
+  if (!given && fchmod(fd, kOnlyOwner) != 0) return errno;
+  return ftruncate(fd, 0) != 0 ? errno : 0;
+}
+
+// A descriptor or a negative errno value. A pipe that nobody reads is ENXIO, and not waited for.
+int open_own(const std::string& path) {
+  const bool given = is_own_descriptor(path);
+  const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | (given ? 0 : O_NOFOLLOW);
+  ForkGuard guard;
+  const int fd = open(path.c_str(), flags, kOnlyOwner);
+  if (fd < 0) return -errno;
+  if (const int error = make_ready(fd, given)) {
     close(fd);
     return -error;
   }
@@ -51,6 +83,18 @@ int open_own(const std::string& path) {
 }
 
 }  // namespace
+
+std::string capture_error_text(int error) {
+  switch (error) {
+    case ELOOP:
+      return "it is a symbolic link, and captures are not written through links; name the file itself";
+    case EEXIST:
+      return "what is there belongs to another user, or has a second name (a hard link); remove it, or choose another "
+             "name";
+    default:
+      return std::strerror(error);
+  }
+}
 
 std::string CaptureFiles::name(uint32_t number) const {
   return with_suffix(path_, "_%05u", number);

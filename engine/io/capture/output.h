@@ -33,7 +33,8 @@ class CaptureOutput {
   virtual uint64_t size_limit() const { return 0; }
 };
 
-// Files by name. `files` > 1: a ring; FILE.pcapng becomes FILE_00001.pcapng and so on, and the oldest go.
+// Files by name, for their owner only to read. What another user could have put there is not written: a symbolic link
+// is ELOOP, a file or pipe of another user or with a second name is EEXIST. `files` > 1: a ring; FILE.pcapng becomes FILE_00001.pcapng and so on, and the oldest go.
 class CaptureFiles final : public CaptureOutput {
  public:
   CaptureFiles(std::string path, uint32_t files, uint64_t size_limit)
@@ -49,6 +50,9 @@ class CaptureFiles final : public CaptureOutput {
   const uint64_t size_limit_;
   uint32_t number_ = 0;  // of the one being written
 };
+
+// Why a capture cannot be written: `error` is a positive errno value of CaptureFiles or of a DescriptorStream.
+std::string capture_error_text(int error);
 
 // Writes to a descriptor in large pieces. Waits for a slow reader, but not once the capture is to stop.
 class DescriptorStream final : public std::streambuf {

@@ -1,12 +1,15 @@
 // Captures whose output is slow, stuck, full, or a ring of files.
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <map>
+#include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
 
+#include "engine/base/fork.h"
 #include "engine/io/capture.h"
 #include "tests/engine/io/capture_rig.h"
 
@@ -171,6 +174,93 @@ TEST(Capture, AFileInUseIsLeftAlone) {
   second.finish();
   EXPECT_EQ(read_capture(directory / "x.pcapng").records.size(), 1u);
   EXPECT_EQ(read_capture(directory / ("x_" + std::to_string(getpid()) + ".pcapng")).records.size(), 1u);
+}
+
+constexpr uid_t kNobody = 65534;
+
+// Names in a directory to which captures are opened and closed again.
+class CaptureFileNames : public testing::Test {
+ protected:
+  std::string name(const char* file) const { return directory / file; }
+  // 0 or a positive errno value.
+  int open_capture(const char* file) const {
+    CaptureFiles files(name(file), 0, 0);
+    const int fd = files.open_next();
+    if (fd < 0) return -fd;
+    ForkGuard().close(fd);
+    return 0;
+  }
+  // Creates a file of `size` bytes, or empties it down to that.
+  void put(const char* file, size_t size, mode_t mode = 0644) const {
+    std::ofstream(name(file)) << std::string(size, 'x');
+    chmod(name(file).c_str(), mode);
+  }
+  struct stat status(const char* file) const {
+    struct stat found {};
+    EXPECT_EQ(lstat(name(file).c_str(), &found), 0) << file;
+    return found;
+  }
+
+  TemporaryDirectory directory;
+};
+
+TEST_F(CaptureFileNames, OnlyTheOwnerReadsWhatIsCaptured) {
+  const mode_t before = umask(0);
+  EXPECT_EQ(open_capture("new"), 0);
+  umask(before);
+  EXPECT_EQ(status("new").st_mode & 07777, mode_t{0600});
+  put("old", 10, 0644);
+  EXPECT_EQ(open_capture("old"), 0);
+  EXPECT_EQ(status("old").st_mode & 07777, mode_t{0600}) << "also one that was there";
+  EXPECT_EQ(status("old").st_size, 0);
+}
+
+TEST_F(CaptureFileNames, LinksAreNotFollowed) {
+  put("target", 10);
+  ASSERT_EQ(symlink(name("target").c_str(), name("link").c_str()), 0);
+  ASSERT_EQ(symlink(name("absent").c_str(), name("dangling").c_str()), 0);
+  EXPECT_EQ(open_capture("link"), ELOOP);
+  EXPECT_EQ(open_capture("dangling"), ELOOP);
+  EXPECT_EQ(status("target").st_size, 10);
+  EXPECT_FALSE(std::filesystem::exists(name("absent")));
+  EXPECT_NE(capture_error_text(ELOOP).find("symbolic link"), std::string::npos);
+}
+
+TEST_F(CaptureFileNames, AFileWithASecondNameIsNotEmptied) {
+  put("target", 10);
+  ASSERT_EQ(link(name("target").c_str(), name("second").c_str()), 0);
+  EXPECT_EQ(open_capture("second"), EEXIST);
+  EXPECT_EQ(status("target").st_size, 10);
+  EXPECT_EQ(status("target").st_mode & 07777, mode_t{0644});
+  EXPECT_NE(capture_error_text(EEXIST).find("another user"), std::string::npos);
+}
+
+// As the shell gives it for --capture >(COMMAND).
+TEST_F(CaptureFileNames, ADescriptorOfOurOwnIsNoLinkOfSomebodyElse) {
+  put("target", 10);
+  const int file = open(name("target").c_str(), O_WRONLY);
+  CaptureFiles files("/dev/fd/" + std::to_string(file), 0, 0);
+  const int fd = files.open_next();
+  ASSERT_GE(fd, 0) << capture_error_text(-fd);
+  EXPECT_EQ(status("target").st_mode & 07777, mode_t{0644}) << "whoever made it said who may read it";
+  ForkGuard().close(fd);
+  close(file);
+}
+
+// Root could write them all.
+TEST_F(CaptureFileNames, WhatBelongsToAnotherUserIsNotWritten) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root: makes files of another user";
+  put("file", 10);
+  ASSERT_EQ(mkfifo(name("pipe").c_str(), 0666), 0);
+  for (const char* const theirs : {"file", "pipe"}) ASSERT_EQ(chown(name(theirs).c_str(), kNobody, kNobody), 0);
+  const int reader = open(name("pipe").c_str(), O_RDONLY | O_NONBLOCK);
+  EXPECT_EQ(open_capture("file"), EEXIST);
+  EXPECT_EQ(open_capture("pipe"), EEXIST);
+  EXPECT_EQ(status("file").st_size, 10);
+  EXPECT_EQ(status("file").st_mode & 07777, mode_t{0644});
+  ASSERT_EQ(chown(name("pipe").c_str(), 0, 0), 0);
+  EXPECT_EQ(open_capture("pipe"), 0) << "one's own pipe is for a reader that one has started";
+  close(reader);
 }
 
 }  // namespace

@@ -174,8 +174,11 @@ TEST(NamelessSocket, TheNextOneRemovesWhatAKilledOneLeft) {
   Child dead([] { return true; });
   dead.end(SIGKILL);
   const Child alive([] { return true; });
-  const auto leave = [](pid_t pid) {
-    const std::string path = "/dev/shm/uroce-capture-" + std::to_string(pid) + "-1";
+  struct stat pids {};
+  ASSERT_EQ(stat("/proc/self/ns/pid", &pids), 0);
+  const auto leave = [](pid_t pid, ino_t pid_namespace) {
+    const std::string path =
+        "/dev/shm/uroce-capture-" + std::to_string(pid) + "-" + std::to_string(pid_namespace) + "-1";
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
@@ -184,11 +187,14 @@ TEST(NamelessSocket, TheNextOneRemovesWhatAKilledOneLeft) {
     close(fd);
     return path;
   };
-  const std::string stale = leave(dead.pid), fresh = leave(alive.pid);
+  const std::string stale = leave(dead.pid, pids.st_ino), fresh = leave(alive.pid, pids.st_ino);
+  const std::string elsewhere = leave(dead.pid, pids.st_ino + 1);
   const Child next(open_one);
   EXPECT_FALSE(std::filesystem::exists(stale));
   EXPECT_TRUE(std::filesystem::exists(fresh)) << "it may be in use";
+  EXPECT_TRUE(std::filesystem::exists(elsewhere)) << "of another PID namespace, in which the number may live";
   unlink(fresh.c_str());
+  unlink(elsewhere.c_str());
 }
 
 }  // namespace
