@@ -30,24 +30,29 @@ uint32_t update_byte(uint32_t state, uint8_t byte) {
   return state >> 8 ^ kTables[0][(state ^ byte) & 0xff];
 }
 
+uint32_t update_word(uint32_t state, uint64_t word) {
+  word ^= state;
+  state = 0;
+  for (int i = 0; i < 8; ++i) state ^= kTables[7 - i][word >> 8 * i & 0xff];
+  return state;
+}
+
 uint32_t update_slicing(uint32_t state, const uint8_t* p, size_t n) {
-  for (; n >= 8; p += 8, n -= 8) {
-    const uint64_t v = load_le64(p) ^ state;
-    state = 0;
-    for (int i = 0; i < 8; ++i) state ^= kTables[7 - i][v >> 8 * i & 0xff];
-  }
+  for (; n >= 8; p += 8, n -= 8) state = update_word(state, load_le64(p));
   for (; n != 0; ++p, --n) state = update_byte(state, *p);
   return state;
 }
 
 uint32_t copy_slicing(uint32_t state, uint8_t* dst, const uint8_t* src, size_t n) {
   for (; n >= 8; dst += 8, src += 8, n -= 8) {
-    std::memcpy(dst, src, 8);
-    state = update_slicing(state, src, 8);
+    std::array<uint8_t, 8> word;
+    std::memcpy(word.data(), src, word.size());
+    std::memcpy(dst, word.data(), word.size());
+    state = update_word(state, load_le64(word.data()));
   }
   for (; n != 0; --n) {
-    state = update_byte(state, *src);
-    *dst++ = *src++;
+    *dst = *src++;
+    state = update_byte(state, *dst++);
   }
   return state;
 }

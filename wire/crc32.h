@@ -14,7 +14,8 @@ inline constexpr uint32_t kCrc32Polynomial = 0xedb88320;  // reflected: bit 31 -
 // The state after n more bytes.
 uint32_t crc32_update(uint32_t state, const uint8_t* p, size_t n);
 
-// The same, and copies the bytes in the same pass. The ranges must not overlap. Any alignment.
+// The same, and copies the bytes in the same pass. The ranges must not overlap. Any alignment. Where the source changes
+// meanwhile, the state is that of the bytes that were copied, whichever these are.
 uint32_t crc32_copy(uint32_t state, uint8_t* dst, const uint8_t* src, size_t n);
 
 // What the functions above must agree with, bit by bit from the definition. For tests and icrc_reference().

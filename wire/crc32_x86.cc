@@ -97,12 +97,28 @@ UROCE_PCLMUL UROCE_INLINE __m128i shift_mask(ptrdiff_t towards_end) {
   return _mm_loadu_si128(reinterpret_cast<const __m128i_u*>(kShift + 16 - towards_end));
 }
 
-template <class Word, bool copying>
-UROCE_INLINE uint64_t take_word(const Cursor& c, size_t offset) {
+template <class Word>
+UROCE_INLINE Word load_word(const uint8_t* p) {
   Word v;
-  std::memcpy(&v, c.src + offset, sizeof v);
-  if constexpr (copying) std::memcpy(c.dst + offset, &v, sizeof v);
+  std::memcpy(&v, p, sizeof(v));
   return v;
+}
+
+// The message of sizeof(Word) to 2 * sizeof(Word) bytes at the cursor: its first word, and what follows it, at the low
+// end of `rest`. Two loads that overlap; of bytes that both have, only what the first one saw is copied and summed.
+template <class Word, bool copying>
+UROCE_INLINE Word take_two_words(const Cursor& c, Word& rest) {
+  constexpr size_t kBits = 8 * sizeof(Word);
+  const Word first = load_word<Word>(c.src);
+  if constexpr (copying) std::memcpy(c.dst, &first, sizeof(first));
+  rest = 0;
+  if (const size_t beyond = 8 * (c.size - sizeof(Word)); beyond != 0) {
+    const size_t overlap = kBits - beyond;  // bits
+    rest = static_cast<Word>(load_word<Word>(c.src + c.size - sizeof(Word)) >> overlap);
+    const Word last = static_cast<Word>(first >> beyond | rest << overlap);
+    if constexpr (copying) std::memcpy(c.dst + c.size - sizeof(Word), &last, sizeof(last));
+  }
+  return first;
 }
 
 // Fewer than 16 bytes: moved to the end of a register, zeros in front, which do not change a CRC.
@@ -111,14 +127,14 @@ UROCE_PCLMUL UROCE_INLINE uint32_t run_short(uint32_t state, const Cursor& c) {
   const size_t n = c.size;
   uint64_t low, high = 0;
   if (n >= 8) {
-    low = take_word<uint64_t, copying>(c, 0) ^ state;
-    if (n > 8) high = take_word<uint64_t, copying>(c, n - 8) >> 8 * (16 - n);
+    low = take_two_words<uint64_t, copying>(c, high) ^ state;
   } else if (n >= 4) {
-    low = take_word<uint32_t, copying>(c, 0) ^ state;
-    if (n > 4) low |= take_word<uint32_t, copying>(c, n - 4) >> 8 * (8 - n) << 32;
+    uint32_t rest;
+    low = take_two_words<uint32_t, copying>(c, rest) ^ state;
+    low |= uint64_t{rest} << 32;
   } else {
     if constexpr (copying) std::copy_n(c.src, n, c.dst);
-    return crc32_few_bytes(state, c.src, n);
+    return crc32_few_bytes(state, copying ? c.dst : c.src, n);
   }
   const __m128i v = _mm_set_epi64x(static_cast<int64_t>(high), static_cast<int64_t>(low));
   return reduced(_mm_shuffle_epi8(v, shift_mask(static_cast<ptrdiff_t>(16 - n))));
@@ -133,11 +149,13 @@ UROCE_PCLMUL UROCE_INLINE uint32_t finish(__m128i v, Cursor c) {
     const ptrdiff_t left = static_cast<ptrdiff_t>(c.size);
     const __m128i front = _mm_shuffle_epi8(v, shift_mask(16 - left));
     const __m128i rest_of_v = _mm_shuffle_epi8(v, shift_mask(-left));
-    Cursor last = c;
-    last.src -= 16 - left;
-    if (copying) last.dst -= 16 - left;
-    const __m128i last16 = take16<copying>(last, 0);
-    const __m128i tail = _mm_and_si128(last16, _mm_cmplt_epi8(shift_mask(-left), _mm_setzero_si128()));
+    const __m128i in_tail = _mm_cmplt_epi8(shift_mask(-left), _mm_setzero_si128());
+    const __m128i last16 = _mm_loadu_si128(reinterpret_cast<const __m128i_u*>(c.src - (16 - left)));
+    if constexpr (copying) {  // what has been copied already stays as it was summed
+      auto* const to = reinterpret_cast<__m128i_u*>(c.dst - (16 - left));
+      _mm_storeu_si128(to, _mm_blendv_epi8(_mm_loadu_si128(to), last16, in_tail));
+    }
+    const __m128i tail = _mm_and_si128(last16, in_tail);
     v = _mm_xor_si128(moved<128>(front), _mm_or_si128(rest_of_v, tail));
   }
   return reduced(v);
