@@ -30,10 +30,8 @@ size_t frame_size(const wire::TxPacket& packet) {
   return wire::frame_header_size(*packet.envelope) - kUdpHeaderSize + packet.udp_length();
 }
 
-size_t build_frame(const wire::TxPacket& packet, uint16_t ip_id, uint8_t* out) {
-  wire::Envelope envelope = *packet.envelope;
-  envelope.ip_id = ip_id;
-  uint8_t* p = out + wire::emit_frame_headers(envelope, packet.udp_length(), out);
+size_t build_ib(const wire::TxPacket& packet, const wire::Envelope& envelope, uint8_t* out) {
+  uint8_t* p = out;
   std::memcpy(p, packet.header.data(), packet.header_size);
   p += packet.header_size;
   uint32_t crc = crc_of_headers(packet, envelope);
@@ -48,6 +46,17 @@ size_t build_frame(const wire::TxPacket& packet, uint16_t ip_id, uint8_t* out) {
   return static_cast<size_t>(p + 4 - out);
 }
 
+bool build_ib_guarded(const wire::TxPacket& packet, const wire::Envelope& envelope, uint8_t* out) {
+  return memory::guarded([&] { build_ib(packet, envelope, out); });
+}
+
+size_t build_frame(const wire::TxPacket& packet, uint16_t ip_id, uint8_t* out) {
+  wire::Envelope envelope = *packet.envelope;
+  envelope.ip_id = ip_id;
+  const size_t headers = wire::emit_frame_headers(envelope, packet.udp_length(), out);
+  return headers + build_ib(packet, envelope, out + headers);
+}
+
 bool build_frame_guarded(const wire::TxPacket& packet, uint16_t ip_id, uint8_t* out) {
   return memory::guarded([&] { build_frame(packet, ip_id, out); });
 }
@@ -58,10 +67,6 @@ uint32_t packet_icrc(const wire::TxPacket& packet, const wire::Envelope& envelop
     crc = wire::crc32_update(crc, packet.fragments[i].data, packet.fragments[i].size);
   }
   return wire::icrc_finish(wire::crc32_update(crc, kPadBytes, packet.pad)) ^ packet.icrc_damage;
-}
-
-bool packet_icrc_guarded(const wire::TxPacket& packet, const wire::Envelope& envelope, uint32_t& icrc) {
-  return memory::guarded([&] { icrc = packet_icrc(packet, envelope); });
 }
 
 }  // namespace uroce::io

@@ -1,5 +1,5 @@
 // Makes the bytes of a packet: Ethernet, IP and UDP headers, transport headers, payload, pad and ICRC. For the backends
-// that hand out whole frames (AfXdp, MemoryLink) and, for the ICRC alone, UdpIo.
+// that hand out whole frames (AfXdp, MemoryLink) and, without the outer headers, UdpIo.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,15 @@ size_t frame_size(const wire::TxPacket& packet);
 // is copied and summed in one pass. `ip_id` replaces the envelope's: it belongs to the sending netdev, not to a QP.
 size_t build_frame(const wire::TxPacket& packet, uint16_t ip_id, uint8_t* out);
 
+// The InfiniBand part alone, BTH to ICRC: packet.udp_length() less the eight bytes of the UDP header. `envelope` is
+// what it leaves in, which the ICRC covers.
+size_t build_ib(const wire::TxPacket& packet, const wire::Envelope& envelope, uint8_t* out);
+
 // The same; false if the payload cannot be read (faults.md, 42), and then the bytes at `out` are unspecified.
 bool build_frame_guarded(const wire::TxPacket& packet, uint16_t ip_id, uint8_t* out);
+bool build_ib_guarded(const wire::TxPacket& packet, const wire::Envelope& envelope, uint8_t* out);
 
 // The ICRC of `packet` when it leaves inside `envelope`; its bytes go on the wire least significant first.
 uint32_t packet_icrc(const wire::TxPacket& packet, const wire::Envelope& envelope);
-bool packet_icrc_guarded(const wire::TxPacket& packet, const wire::Envelope& envelope, uint32_t& icrc);
 
 }  // namespace uroce::io

@@ -34,7 +34,8 @@ UdpIo::UdpIo(const UdpConfig& config)
       tx_headers_(kBurst),
       rx_slots_(kBurst),
       tx_slots_(kBurst),
-      rx_buffers_(kBurst * kMaxUdpLength) {}
+      rx_buffers_(kBurst * kMaxUdpLength),
+      tx_buffers_(kBurst * kMaxUdpLength) {}
 
 UdpIo::~UdpIo() = default;
 
@@ -97,7 +98,8 @@ size_t UdpIo::send_run(std::span<wire::TxPacket> run, const Socket& socket) {
   size_t ready = 0;
   for (; ready < run.size(); ++ready) {
     assert(run[ready].udp_length() <= max_udp_length_);
-    if (!prepare_send(tx_slots_[ready], run[ready], ifindex_, tx_headers_[ready].msg_hdr)) break;
+    const std::span buffer{&tx_buffers_[ready * kMaxUdpLength], kMaxUdpLength};
+    if (!prepare_send(tx_slots_[ready], run[ready], ifindex_, buffer, tx_headers_[ready].msg_hdr)) break;
   }
   size_t done = 0;
   while (done < ready) {
@@ -106,10 +108,6 @@ size_t UdpIo::send_run(std::span<wire::TxPacket> run, const Socket& socket) {
     if (sent < 0) {
       if (errno == EINTR) continue;
       if (errno == EAGAIN) return done;
-      if (errno == EFAULT) {
-        run[done++].unreadable = true;
-        return done;
-      }
       ++counters_.tx_errors;  // this one packet: no route, larger than the path MTU, source address gone ...
       ++done;
       continue;

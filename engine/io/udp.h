@@ -2,8 +2,8 @@
 // AF_XDP is not to be had or not wanted.
 //
 // The kernel makes Ethernet, IP and UDP headers and picks route and neighbour: envelopes' MAC addresses and flow labels
-// are ignored, and the source port is 4791. Payload is gathered from application memory by the kernel. Received
-// envelopes have no MAC addresses and no flow label, and for IPv4 no ID (ip_id_known false).
+// are ignored, and the source port is 4791. Packets are staged in memory of our own, so that what was summed is what
+// the kernel sends. Received envelopes have no MAC addresses and no flow label, and for IPv4 no ID (ip_id_known false).
 #pragma once
 
 #include <cstdint>
@@ -64,6 +64,7 @@ class UdpIo final : public PacketIo {
   std::vector<UdpRxSlot> rx_slots_;
   std::vector<UdpTxSlot> tx_slots_;
   std::vector<uint8_t> rx_buffers_;
+  std::vector<uint8_t> tx_buffers_;
   bool v6_first_ = false;  // the sockets take turns
   IoCounters counters_;
 };

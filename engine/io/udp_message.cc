@@ -1,10 +1,11 @@
 #include "engine/io/udp_message.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 
 #include "engine/io/frame_builder.h"
-#include "wire/bytes.h"
+#include "wire/ip_udp.h"
 
 namespace uroce::io {
 namespace {
@@ -131,7 +132,10 @@ bool parse_received(const msghdr& message, size_t size, RxPacket& packet, uint32
   return has_destination && (message.msg_flags & MSG_TRUNC) == 0;
 }
 
-bool prepare_send(UdpTxSlot& slot, const wire::TxPacket& packet, int ifindex, msghdr& message) {
+bool prepare_send(UdpTxSlot& slot, const wire::TxPacket& packet, int ifindex, std::span<uint8_t> buffer,
+                  msghdr& message) {
+  const size_t size = packet.udp_length() - wire::kUdpSize;
+  assert(size <= buffer.size());
   message = {};
   message.msg_name = &slot.destination;
   if (packet.envelope->destination.is_v4()) {
@@ -145,19 +149,10 @@ bool prepare_send(UdpTxSlot& slot, const wire::TxPacket& packet, int ifindex, ms
   envelope.source_port = wire::kRoceUdpPort;
   envelope.ip_id = 0;
   envelope.dont_fragment = true;
-  std::memset(slot.trailer.data(), 0, packet.pad);
-  uint32_t icrc = 0;
-  if (!packet_icrc_guarded(packet, envelope, icrc)) return false;
-  wire::store_le32(slot.trailer.data() + packet.pad, icrc);
-
-  iovec* piece = slot.pieces.data();
-  *piece++ = {const_cast<uint8_t*>(packet.header.data()), packet.header_size};
-  for (size_t i = 0; i < packet.fragment_count; ++i) {
-    *piece++ = {const_cast<uint8_t*>(packet.fragments[i].data), packet.fragments[i].size};
-  }
-  *piece++ = {slot.trailer.data(), packet.pad + 4U};
-  message.msg_iov = slot.pieces.data();
-  message.msg_iovlen = static_cast<size_t>(piece - slot.pieces.data());
+  if (!build_ib_guarded(packet, envelope, buffer.data())) return false;
+  slot.buffer = {buffer.data(), size};
+  message.msg_iov = &slot.buffer;
+  message.msg_iovlen = 1;
   return true;
 }
 

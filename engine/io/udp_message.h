@@ -30,10 +30,9 @@ struct UdpRxSlot {
 };
 
 struct UdpTxSlot {
-  std::array<iovec, wire::TxPacket::kMaxFragments + 2> pieces;  // transport headers, payload, pad and ICRC
+  iovec buffer;
   UdpAddress destination;
   UdpControl control;
-  std::array<uint8_t, 8> trailer;
 };
 
 // `message` receives into `buffer`. To be called again before each receive: the kernel overwrites lengths.
@@ -43,7 +42,9 @@ void prepare_receive(UdpRxSlot& slot, std::span<uint8_t> buffer, msghdr& message
 // the envelope needs. `dropped` is set when the message carries the socket's drop count.
 bool parse_received(const msghdr& message, size_t size, RxPacket& packet, uint32_t& dropped);
 
-// `message` sends `packet`, gathered where it lies. False: its payload cannot be read.
-bool prepare_send(UdpTxSlot& slot, const wire::TxPacket& packet, int ifindex, msghdr& message);
+// `message` sends `packet` out of `buffer`, to which it is copied as its ICRC is computed: the application may change
+// its payload meanwhile and afterwards. False: the payload cannot be read.
+bool prepare_send(UdpTxSlot& slot, const wire::TxPacket& packet, int ifindex, std::span<uint8_t> buffer,
+                  msghdr& message);
 
 }  // namespace uroce::io

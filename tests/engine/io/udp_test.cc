@@ -1,16 +1,22 @@
 // What is special about UdpIo; packets in both directions are in af_xdp_test.cc.
 #include "engine/io/udp.h"
 
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <memory>
 #include <poll.h>
 #include <sys/wait.h>
+#include <thread>
 
+#include "engine/io/udp_message.h"
 #include "tests/engine/io/exchange.h"
 #include "tests/engine/io/test_packet.h"
 #include "tests/engine/io/veth_pair.h"
+#include "wire/icrc.h"
+#include "wire/ip_udp.h"
 
 namespace uroce::io::test {
 namespace {
@@ -87,6 +93,65 @@ TEST_F(Udp, RefusedPacketIsCountedAndSkipped) {
     return psns.size() == 2;
   }));
   EXPECT_EQ(psns, (std::vector<uint32_t>{0, 3}));
+}
+
+// The kernel reads a packet later than its ICRC is computed; by then the application may have changed the memory, as it
+// may while a READ response or an unreliable WRITE leaves.
+TEST(UdpMessage, WhatWasSummedIsWhatLeaves) {
+  for (const wire::Envelope& envelope : {envelope_v4(), envelope_v6()}) {
+    for (const size_t size : {1, 8, 24, 1024, 4096}) {
+      TestBurst burst;
+      burst.add(envelope, 7, size, 2);
+      wire::TxPacket& packet = burst.packets()[0];
+      UdpTxSlot slot;
+      msghdr message;
+      std::vector<uint8_t> buffer(packet.udp_length() - wire::kUdpSize);
+      ASSERT_TRUE(prepare_send(slot, packet, 1, buffer, message));
+      for (size_t i = 0; i < packet.fragment_count; ++i) {
+        auto* const memory = const_cast<uint8_t*>(packet.fragments[i].data);
+        for (size_t k = 0; k < packet.fragments[i].size; ++k) memory[k] = static_cast<uint8_t>(~memory[k]);
+      }
+      std::vector<uint8_t> leaves;
+      for (size_t i = 0; i < message.msg_iovlen; ++i) {
+        const auto* const piece = static_cast<const uint8_t*>(message.msg_iov[i].iov_base);
+        leaves.insert(leaves.end(), piece, piece + message.msg_iov[i].iov_len);
+      }
+      wire::Envelope as_sent = envelope;
+      as_sent.source_port = wire::kRoceUdpPort;
+      as_sent.ip_id = 0;
+      EXPECT_TRUE(wire::icrc_matches(as_sent, leaves)) << size << " bytes";
+    }
+  }
+}
+
+// A word that a thread writes as fast as it can, sent again and again: every copy arrives whole.
+TEST_F(Udp, MemoryThatIsWrittenMeanwhileArrivesWithARightIcrc) {
+  const VethPair veth;
+  const auto a = open_udp(veth.a());
+  const auto b = open_udp(veth.b());
+  ASSERT_TRUE(a && b);
+  TestBurst burst;
+  for (uint32_t psn = 0; psn < 32; ++psn) burst.add(VethPair::envelope_v4(veth.a(), veth.b()), psn, 24);
+  alignas(64) std::array<std::atomic<uint64_t>, 3> words{};
+  for (wire::TxPacket& packet : burst.packets()) packet.fragments[0].data = reinterpret_cast<const uint8_t*>(&words);
+  std::atomic<bool> over = false;
+  std::thread writer([&] {
+    for (uint64_t value = 1; !over.load(std::memory_order_relaxed); ++value) {
+      for (std::atomic<uint64_t>& word : words) word.store(value * 0x9e3779b97f4a7c15, std::memory_order_relaxed);
+    }
+  });
+  size_t arrived = 0, wrong = 0;
+  std::array<RxPacket, 64> received;
+  EXPECT_TRUE(eventually([&] {
+    a->send(burst.packets());
+    const size_t count = b->receive(received);
+    for (size_t i = 0; i < count; ++i) wrong += !wire::icrc_matches(received[i].envelope, received[i].ib);
+    arrived += count;
+    return arrived >= 5000;
+  }));
+  over = true;
+  writer.join();
+  EXPECT_EQ(wrong, 0u);
 }
 
 TEST_F(Udp, DescriptorsBecomeReadable) {
