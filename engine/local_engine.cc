@@ -324,6 +324,7 @@ std::string LocalEngine::counters_text() const {
   line("drop: no receive buffer", io.rx_no_buffer);
   line("backpressure while sending", io.tx_backpressure);
   line("packets the kernel refused to send", io.tx_errors);
+  line("entries of AF_XDP rings that cannot be true", io.ring_errors);
   line("packets that captures missed: too slow", io.capture_dropped);
   return text;
 }

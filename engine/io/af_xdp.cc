@@ -3,95 +3,16 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cstring>
 #include <system_error>
 
 #include "engine/io/frame_builder.h"
-#include "wire/ip_udp.h"
 
 namespace uroce::io {
 
 AfXdp::~AfXdp() = default;
 
-size_t AfXdp::receive(std::span<RxPacket> out) {
-  out = out.first(std::min(out.size(), kMaxBurst));
-  bounce_used_ = 0;
-  for (const std::unique_ptr<Queue>& queue : queues_) {  // the views of the last call end here
-    queue->xsk.publish_recycled();
-    queue->xsk.wake_rx_if_needed();
-  }
-  size_t count = 0;
-  for (size_t i = 0; i < queues_.size() && count < out.size(); ++i) {
-    count += receive_from(*queues_[(first_queue_ + i) % queues_.size()], out.subspan(count));
-  }
-  first_queue_ = (first_queue_ + 1) % queues_.size();
-  counters_.rx_packets += count;
-  return count;
-}
-
-size_t AfXdp::receive_from(Queue& queue, std::span<RxPacket> out) {
-  uint32_t index = 0;
-  const uint32_t available = queue.xsk.peek_rx(static_cast<uint32_t>(out.size()), index);
-  size_t count = 0;
-  for (uint32_t i = 0; i < available; ++i) {
-    const std::span<const uint8_t> frame = gather(queue, queue.xsk.rx_descriptor(index + i));
-    if (frame.empty()) continue;
-    RxPacket& packet = out[count];
-    const wire::FrameError error = wire::parse_frame(frame, packet.envelope, packet.ib);
-    if (error != wire::FrameError::kNone) {
-      ++counters_.rx_malformed;
-      if (malformed_observer_) malformed_observer_(frame, error);
-      continue;
-    }
-    packet.frame = frame;
-    packet.faults = 0;
-    counters_.rx_bytes += packet.ib.size() + wire::kUdpSize;
-    ++count;
-  }
-  if (available > 0) queue.xsk.release_rx(available);
-  return count;
-}
-
-// The frame that `descriptor` completes, in one piece; empty: more is to come, or it was too large.
-std::span<const uint8_t> AfXdp::gather(Queue& queue, const xdp_desc& descriptor) {
-  const bool more = (descriptor.options & XDP_PKT_CONTD) != 0;
-  if (!more && queue.partial_count == 0) {
-    queue.xsk.recycle(descriptor.addr);
-    return {area_.data(descriptor.addr), descriptor.len};
-  }
-  if (queue.partial_count < Queue::kMaxChunks) {
-    queue.partial[queue.partial_count] = descriptor;
-  } else {
-    queue.xsk.recycle(descriptor.addr);
-  }
-  ++queue.partial_count;
-  return more ? std::span<const uint8_t>{} : linearise(queue);
-}
-
-std::span<const uint8_t> AfXdp::linearise(Queue& queue) {
-  const std::span<const xdp_desc> chunks(queue.partial.data(), std::min(queue.partial_count, Queue::kMaxChunks));
-  size_t size = 0;
-  for (const xdp_desc& chunk : chunks) {
-    size += chunk.len;
-    queue.xsk.recycle(chunk.addr);
-  }
-  const bool fits = queue.partial_count <= Queue::kMaxChunks && size <= kMaxFrameSize;
-  queue.partial_count = 0;
-  if (!fits) {
-    ++counters_.rx_malformed;
-    return {};
-  }
-  uint8_t* const frame = bounce_.data() + bounce_used_++ * kMaxFrameSize;
-  uint8_t* end = frame;
-  for (const xdp_desc& chunk : chunks) {
-    std::memcpy(end, area_.data(chunk.addr), chunk.len);
-    end += chunk.len;
-  }
-  return {frame, size};
-}
-
 size_t AfXdp::send(std::span<wire::TxPacket> burst) {
-  for (const std::unique_ptr<Queue>& queue : queues_) queue->xsk.reap(tx_slots_);
+  for (const std::unique_ptr<Queue>& queue : queues_) queue->xsk.reap(tx_slots_, counters_.ring_errors);
   size_t count = 0;
   while (count < burst.size() && send_one(burst[count])) ++count;
   for (const std::unique_ptr<Queue>& queue : queues_) queue->xsk.submit_tx();
@@ -166,6 +87,11 @@ std::string AfXdp::description() const {
 
 IoCounters AfXdp::counters() const {
   IoCounters counters = counters_;
+  const IoCounters& received = receiver_.counters();
+  counters.rx_packets = received.rx_packets;
+  counters.rx_bytes = received.rx_bytes;
+  counters.rx_malformed = received.rx_malformed;
+  counters.ring_errors += received.ring_errors;
   for (const std::unique_ptr<Queue>& queue : queues_) counters.rx_no_buffer += queue->xsk.rx_no_buffer();
   return counters;
 }

@@ -6,7 +6,6 @@
 // several (multi-buffer, Linux 6.6).
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -19,6 +18,7 @@
 #include "engine/io/umem.h"
 #include "engine/io/xdp_program.h"
 #include "engine/io/xsk_queue.h"
+#include "engine/io/xsk_receiver.h"
 
 namespace uroce::io {
 
@@ -40,7 +40,7 @@ class AfXdp final : public PacketIo {
   static IoResult<AfXdp> open(const AfXdpConfig& config);
   ~AfXdp() override;
 
-  size_t receive(std::span<RxPacket> out) override;
+  size_t receive(std::span<RxPacket> out) override { return receiver_.receive(queues_, out); }
   size_t send(std::span<wire::TxPacket> burst) override;
   void flush() override;
   std::span<const pollfd> wait_descriptors() const override { return wait_descriptors_; }
@@ -48,25 +48,20 @@ class AfXdp final : public PacketIo {
   uint32_t max_udp_length() const override { return max_udp_length_; }
   std::string description() const override;
   IoCounters counters() const override;
-  void observe_malformed(MalformedObserver observer) override { malformed_observer_ = std::move(observer); }
+  void observe_malformed(MalformedObserver observer) override { receiver_.observe_malformed(std::move(observer)); }
 
   // The netdev's addresses have changed; multicast groups that are joined count as addresses. May be called while
   // traffic flows. Returns 0 or an errno value.
   int set_local_addresses(std::span<const wire::IpAddress> addresses);
 
  private:
-  // A receive queue, with the descriptors of a frame whose last one has not come yet.
   struct Queue {
-    static constexpr size_t kMaxChunks = 4;
     XskQueue xsk;
-    std::array<xdp_desc, kMaxChunks> partial;
-    size_t partial_count = 0;  // also counts descriptors that did not fit
+    XskReceiver::Source source;
   };
 
-  // Packets that one receive() gives at most; bounds the memory for multi-buffer frames.
-  static constexpr size_t kMaxBurst = 64;
-  // The largest multi-buffer frame: two chunks of 4096 bytes to send from, one bounce buffer to receive into.
-  static constexpr size_t kMaxFrameSize = 8192;
+  // The largest multi-buffer frame: two chunks of 4096 bytes to send from.
+  static constexpr size_t kMaxFrameSize = XskReceiver::kMaxFrameSize;
 
   AfXdp() = default;
   // Set-up, in af_xdp_open.cc.
@@ -77,9 +72,6 @@ class AfXdp final : public PacketIo {
   void set_up_sending(const AfXdpConfig& config);
 
   bool multi_buffer() const { return (xsk_config_.bind_flags & XDP_USE_SG) != 0; }
-  size_t receive_from(Queue& queue, std::span<RxPacket> out);
-  std::span<const uint8_t> gather(Queue& queue, const xdp_desc& descriptor);
-  std::span<const uint8_t> linearise(Queue& queue);
   bool send_one(wire::TxPacket& packet);
 
   // Destroyed in reverse order: the sockets go before their memory, the program detaches last.
@@ -90,14 +82,11 @@ class AfXdp final : public PacketIo {
   std::vector<std::unique_ptr<Queue>> queues_;
   std::vector<pollfd> wait_descriptors_;
   TxSlots tx_slots_;
-  std::vector<uint8_t> bounce_;  // multi-buffer frames of one receive(), kMaxFrameSize apart
-  size_t bounce_used_ = 0;       // frames in it
+  XskReceiver receiver_;
   uint32_t max_udp_length_ = 0;
-  size_t first_queue_ = 0;  // where receive() starts, so that no queue starves
   uint16_t next_ip_id_ = 0;
   bool kick_later_ = false;  // the kernel refused the last kick for the moment
-  IoCounters counters_;
-  MalformedObserver malformed_observer_;
+  IoCounters counters_;      // of sending
 };
 
 }  // namespace uroce::io

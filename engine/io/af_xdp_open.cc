@@ -52,6 +52,7 @@ IoResult<AfXdp> AfXdp::open(const AfXdpConfig& config) {
   std::unique_ptr<AfXdp> io(new AfXdp);
   if (std::optional<IoError> error = io->attach(config)) return *error;
   if (std::optional<IoError> error = io->open_sockets(config)) return *error;
+  io->receiver_ = XskReceiver({io->area_.data(0), io->area_.size()}, io->multi_buffer());
   io->set_up_sending(config);
   for (uint32_t queue = 0; queue < io->queues_.size(); ++queue) {
     const int error = io->program_.set_socket(queue, io->queues_[queue]->xsk.fd());
@@ -114,9 +115,12 @@ std::optional<IoError> AfXdp::open_queues(const std::string& netdev, uint32_t qu
       const int error = umem_->create(area_, xsk_config_, xsk.fill_ring(), xsk.completion_ring());
       if (error != 0) return umem_error(netdev, error, area_.size());
     }
-    const uint64_t first_rx_chunk = uint64_t{id} * xsk_config_.rx_frames * xsk_config_.chunk_size;
-    const int error = xsk.open(netdev, id, *umem_, xsk_config_, first_rx_chunk);
+    const int error = xsk.open(netdev, id, *umem_, xsk_config_);
     if (error != 0) return socket_error(netdev, id, error);
+    const uint64_t first_rx_chunk = uint64_t{id} * xsk_config_.rx_frames * xsk_config_.chunk_size;
+    RxChunks& chunks = queues_.back()->source.chunks;
+    chunks = RxChunks(first_rx_chunk, xsk_config_.rx_frames, xsk_config_.chunk_size);
+    chunks.publish(xsk);
   }
   return std::nullopt;
 }
@@ -125,7 +129,6 @@ void AfXdp::set_up_sending(const AfXdpConfig& config) {
   const uint32_t chunks_per_slot = multi_buffer() ? kMaxFrameSize / xsk_config_.chunk_size : 1;
   const uint64_t first_slot = uint64_t{queues_.size()} * xsk_config_.rx_frames * xsk_config_.chunk_size;
   tx_slots_ = TxSlots(first_slot, xsk_config_.tx_ring_size / chunks_per_slot, xsk_config_.chunk_size, chunks_per_slot);
-  if (multi_buffer()) bounce_.resize(kMaxBurst * kMaxFrameSize);
 
   const uint32_t largest_frame = multi_buffer() ? kMaxFrameSize : xsk_config_.chunk_size - kRxHeadroom;
   const auto ip_headers = static_cast<uint32_t>(wire::kIpv6Size);  // the longer ones

@@ -52,11 +52,12 @@ class TxSlots {
     return first_address_ + uint64_t{slot} * slot_size_;
   }
 
-  // The kernel is done with the chunk at `address`.
-  void complete(uint64_t address) {
-    const auto slot = static_cast<uint32_t>((address - first_address_) / slot_size_);
-    assert(slot < chunks_under_way_.size() && chunks_under_way_[slot] > 0);
-    if (--chunks_under_way_[slot] == 0) free_.push_back(slot);
+  // The kernel is done with the chunk at `address`. False: it had no such chunk of us.
+  bool complete(uint64_t address) {
+    const uint64_t slot = (address - first_address_) / slot_size_;  // huge below the first one
+    if (slot >= chunks_under_way_.size() || chunks_under_way_[slot] == 0) return false;
+    if (--chunks_under_way_[slot] == 0) free_.push_back(static_cast<uint32_t>(slot));
+    return true;
   }
 
  private:

@@ -57,8 +57,7 @@ XskQueue::~XskQueue() {
   xsk_socket__delete(socket_);
 }
 
-int XskQueue::open(const std::string& netdev, uint32_t queue_id, XskUmem& umem, const XskConfig& config,
-                   uint64_t first_rx_chunk) {
+int XskQueue::open(const std::string& netdev, uint32_t queue_id, XskUmem& umem, const XskConfig& config) {
   xsk_socket_config socket_config{};
   socket_config.rx_size = config.rx_frames;
   socket_config.tx_size = config.tx_ring_size;
@@ -79,9 +78,6 @@ int XskQueue::open(const std::string& netdev, uint32_t queue_id, XskUmem& umem, 
     setsockopt(fd(), SOL_SOCKET, SO_SNDBUF, &send_buffer, sizeof(send_buffer));
   }
   copies_ = !zero_copy();
-  recycled_.reserve(config.rx_frames);
-  for (uint32_t i = 0; i < config.rx_frames; ++i) recycle(first_rx_chunk + uint64_t{i} * config.chunk_size);
-  publish_recycled();
   return 0;
 }
 
@@ -98,15 +94,13 @@ uint64_t XskQueue::rx_no_buffer() const {
   return statistics.rx_dropped + statistics.rx_ring_full;  // an empty FILL ring shows as dropped
 }
 
-void XskQueue::publish_recycled() {
-  if (recycled_.empty()) return;
-  const auto count = static_cast<uint32_t>(recycled_.size());
+bool XskQueue::fill(std::span<const uint64_t> addresses) {
+  const auto count = static_cast<uint32_t>(addresses.size());
   uint32_t index = 0;
-  [[maybe_unused]] const uint32_t reserved = xsk_ring_prod__reserve(&fill_, count, &index);
-  assert(reserved == count);  // see XskConfig::fill_ring_size
-  for (const uint64_t address : recycled_) *xsk_ring_prod__fill_addr(&fill_, index++) = address;
+  if (xsk_ring_prod__reserve(&fill_, count, &index) != count) return false;
+  for (const uint64_t address : addresses) *xsk_ring_prod__fill_addr(&fill_, index++) = address;
   xsk_ring_prod__submit(&fill_, count);
-  recycled_.clear();
+  return true;
 }
 
 void XskQueue::wake_rx_if_needed() {
@@ -143,11 +137,13 @@ XskQueue::Kick XskQueue::kick(uint64_t& lost) {
   return Kick::kDone;
 }
 
-void XskQueue::reap(TxSlots& slots) {
+void XskQueue::reap(TxSlots& slots, uint64_t& wrong) {
   if (outstanding_ == 0) return;
   uint32_t index = 0;
   const uint32_t count = xsk_ring_cons__peek(&completion_, outstanding_, &index);
-  for (uint32_t i = 0; i < count; ++i) slots.complete(*xsk_ring_cons__comp_addr(&completion_, index + i));
+  for (uint32_t i = 0; i < count; ++i) {
+    if (!slots.complete(*xsk_ring_cons__comp_addr(&completion_, index + i))) ++wrong;
+  }
   xsk_ring_cons__release(&completion_, count);
   outstanding_ -= count;
 }

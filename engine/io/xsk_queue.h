@@ -5,18 +5,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <linux/if_xdp.h>
+#include <span>
 #include <string>
-#include <vector>
 #include <xdp/xsk.h>
 
 #include "engine/io/umem.h"
+#include "engine/io/xsk_receiver.h"
 
 // From kernel 6.6, missing in older headers.
 #ifndef XDP_USE_SG
 #define XDP_USE_SG (1 << 4)
-#endif
-#ifndef XDP_PKT_CONTD
-#define XDP_PKT_CONTD (1 << 0)
 #endif
 
 namespace uroce::io {
@@ -55,10 +53,9 @@ class XskQueue {
   XskQueue(const XskQueue&) = delete;
   XskQueue& operator=(const XskQueue&) = delete;
 
-  // Binds to the netdev's queue and fills the FILL ring with config.rx_frames chunks from `first_rx_chunk` on. Returns
-  // 0 or an errno value. All queues of one umem have the same config; its flags take effect with the first.
-  int open(const std::string& netdev, uint32_t queue_id, XskUmem& umem, const XskConfig& config,
-           uint64_t first_rx_chunk);
+  // Binds to the netdev's queue; its FILL ring is empty. Returns 0 or an errno value. All queues of one umem have the
+  // same config; its flags take effect with the first.
+  int open(const std::string& netdev, uint32_t queue_id, XskUmem& umem, const XskConfig& config);
 
   int fd() const { return xsk_socket__fd(socket_); }
   bool zero_copy() const;
@@ -68,15 +65,14 @@ class XskQueue {
   xsk_ring_prod& fill_ring() { return fill_; }
   xsk_ring_cons& completion_ring() { return completion_; }
 
-  // Receiving: look at up to `n` descriptors, then release as many. The chunks stay ours until recycled.
+  // Receiving: look at up to `n` descriptors, then release as many. The chunks stay ours until they are filled in.
   uint32_t peek_rx(uint32_t n, uint32_t& index) { return xsk_ring_cons__peek(&rx_, n, &index); }
   const xdp_desc& rx_descriptor(uint32_t index) const { return *xsk_ring_cons__rx_desc(&rx_, index); }
   void release_rx(uint32_t n) { xsk_ring_cons__release(&rx_, n); }
   bool rx_empty() const { return __atomic_load_n(rx_.producer, __ATOMIC_ACQUIRE) == rx_.cached_cons; }
 
-  // Gives a chunk back to the kernel with the next publish_recycled().
-  void recycle(uint64_t address) { recycled_.push_back(address); }
-  void publish_recycled();
+  // Gives chunks to the kernel. False: there is no room, and it got none.
+  bool fill(std::span<const uint64_t> addresses);
   // Tells a driver that ran out of chunks that there are new ones.
   void wake_rx_if_needed();
 
@@ -94,8 +90,8 @@ class XskQueue {
   // Hands pending descriptors to the kernel. `lost` goes up by the packets that the netdev refused.
   Kick kick(uint64_t& lost);
 
-  // Returns the chunks that the kernel has sent to `slots`.
-  void reap(TxSlots& slots);
+  // Returns the chunks that the kernel has sent to `slots`. `wrong` goes up by those that it names and never had.
+  void reap(TxSlots& slots, uint64_t& wrong);
 
  private:
   xsk_socket* socket_ = nullptr;
@@ -103,7 +99,6 @@ class XskQueue {
   xsk_ring_prod tx_{};
   xsk_ring_prod fill_{};
   xsk_ring_cons completion_{};
-  std::vector<uint64_t> recycled_;
   uint32_t pushed_ = 0;       // descriptors not yet submitted
   uint32_t outstanding_ = 0;  // descriptors submitted and not completed
   bool copies_ = false;       // copy mode: the kernel copies and sends inside the kick

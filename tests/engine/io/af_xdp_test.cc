@@ -285,6 +285,38 @@ TEST(AfXdp, MalformedFramesAreCounted) {
   EXPECT_EQ(seen, std::vector<wire::FrameError>{wire::FrameError::kLengthMismatch});
 }
 
+// Large ones on all queues at once: they take no more memory than packets of a burst do.
+TEST(AfXdp, MalformedLargeFramesOnManyQueues) {
+  UROCE_SKIP_UNLESS_ROOT();
+  const VethPair veth({.mtu = 9000, .queues = 16});
+  const auto a = open_af_xdp(veth.a(), 9000);
+  const auto b = open_af_xdp(veth.b(), 9000);
+  ASSERT_TRUE(a && b);
+  EXPECT_EQ(b->wait_descriptors().size(), 16u);
+  VethPair::enter(veth.a());
+  const int raw = socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_UDP);
+  ASSERT_GE(raw, 0);
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  std::memcpy(&to.sin_addr, veth.b().v4.v4_bytes(), 4);
+  std::vector<uint8_t> datagram(5000);
+  std::array<RxPacket, 64> received;
+  uint16_t port = 0xc000;
+  EXPECT_TRUE(eventually([&] {
+    for (int i = 0; i < 500; ++i, ++port) {
+      const uint8_t udp[8] = {uint8_t(port / 256), uint8_t(port % 256), 0x12, 0xb7, 0x10, 0x00, 0, 0};
+      std::copy(std::begin(udp), std::end(udp), datagram.begin());
+      EXPECT_EQ(sendto(raw, datagram.data(), datagram.size(), 0, reinterpret_cast<sockaddr*>(&to), sizeof(to)),
+                static_cast<ssize_t>(datagram.size()));
+    }
+    EXPECT_EQ(b->receive(received), 0u);
+    return b->counters().rx_malformed > 2000;
+  }));
+  close(raw);
+  while (!b->prepare_to_wait()) EXPECT_EQ(b->receive(received), 0u);
+  exchange_all_sizes(*a, veth.a(), *b, veth.b(), 4096);
+}
+
 // The kernel may have changed nothing about a frame between a raw socket and ours, so it is seen as it was sent.
 TEST(AfXdp, FramesAreSeenAsTheyWereSent) {
   UROCE_SKIP_UNLESS_ROOT();

@@ -39,6 +39,19 @@ TEST(TxSlots, CompletionNamesAnAddressInsideTheChunk) {
   EXPECT_EQ(slots.available(), 1u);
 }
 
+TEST(TxSlots, CompletionsOfWhatIsNotUnderWayAreRefused) {
+  TxSlots slots(4096, 2, 4096, 1);
+  EXPECT_FALSE(slots.complete(4096)) << "free";
+  EXPECT_FALSE(slots.complete(0)) << "in front of the first";
+  EXPECT_FALSE(slots.complete(3 * 4096)) << "behind the last";
+  EXPECT_FALSE(slots.complete(UINT64_MAX));
+  EXPECT_FALSE(slots.complete(4096 + (uint64_t{1} << 32) * 4096)) << "beyond 32 bits";
+  const uint64_t address = slots.take(1);
+  EXPECT_TRUE(slots.complete(address));
+  EXPECT_FALSE(slots.complete(address)) << "twice";
+  EXPECT_EQ(slots.available(), 2u);
+}
+
 TEST(UmemArea, IsWritableToTheLastByte) {
   UmemArea area;
   ASSERT_EQ(area.map(1 << 20), 0);
