@@ -56,7 +56,8 @@ void Datapath::collect_doorbells(Time now) {
   Qp* qp = rung_.exchange(nullptr, std::memory_order_seq_cst);
   while (qp != nullptr) {
     Qp* const next = qp->next_rung;
-    qp->rung.store(false, std::memory_order_seq_cst);
+    // Not a mere store: it takes over what the poster published who found the bell rung.
+    qp->rung.exchange(false, std::memory_order_seq_cst);
     qp->transport->on_posted(now);
     reschedule(*qp, now);
     qp = next;
@@ -64,6 +65,7 @@ void Datapath::collect_doorbells(Time now) {
 }
 
 Datapath::Moved Datapath::iterate(Caller caller, Time now) {
+  now = now_ = std::max(now_, now);  // never backwards, whoever tells it
   Moved moved;
   waited_.splice(waited_.end(), owed_);
   collect_doorbells(now);
@@ -132,9 +134,9 @@ size_t Datapath::transmit(Time now) {
   size_t acks = transmit_acks(urgent_);
   while (!ready_.empty() && budget > 0) {
     Qp& qp = ready_.front();
-    ready_.pop_front();
     const int before = budget;
-    const bool room = transmit_quantum(qp, now, budget);
+    const bool room = transmit_quantum(qp, now, budget);  // where memory runs out in there, the QP is still the first
+    qp.ready_hook.unlink();
     reschedule(qp, now);
     if (room && budget == before) qp.ready_hook.unlink();  // had nothing after all; the next event brings it back
     if (!room) break;

@@ -129,6 +129,7 @@ class Datapath {
   std::unique_ptr<TxBurst> loop_burst_;
   std::function<void(Path&)> need_neighbour_;
   std::array<io::RxPacket, kReceiveBurst> arrived_;
+  Time now_{};            // of the last round
   Time transmit_time_{};  // of the transmission in progress
 
   std::atomic<Qp*> rung_{nullptr};

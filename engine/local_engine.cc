@@ -40,12 +40,22 @@ LocalEngine::LocalEngine(const net::Netdev& netdev, std::shared_ptr<net::NetView
       netdev_(netdev),
       announced_(netdev),
       datapath_(secure_random),
-      progress_(datapath_, view_->descriptor(), [this](bool news) { look_at_network(news); }) {
+      progress_(datapath_, view_->descriptor(), [this](bool news) { watch_network(news); }) {
   view_->add_listener(this, [this] { progress_.wake(); });
 }
 
 LocalEngine::~LocalEngine() {
   view_->remove_listener(this);
+}
+
+// In the background thread. Where there was no memory for what is new, nothing of it counts as seen.
+void LocalEngine::watch_network(bool news) {
+  try {
+    look_at_network(news);
+  } catch (const std::bad_alloc&) {
+    seen_generation_.store(0);
+    throw;
+  }
 }
 
 // --- objects --------------------------------------------------------------------------------------------------------
@@ -56,6 +66,8 @@ int LocalEngine::open_io() {
   view_->process_changes();
   const auto netdev = view_->netdev(netdev_index_);
   if (!netdev || !present_) return ENODEV;
+  // What can fail comes before anything is attached to the netdev.
+  if (const int error = progress_.start(); error != 0) return error;
   auto result = opener_(*netdev, options_);
   if (auto* error = std::get_if<io::IoError>(&result)) return error->code;
   auto& opened = std::get<OpenedIo>(result);
@@ -71,8 +83,8 @@ int LocalEngine::open_io() {
     datapath_.attach(
         std::move(opened.io), [this](Path& path) { resolve(path); }, std::move(opened.loop));
   }
+  progress_.wake();                       // to what it has to watch now
   max_udp_length_.store(max_udp_length);  // from here on progress() runs
-  if (const int error = progress_.start(); error != 0) return error;
   open_ = true;
   return 0;
 }

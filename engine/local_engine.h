@@ -61,6 +61,7 @@ class LocalEngine final : public Engine {
  private:
   int open_io();
   void close_io();
+  void watch_network(bool news);
   void look_at_network(bool news);
   void follow_network();
   void learn_netdev();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -18,6 +19,8 @@ namespace uroce::engine {
 
 namespace {
 
+// What a thread does in a row while others keep ringing.
+constexpr int kRoundsInARow = 4;
 constexpr Duration kSpin = std::chrono::microseconds(30);
 // While applications poll: how soon the background thread notices that they stopped.
 constexpr Duration kDefer = std::chrono::microseconds(500);
@@ -101,18 +104,57 @@ int Progress::start() {
 }
 
 void Progress::poll() {
-  const Time now = monotonic_now();
-  polled_at_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
   Datapath::Moved moved;
-  if (waiting_.load(std::memory_order_relaxed) > 0) sched_yield();
+  int rounds = 0;
   do {
-    if (!lock_.try_lock()) break;  // the holder looks for doorbells when it is done
-    moved += datapath_.iterate(Datapath::Caller::kApplication, now);
-    wake_if_needed();
-    lock_.unlock();
+    if (rounds == kRoundsInARow) {
+      hand_over();
+      break;
+    }
+    // The holder looks for doorbells when it is done.
+    if (round(Caller::kApplication, moved) == Round::kBusy) {
+      if (rounds == 0) note_poll(monotonic_now());
+      break;
+    }
+    ++rounds;
   } while (datapath_.rung());
   // A round that sends a lot takes long: the thread is here all the while.
-  if (moved) polled_at_.store(monotonic_now().time_since_epoch().count(), std::memory_order_relaxed);
+  if (moved) note_poll(monotonic_now());
+}
+
+// Every round is told the time anew, and reads the clock when it has the lock: time never goes backwards, nor stands
+// still while others keep ringing.
+Progress::Round Progress::round(Caller caller, Datapath::Moved& moved) {
+  // In this order: whoever it was that waited looks for doorbells after that.
+  if (waiting_.load(std::memory_order_seq_cst) > 0) {
+    made_way_.store(true, std::memory_order_relaxed);
+    return Round::kBusy;
+  }
+  const CallerState kept;
+  const std::unique_lock holding(lock_, std::try_to_lock);
+  if (!holding) return Round::kBusy;
+  if (datapath_.wire() == nullptr) return Round::kIdle;  // before the first QP
+  const Time now = monotonic_now();
+  if (caller == Caller::kApplication) note_poll(now);
+  Datapath::Moved here;
+  iterate(caller, now, here);
+  moved += here;
+  return here ? Round::kMoved : Round::kIdle;
+}
+
+// With the lock held. Out of memory: what this round left undone is left to later ones, or lost as on a wire.
+void Progress::iterate(Caller caller, Time now, Datapath::Moved& moved) {
+  try {
+    moved += datapath_.iterate(caller, now);
+  } catch (const std::bad_alloc&) {
+  }
+  if (caller == Caller::kApplication) wake_if_needed();
+}
+
+// This thread has done its share. The background thread clears the flag before it looks for doorbells.
+void Progress::hand_over() {
+  if (handed_over_.exchange(true, std::memory_order_seq_cst)) return;
+  if (background_.load(std::memory_order_seq_cst) != Background::kRunning) kick();
 }
 
 void Progress::expect_sleep() {
@@ -131,18 +173,26 @@ void Progress::wake_if_needed() {
 }
 
 void Progress::kick() {
+  const CallerState kept;
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t n = write(kick_descriptor_, &one, sizeof(one));
 }
 
 Progress::Guard::Guard(Progress& progress) : progress_(progress) {
-  progress_.waiting_.fetch_add(1, std::memory_order_relaxed);
+  progress_.waiting_.fetch_add(1, std::memory_order_seq_cst);
   progress_.lock_.lock();
-  progress_.waiting_.fetch_sub(1, std::memory_order_relaxed);
+  progress_.waiting_.fetch_sub(1, std::memory_order_seq_cst);
 }
 
 Progress::Guard::~Guard() {
-  if (progress_.started_) progress_.wake_if_needed();
+  if (progress_.started_) {
+    if (progress_.made_way_.exchange(false, std::memory_order_relaxed) && progress_.datapath_.wire() != nullptr) {
+      Datapath::Moved moved;
+      progress_.iterate(Caller::kApplication, monotonic_now(), moved);
+    } else {
+      progress_.wake_if_needed();
+    }
+  }
   progress_.lock_.unlock();
   if (progress_.started_ && progress_.datapath_.rung()) progress_.poll();
 }
@@ -151,14 +201,16 @@ bool Progress::polled_within(Duration time, Time now) const {
   return now.time_since_epoch().count() - polled_at_.load(std::memory_order_relaxed) < time.count();
 }
 
-// Leaves the lock to set-up calls that wait for it.
 Progress::Round Progress::iterate_in_background() {
-  if (waiting_.load(std::memory_order_relaxed) > 0) sched_yield();
+  if (handed_over_.load(std::memory_order_relaxed)) handed_over_.store(false, std::memory_order_seq_cst);
   Datapath::Moved moved;
+  int rounds = 0;
   do {
-    if (!lock_.try_lock()) return moved ? Round::kMoved : Round::kBusy;
-    if (datapath_.wire() != nullptr) moved += datapath_.iterate(Datapath::Caller::kBackground, monotonic_now());
-    lock_.unlock();
+    if (rounds++ == kRoundsInARow) {
+      handed_over_.store(true, std::memory_order_relaxed);  // to the next turn, which comes without a wait
+      break;
+    }
+    if (round(Caller::kBackground, moved) == Round::kBusy) return moved ? Round::kMoved : Round::kBusy;
   } while (datapath_.rung());
   // Only runs of rounds that receive and send nothing count: a stream of WRITEs, say.
   if (moved) receive_only_rounds_ = moved.sent == 0 ? receive_only_rounds_ + 1 : 0;
@@ -174,51 +226,59 @@ void Progress::pause() const {
 
 void Progress::run() {
   ask_for_short_slices();
-  Time busy_at = monotonic_now();
-  Time trust_from{};  // until then polling applications are not relied on
-  Duration distrust = kMinDistrust;
-  bool deferred = false;
+  Turns turns{.busy_at = monotonic_now(), .distrust = kMinDistrust};
   while (!stop_.load(std::memory_order_relaxed)) {
-    const bool attended = polled_within(kAttended, monotonic_now());
-    const Round round = iterate_in_background();
-    const Time now = monotonic_now();
-    const bool app_polls = round == Round::kBusy || polled_within(kAttended, now);
-    if (sleep_expected_.load(std::memory_order_relaxed) && sleep_expected_.exchange(false)) {
-      trust_from = now + kMinDistrust;
+    try {
+      turn(turns);
+    } catch (const std::bad_alloc&) {  // for the list of descriptors
+      std::this_thread::sleep_for(kBackpressure);
     }
-    if (round == Round::kMoved && !attended) {  // packets waited and nobody came for them
-      if (deferred) distrust = std::min<Duration>(4 * distrust, kMaxDistrust);
-      trust_from = now + distrust;
-    } else if (deferred && app_polls) {
-      distrust = kMinDistrust;
-    }
-    if (round == Round::kMoved) busy_at = now;
-    deferred = app_polls && now >= trust_from;
-    if (deferred) {
-      doze(kDefer);
-    } else if (round == Round::kBusy) {
-      doze(kBrief);  // the holder may wait for this very core
-    } else if (now - waited_at_ >= kNetworkInterval) {
-      doze(Duration{});
-    } else if (now - busy_at < kSpin && !polled_within(kPassive, now)) {
-      pause();
-    } else {
-      sleep();
-    }
+  }
+}
+
+void Progress::turn(Turns& t) {
+  const bool attended = polled_within(kAttended, monotonic_now());
+  const Round round = iterate_in_background();
+  const Time now = monotonic_now();
+  const bool app_polls = round == Round::kBusy || polled_within(kAttended, now);
+  if (sleep_expected_.load(std::memory_order_relaxed) && sleep_expected_.exchange(false)) {
+    t.trust_from = now + kMinDistrust;
+  }
+  if (round == Round::kMoved && !attended) {  // packets waited and nobody came for them
+    if (t.deferred) t.distrust = std::min<Duration>(4 * t.distrust, kMaxDistrust);
+    t.trust_from = now + t.distrust;
+  } else if (t.deferred && app_polls) {
+    t.distrust = kMinDistrust;
+  }
+  if (round == Round::kMoved) t.busy_at = now;
+  t.deferred = app_polls && now >= t.trust_from;
+  if (t.deferred) {
+    doze(kDefer);
+  } else if (round == Round::kBusy) {
+    doze(kBrief);  // the holder may wait for this very core
+  } else if (now - waited_at_ >= kNetworkInterval) {
+    doze(Duration{});
+  } else if (now - t.busy_at < kSpin && !polled_within(kPassive, now)) {
+    pause();
+  } else {
+    sleep();
   }
 }
 
 // On a timer, without listening for packets: an application thread takes them.
 void Progress::doze(Duration time) {
   background_.store(Background::kDeferring, std::memory_order_seq_cst);
-  if (sleep_expected_.load(std::memory_order_seq_cst)) time = Duration{};
+  if (sleep_expected_.load(std::memory_order_seq_cst) || handed_over_.load(std::memory_order_seq_cst)) {
+    time = Duration{};
+  }
   descriptors_.assign({{kick_descriptor_, POLLIN, 0}, {network_descriptor_, POLLIN, 0}});
   wait(time);
 }
 
 // Until packets come, a timer expires, or somebody needs us.
 void Progress::sleep() {
-  if (!lock_.try_lock()) return doze(kBrief);
+  std::unique_lock holding(lock_, std::try_to_lock);
+  if (!holding) return doze(kBrief);
   io::PacketIo* const wire = datapath_.wire();  // null before the first QP
   const bool idle = wire == nullptr || (!datapath_.unfinished() && wire->prepare_to_wait());
   const Time deadline = datapath_.next_deadline();
@@ -232,13 +292,15 @@ void Progress::sleep() {
     background_.store(Background::kAsleep, std::memory_order_seq_cst);
   }
   const bool backpressured = wire != nullptr && datapath_.backpressured();
-  lock_.unlock();
+  holding.unlock();
   if (backpressured) return doze(kBackpressure);
   if (!idle || datapath_.rung()) {
     background_.store(Background::kRunning, std::memory_order_seq_cst);
     return;
   }
-  wait(deadline == kNever ? Duration::max() : std::max(Duration{}, deadline - monotonic_now()));
+  Duration time = deadline == kNever ? Duration::max() : std::max(Duration{}, deadline - monotonic_now());
+  if (look_again_) time = std::min(time, kNetworkInterval);
+  wait(time);
 }
 
 void Progress::wait(Duration time) {
@@ -251,7 +313,13 @@ void Progress::wait(Duration time) {
     uint64_t count;
     [[maybe_unused]] const ssize_t n = read(kick_descriptor_, &count, sizeof(count));
   }
-  look_at_network_(ready > 0 && descriptors_[1].revents != 0);
+  const bool news = ready > 0 && descriptors_[1].revents != 0;
+  try {
+    look_at_network_(news || look_again_);
+    look_again_ = false;
+  } catch (const std::bad_alloc&) {
+    look_again_ = true;
+  }
 }
 
 }  // namespace uroce::engine

@@ -7,7 +7,11 @@
 //   deferring  on a timer only, while application threads have shown that they take the packets themselves: waking up
 //              for every packet would only disturb them.
 // No wake-up is lost: the lock's holder looks for doorbells again after letting go, and an application thread that
-// leaves work behind wakes the background thread if it is asleep.
+// leaves work behind wakes the background thread if it is asleep. An application thread does no more than a few rounds
+// for others, though: what rings then is handed over to the background thread.
+//
+// Set-up calls go first. Who would run a round while one waits leaves the round to it, so neither starves: between two
+// set-up calls there is one round.
 #pragma once
 
 #include <atomic>
@@ -16,6 +20,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/base/caller_state.h"
 #include "engine/datapath.h"
 
 namespace uroce::engine {
@@ -32,7 +37,8 @@ class Progress {
   int start();
 
   // --- application threads ----------------------------------------------------------------------------------------
-  // One round inline, unless somebody else is at it.
+  // One round inline, unless somebody else is at it, and a few more if doorbells rang meanwhile. No cancellation point;
+  // keeps errno.
   void poll();
   // The caller is about to sleep: the background thread must not rely on it.
   void expect_sleep();
@@ -42,8 +48,8 @@ class Progress {
     if (started_) kick();
   }
 
-  // Exclusive use of the datapath for set-up calls (create, modify, destroy, registration); wakes the background
-  // thread afterwards if that left work.
+  // Exclusive use of the datapath for set-up calls (create, modify, destroy, registration); runs the round that others
+  // left to it and wakes the background thread afterwards if that left work. The thread cannot be cancelled meanwhile.
   class Guard {
    public:
     explicit Guard(Progress& progress);
@@ -52,15 +58,30 @@ class Progress {
     Guard& operator=(const Guard&) = delete;
 
    private:
+    const CallerState caller_;
     Progress& progress_;
   };
 
  private:
+  using Caller = Datapath::Caller;
   enum class Background : uint8_t { kRunning, kDeferring, kAsleep };
   enum class Round : uint8_t { kIdle, kMoved, kBusy };  // kBusy: another thread holds the lock
 
+  // What the background thread knows from its turns so far.
+  struct Turns {
+    Time busy_at{};     // when it last moved packets
+    Time trust_from{};  // until then polling applications are not relied on
+    Duration distrust{};
+    bool deferred = false;  // the last time
+  };
+
+  Round round(Caller caller, Datapath::Moved& moved);
+  void iterate(Caller caller, Time now, Datapath::Moved& moved);
+  void hand_over();
   void run();
+  void turn(Turns& turns);
   bool polled_within(Duration time, Time now) const;
+  void note_poll(Time now) { polled_at_.store(now.time_since_epoch().count(), std::memory_order_relaxed); }
   Round iterate_in_background();
   void pause() const;
   void doze(Duration time);
@@ -74,8 +95,10 @@ class Progress {
   const std::function<void(bool)> look_at_network_;
 
   SpinLock lock_;
-  std::atomic<int> waiting_{0};        // set-up calls that wait for the lock
-  std::atomic<int64_t> polled_at_{0};  // ns; when an application thread polled last
+  std::atomic<int> waiting_{0};           // set-up calls that wait for the lock
+  std::atomic<bool> made_way_{false};     // a round was left to one of them
+  std::atomic<bool> handed_over_{false};  // doorbells were left to the background thread
+  std::atomic<int64_t> polled_at_{0};     // ns; when an application thread polled last
   std::atomic<Background> background_{Background::kRunning};
   std::atomic<int64_t> wakes_at_{0};  // ns; when a sleeping background thread will look at timers
   std::atomic<bool> sleep_expected_{false};
@@ -84,6 +107,7 @@ class Progress {
   int kick_descriptor_ = -1;
   uint32_t receive_only_rounds_ = 0;  // the background thread's; in a row
   Time waited_at_{};                  // the background thread's; when it last looked at its descriptors
+  bool look_again_ = false;           // the background thread's; there was no memory for what the network had to say
   std::vector<pollfd> descriptors_;   // the background thread's, kept to spare allocations
   std::thread thread_;
 };

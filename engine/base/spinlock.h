@@ -1,12 +1,18 @@
 // A test-and-test-and-set lock for sections of a few dozen instructions. On a machine with as few cores as threads the
-// holder may be descheduled, so waiting yields soon.
+// holder may be descheduled, so waiting yields soon. Yielding does not let a thread of lower priority run, though: who
+// waits for long sleeps now and then, or a real-time thread would wait for ever for a holder that it keeps off its
+// core.
 //
 // Sequentially consistent on purpose: "leave work, then fail to lock" and "unlock, then look for work" must not miss
 // each other (Progress).
 #pragma once
 
 #include <atomic>
+#include <cerrno>
+#include <ctime>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace uroce {
 
@@ -16,17 +22,28 @@ class SpinLock {
     return !locked_.load(std::memory_order_seq_cst) && !locked_.exchange(true, std::memory_order_seq_cst);
   }
   void lock() {
-    for (int spins = 0; !try_lock(); ++spins) {
-      if (spins < 64) {
+    constexpr int kSpins = 64, kYields = 256;
+    for (int attempts = 0; !try_lock(); ++attempts) {
+      if (attempts < kSpins) {
         __builtin_ia32_pause();
-      } else {
+      } else if (attempts < kSpins + kYields) {
         sched_yield();
+      } else {
+        nap();
       }
     }
   }
   void unlock() { locked_.store(false, std::memory_order_seq_cst); }
 
  private:
+  // Not nanosleep(), which is a cancellation point.
+  static void nap() {
+    const int before = errno;
+    const timespec time{0, 50'000};
+    syscall(SYS_nanosleep, &time, nullptr);
+    errno = before;
+  }
+
   std::atomic<bool> locked_{false};
 };
 

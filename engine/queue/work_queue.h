@@ -166,8 +166,9 @@ class ReceiveQueue {
 
   // --- engine side --------------------------------------------------------------------------------------------------
   bool empty() const { return available() == 0; }
-  // Receive requests that are posted and not taken.
-  uint32_t available() const { return head_.load(std::memory_order_acquire) - tail_.load(std::memory_order_relaxed); }
+  // Receive requests that are posted and not taken. Sequentially consistent with post(): either the poster sees that
+  // the QP has failed, or what it posted is seen here (Datapath::publish_state).
+  uint32_t available() const { return head_.load(std::memory_order_seq_cst) - tail_.load(std::memory_order_relaxed); }
   // Takes the oldest request: copies it to `wqe` and `sges` (room for kMaxSge). False when empty.
   bool take(ReceiveWqe& wqe, Sge* sges);
   void reset();

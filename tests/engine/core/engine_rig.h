@@ -26,7 +26,7 @@ using queue::WcStatus;
 inline const wire::IpAddress kOwnAddress = wire::IpAddress::v4(std::array<uint8_t, 4>{192, 0, 2, 1}.data());
 
 // A host with one netdev that never changes.
-class FixedNetView final : public net::NetView {
+class FixedNetView : public net::NetView {
  public:
   FixedNetView() {
     netdev_.index = 1;
