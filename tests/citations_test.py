@@ -8,6 +8,7 @@ Usage: citations_test.py SOURCE_DIR
   architecture.md, decision 3  a number of the list "Decisions" in docs/architecture.md
   [text](path#anchor)          in Markdown: a file, and a heading of it
   `engine/path.cc`             in Markdown: a file, a pattern that matches one, or a file without its extension
+  datapath.cc, io/af_xdp.h     in comments: a source file by its name or the end of its path (headers of the system by name only)
 
 Numbers of an issue tracker and paths outside the repository are dead for everybody who has only the repository.
 """
@@ -26,6 +27,8 @@ FAULTS = re.compile(rf"faults\.md,? {NUMBERS}|\bFaults? {NUMBERS} of (?:docs/)?f
 DECISION = re.compile(rf"(?<!architecture\.md, )\b[Dd]ecisions? \d+|(?<=architecture\.md, )decisions? {NUMBERS}")
 OUTSIDE = re.compile(r"\b[Ii]ssue #?\d+|\bDESIGN\.md|\bdesign decision|(?<![\w.])/work/\w+")
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)\s#]*)(?:#([^)\s]*))?\)")
+COMMENT = re.compile(r"(?://|^\s*# )(.*)")
+SOURCE_FILE = re.compile(r"(?<![\w./<-])([\w-]+\.cc|(?:[\w-]+/)+[\w-]+\.(?:h|cc|py|sh))\b")
 CODE_PATH = re.compile(r"`([\w.*-]+(?:/[\w.*{},-]+)+/?)`")
 
 
@@ -58,6 +61,7 @@ class Checker:
         self.root = root
         self.citations = 0
         self.complaints = []
+        self.files = ["/" + path for path in sources(root)]
         self.faults = set(re.findall(r"^\| (\d+) \|", self.read("docs/faults.md"), re.M))
         section = re.search(r"^## Decisions\n(.*?)(?=^## |\Z)", self.read("docs/architecture.md"), re.M | re.S)
         self.decisions = set(re.findall(r"^(\d+)\. ", section.group(1), re.M)) if section else set()
@@ -118,6 +122,16 @@ class Checker:
             complain(match, f'"{match.group(0)}" is not in the repository')
         if path.endswith(".md"):
             self.check_markdown(path, text, complain)
+        elif not path.endswith(".txt"):
+            self.check_comments(path)
+
+    def check_comments(self, path):
+        for number, line in enumerate(self.read(path).split("\n"), 1):
+            comment = COMMENT.search(line)
+            for name in SOURCE_FILE.findall(comment.group(1)) if comment else []:
+                self.citations += 1
+                if not any(file.endswith("/" + name) for file in self.files):
+                    self.complaints.append(f"{path}:{number}: there is no {name}")
 
     def check_markdown(self, path, text, complain):
         for match in LINK.finditer(text):
@@ -145,12 +159,13 @@ def planted():
         "docs/architecture.md": "# Architecture\n## Decisions\n\n1. One.\n2. Two.\n\n## More\n3. no decision\n",
         "docs/reference/wire.md": "# Wire\n## RC semantics\n",
         "README.md": "[wire](docs/reference/wire.md#rc-semantics) and `docs/faults.md`, `docs/arch*`\n",
-        "a.cc": '// wire.md "RC\n// semantics", faults.md 1 and 2, faults.md "Security" (architecture.md,\n// decision 2)\n',
+        "a.cc": '// a.cc, verbs.h, wire.md "RC\n// semantics", faults.md 1 and 2, faults.md "Security" (architecture.md,\n// decision 2)\n',
     }
     dead = {
         "b.cc": '// wire.md "Frames"', "c.cc": "// air.md", "d.cc": "// faults.md 1 to 3", "e.cc": "// (architecture.md, decision 3)",
         "f.cc": "// decision 1", "g.cc": "// what issue 3 promises", "h.cc": "// DESIGN.md", "i.md": "[x](docs/none.txt)", "j.md": "`docs/none.cc`",
         "k.md": "[x](docs/faults.md#none)", "l.cc": "// Faults 2 and 3 of faults.md", "m.cc": "// /work/here", "n.cc": '// wire.md "RC semantics", "Air"',
+        "o.cc": "int x;  // see nothing.cc", "p.h": "// engine/nothing.h",
     }
     with tempfile.TemporaryDirectory() as root:
         for path, content in (living | dead).items():

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // One RoCE v2 datagram as the capture has it, and its InfiniBand headers as far as they were captured. Filled by the
-// plugin (wireshark/datagram.cc), read by everything in analysis/. Nothing here knows Wireshark.
+// plugin (plugin/hook.cc), read by everything in analysis/. Nothing here knows Wireshark.
 #pragma once
 
 #include <cstdint>
