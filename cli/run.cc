@@ -55,7 +55,8 @@ std::optional<std::string> check_netdev(RunOptions& options) {
   }
 }
 
-// The program may change its directory, and the library says nothing good of a name that it cannot use.
+// The name becomes absolute, because the program may change its directory. What is wrong with it is said here, where
+// the message reaches the user before the program starts.
 std::optional<std::string> check_capture(RunOptions& options) {
   const bool ring = !options.capture_files.empty() || !options.capture_size.empty();
   const bool other = ring || !options.capture_snap.empty() || !options.capture_qpn.empty();

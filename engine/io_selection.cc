@@ -44,7 +44,7 @@ std::variant<OpenedIo, io::IoError> open_udp(const net::Netdev& netdev) {
 }
 
 // Another process, a parent or child of this one perhaps, has the netdev's packets through AF_XDP: UDP sockets would
-// get none. Who may not know such programs by name is not told.
+// get none. The name of the attached program can be read with CAP_SYS_ADMIN only; without it there is no error here.
 std::optional<io::IoError> taken_error(const net::Netdev& netdev) {
   const std::optional<io::AttachedProgram> program = io::attached_xdp_program(netdev.index);
   if (!program || !program->is_ours()) return std::nullopt;

@@ -10,7 +10,8 @@ using namespace uroce::verbs;
 
 extern "C" {
 
-// Joins the group as a host does (IGMP, MLD). RoCE has no LIDs: `lid` is not looked at. Joining twice is once.
+// Joins the group as a host does (IGMP, MLD). RoCE has no LIDs: `lid` is not looked at. Joining twice has the
+// effect of joining once.
 int ibv_attach_mcast(ibv_qp* verbs, const ibv_gid* gid, uint16_t) {
   if (orphaned(verbs->context)) return EIO;
   Qp& qp = from(verbs);
