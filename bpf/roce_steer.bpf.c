@@ -2,10 +2,12 @@
 // The XDP program of AfXdp (engine/io/xdp_program.cc loads it): RoCE v2 packets for our own addresses go to the
 // AF_XDP socket of the receive queue, everything else goes on into the kernel as if nothing were attached.
 //
-// To us: untagged Ethernet II; IPv4 without options and not a fragment, or IPv6 without extension headers; UDP port
+// To us: untagged Ethernet II to the netdev's own MAC address, or to that of the multicast group that the packet is for;
+// IPv4 without options and not a fragment, or IPv6 without extension headers; UDP port
 // 4791; destination address in `local_addresses`. Deliberately left to the kernel:
-//  - VLAN tagged frames: a VLAN is a netdev of its own, and hardware usually strips the tag before XDP sees it. The
-//    address test keeps such packets away from us, since the VLAN's addresses are not the parent's.
+//  - VLAN tagged frames: a VLAN is a netdev of its own. A tag that hardware has stripped cannot be seen here: AfXdp is
+//    not opened where VLAN netdevs stand above such hardware (engine/io/vlan.h).
+//  - frames to other MAC addresses, which a bridge floods or a promiscuous netdev lets in. The kernel drops them.
 //  - packets that this host only forwards or bridges: their destination is not in `local_addresses`.
 //  - queues without a socket (a miss in `xsks`).
 // Nothing beyond these headers is judged here; user space checks lengths and the ICRC and counts what is wrong.
@@ -42,6 +44,53 @@ struct {
   __uint(max_entries, 16384);  // the netdev's addresses, and 8192 multicast groups
 } local_addresses SEC(".maps");
 
+struct mac_address {
+  __u8 bytes[ETH_ALEN];
+  __u8 unused[2];
+};
+
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __type(key, __u32);
+  __type(value, struct mac_address);
+  __uint(max_entries, 1);
+} own_mac SEC(".maps");
+
+static __always_inline int same_mac(const __u8 *a, const __u8 *b) {
+  return a[0] == b[0] && a[1] == b[1] && a[2] == b[2] && a[3] == b[3] && a[4] == b[4] && a[5] == b[5];
+}
+
+// Where frames to a multicast group go: RFC 1112 section 6.4 (23 bits of the address), RFC 2464 section 7 (32 bits).
+// False: not a multicast address.
+static __always_inline int group_mac(const struct address *destination, __u8 *mac) {
+  const __u8 *bytes = (const __u8 *)destination;
+  if (bytes[0] == 0xff) {
+    mac[0] = mac[1] = 0x33;
+    mac[2] = bytes[12];
+    mac[3] = bytes[13];
+    mac[4] = bytes[14];
+    mac[5] = bytes[15];
+    return 1;
+  }
+  if (destination->words[0] || destination->words[1] || destination->words[2] != bpf_htonl(0x0000ffff)) return 0;
+  if ((bytes[12] & 0xf0) != 0xe0) return 0;
+  mac[0] = 0x01;
+  mac[1] = 0x00;
+  mac[2] = 0x5e;
+  mac[3] = bytes[13] & 0x7f;
+  mac[4] = bytes[14];
+  mac[5] = bytes[15];
+  return 1;
+}
+
+static __always_inline int addressed_to_us(const __u8 *destination_mac, const struct address *destination) {
+  const __u32 only = 0;
+  const struct mac_address *own = bpf_map_lookup_elem(&own_mac, &only);
+  if (own && same_mac(destination_mac, own->bytes)) return 1;
+  __u8 group[ETH_ALEN];
+  return group_mac(destination, group) && same_mac(destination_mac, group);
+}
+
 // The UDP header of an IPv4 packet and its destination, or null if the packet is not of the form we take.
 static __always_inline struct udphdr *udp_of_ipv4(void *network, void *end, struct address *destination) {
   struct iphdr *ip = network;
@@ -76,6 +125,7 @@ int uroce_steer(struct xdp_md *ctx) {
   }
   if (!udp || (void *)(udp + 1) > end || udp->dest != bpf_htons(ROCE_UDP_PORT)) return XDP_PASS;
   if (!bpf_map_lookup_elem(&local_addresses, &destination)) return XDP_PASS;
+  if (!addressed_to_us(ethernet->h_dest, &destination)) return XDP_PASS;
   return bpf_redirect_map(&xsks, ctx->rx_queue_index, XDP_PASS);
 }
 

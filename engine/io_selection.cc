@@ -24,13 +24,17 @@ std::variant<OpenedIo, io::IoError> open_af_xdp(const net::Netdev& netdev, const
   config.ifindex = netdev.index;
   config.netdev = netdev.name;
   config.mtu = netdev.mtu;
+  config.mac = netdev.mac;
   config.local_addresses = netdev.addresses;
   config.force_generic = options.force_generic_xdp;
   auto result = io::AfXdp::open(config);
   if (auto* error = std::get_if<io::IoError>(&result)) return *error;
   auto& xdp = std::get<std::unique_ptr<io::AfXdp>>(result);
   OpenedIo opened;
-  opened.set_addresses = [xsk = xdp.get()](std::span<const wire::IpAddress> a) { xsk->set_local_addresses(a); };
+  opened.set_addresses = [xsk = xdp.get()](const wire::MacAddress& mac, std::span<const wire::IpAddress> addresses) {
+    xsk->set_mac(mac);
+    xsk->set_local_addresses(addresses);
+  };
   opened.io = std::move(xdp);
   return opened;
 }

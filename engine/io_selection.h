@@ -14,8 +14,8 @@ namespace uroce::engine {
 struct OpenedIo {
   std::unique_ptr<io::PacketIo> io;
   std::unique_ptr<io::PacketIo> loop{};  // between QPs of the device; empty: the engine makes one
-  // Tells the packet I/O that the netdev's addresses or multicast groups changed; may be empty.
-  std::function<void(std::span<const wire::IpAddress>)> set_addresses;
+  // Tells the packet I/O that the netdev's MAC address, its addresses or its multicast groups changed; may be empty.
+  std::function<void(const wire::MacAddress&, std::span<const wire::IpAddress>)> set_addresses;
   // Make the host a member of a multicast group, and end that; may be empty. join: 0 or an errno value.
   std::function<int(const wire::IpAddress& group)> join;
   std::function<void(const wire::IpAddress& group)> leave;

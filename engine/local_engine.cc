@@ -279,7 +279,7 @@ void LocalEngine::steer_addresses() {
     const std::vector<wire::IpAddress> groups = datapath_.groups().all();
     addresses.insert(addresses.end(), groups.begin(), groups.end());
   }
-  set_addresses_(addresses);
+  set_addresses_(netdev_.mac, addresses);
 }
 
 int LocalEngine::resize_cq(queue::CompletionQueue& cq, uint32_t capacity) {

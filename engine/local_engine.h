@@ -86,7 +86,7 @@ class LocalEngine final : public Engine {
   std::atomic<uint64_t> seen_generation_{0};
   bool open_ = false;
   std::atomic<uint32_t> max_udp_length_{0};  // of the packet I/O; 0 before it is open
-  std::function<void(std::span<const wire::IpAddress>)> set_addresses_;
+  std::function<void(const wire::MacAddress&, std::span<const wire::IpAddress>)> set_addresses_;
   std::function<int(const wire::IpAddress&)> join_;
   std::function<void(const wire::IpAddress&)> leave_;
   bool kernel_routes_ = false;

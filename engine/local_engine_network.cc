@@ -37,7 +37,7 @@ void LocalEngine::learn_netdev() {
   follow_network();
   const auto netdev = view_->netdev(netdev_index_);
   if (!netdev) return;
-  const bool moved = netdev->addresses != netdev_.addresses;
+  const bool moved = netdev->addresses != netdev_.addresses || netdev->mac != netdev_.mac;
   netdev_ = *netdev;
   if (moved) steer_addresses();
 }
@@ -91,7 +91,7 @@ void LocalEngine::look_at_network(bool news) {
   }
   netdev_ = now_netdev;
   const net::Netdev before = std::exchange(announced_, std::move(now_netdev));
-  if (before.addresses != netdev_.addresses) steer_addresses();
+  if (before.addresses != netdev_.addresses || before.mac != netdev_.mac) steer_addresses();
   refresh_paths(netdev_);
   refresh_handles(netdev_);
   announce(before, netdev_, was_present && !present_);

@@ -26,6 +26,7 @@ struct AfXdpConfig {
   int ifindex = 0;
   std::string netdev;  // name
   uint32_t mtu = 1500;
+  wire::MacAddress mac{};                        // the netdev's
   std::vector<wire::IpAddress> local_addresses;  // packets to these are ours
   bool force_generic = false;
   // Powers of two. Fewer are used where they would take more than 64 MiB, or more than half of RLIMIT_MEMLOCK.
@@ -49,6 +50,9 @@ class AfXdp final : public PacketIo {
   std::string description() const override;
   IoCounters counters() const override;
   void observe_malformed(MalformedObserver observer) override { receiver_.observe_malformed(std::move(observer)); }
+
+  // The netdev has another MAC address. May be called while traffic flows. Returns 0 or an errno value.
+  int set_mac(const wire::MacAddress& mac) { return program_.set_mac(mac); }
 
   // The netdev's addresses have changed; multicast groups that are joined count as addresses. May be called while
   // traffic flows. Returns 0 or an errno value.

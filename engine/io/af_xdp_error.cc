@@ -35,6 +35,15 @@ IoError netdev_down_error(const std::string& netdev) {
   return {ENETDOWN, "netdev " + netdev + " is down", "ip link set dev " + netdev + " up"};
 }
 
+IoError vlan_error(const std::string& netdev, const std::vector<std::string>& vlans) {
+  std::string names;
+  for (const std::string& name : vlans) names += (names.empty() ? "" : ", ") + name;
+  return {EOPNOTSUPP,
+          "netdev " + netdev + " strips VLAN tags before AF_XDP can see them, and carries VLAN netdevs (" + names +
+              "): their packets could not be told from its own",
+          "ethtool -K " + netdev + " rxvlan off (which does nothing for veth), " + use_udp()};
+}
+
 IoError program_present_error(const std::string& netdev, const AttachedProgram& program) {
   const std::string id = "id " + std::to_string(program.id);
   if (program.is_ours()) {

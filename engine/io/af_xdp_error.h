@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "engine/io/io_error.h"
 #include "engine/io/xdp_program.h"
@@ -14,6 +15,8 @@ namespace uroce::io {
 // EPERM, whichever call said it.
 IoError permission_error(const std::string& netdev);
 IoError netdev_down_error(const std::string& netdev);
+// It strips VLAN tags, and these VLAN netdevs are above it.
+IoError vlan_error(const std::string& netdev, const std::vector<std::string>& vlans);
 // Another XDP program is attached: a foreign one, or ours in another process.
 IoError program_present_error(const std::string& netdev, const AttachedProgram& program);
 // Loading or attaching the program failed.

@@ -10,6 +10,7 @@
 #include "engine/io/af_xdp_error.h"
 #include "engine/io/netdev_query.h"
 #include "engine/io/privileges.h"
+#include "engine/io/vlan.h"
 #include "wire/ip_udp.h"
 
 namespace uroce::io {
@@ -58,6 +59,7 @@ IoResult<AfXdp> AfXdp::open(const AfXdpConfig& config) {
     const int error = io->program_.set_socket(queue, io->queues_[queue]->xsk.fd());
     if (error != 0) return socket_error(config.netdev, queue, error);
   }
+  if (const int error = io->set_mac(config.mac)) return program_load_error(config.netdev, error);
   // From here on packets arrive.
   if (const int error = io->set_local_addresses(config.local_addresses))
     return program_load_error(config.netdev, error);
@@ -67,6 +69,9 @@ IoResult<AfXdp> AfXdp::open(const AfXdpConfig& config) {
 std::optional<IoError> AfXdp::attach(const AfXdpConfig& config) {
   if (!netdev_is_up(config.netdev)) return netdev_down_error(config.netdev);
   if (!missing_capabilities().empty()) return permission_error(config.netdev);
+  if (const std::vector<std::string> vlans = vlans_with_hidden_tags(config.netdev, config.ifindex); !vlans.empty()) {
+    return vlan_error(config.netdev, vlans);
+  }
   if (const std::optional<AttachedProgram> other = attached_xdp_program(config.ifindex)) {
     return program_present_error(config.netdev, *other);
   }

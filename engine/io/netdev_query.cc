@@ -4,6 +4,7 @@
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
 #include <net/if.h>
+#include <string_view>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -25,6 +26,18 @@ bool netdev_ioctl(unsigned long request, const std::string& netdev, ifreq& ifr) 
 bool netdev_is_up(const std::string& netdev) {
   ifreq ifr{};
   return netdev_ioctl(SIOCGIFFLAGS, netdev, ifr) && (ifr.ifr_flags & IFF_UP) != 0;
+}
+
+bool strips_vlan_tags(const std::string& netdev) {
+  ifreq ifr{};
+  ethtool_value flags{ETHTOOL_GFLAGS, 0};
+  ifr.ifr_data = reinterpret_cast<char*>(&flags);
+  if (netdev_ioctl(SIOCETHTOOL, netdev, ifr) && (flags.data & ETH_FLAG_RXVLAN) != 0) return true;
+  // A veth end has the setting, and gets frames as the other end's settings leave them.
+  ethtool_drvinfo driver{};
+  driver.cmd = ETHTOOL_GDRVINFO;
+  ifr.ifr_data = reinterpret_cast<char*>(&driver);
+  return netdev_ioctl(SIOCETHTOOL, netdev, ifr) && std::string_view(driver.driver) == "veth";
 }
 
 uint32_t rx_queue_count(const std::string& netdev) {

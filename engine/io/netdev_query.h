@@ -9,6 +9,10 @@ namespace uroce::io {
 // IFF_UP. False also when the netdev does not exist.
 bool netdev_is_up(const std::string& netdev);
 
+// Frames may come without the VLAN tag that they had on the wire: hardware has taken it (rx-vlan-offload), or nobody
+// has put it in, as between the ends of a veth pair.
+bool strips_vlan_tags(const std::string& netdev);
+
 // Receive queues in use (ethtool -l); 1 when the driver does not tell.
 uint32_t rx_queue_count(const std::string& netdev);
 

@@ -46,9 +46,9 @@ int load_skeleton(uint32_t queue_count, bool frags, roce_steer*& skeleton) {
 }
 
 // A child that kept one of them would keep the program attached, or the sockets in its map open.
-std::array<int, 3> descriptors(const roce_steer& skeleton) {
+std::array<int, 4> descriptors(const roce_steer& skeleton) {
   return {bpf_program__fd(skeleton.progs.uroce_steer), bpf_map__fd(skeleton.maps.xsks),
-          bpf_map__fd(skeleton.maps.local_addresses)};
+          bpf_map__fd(skeleton.maps.local_addresses), bpf_map__fd(skeleton.maps.own_mac)};
 }
 
 int create_link(int program_fd, int ifindex, uint32_t flags, int& link_fd) {
@@ -126,6 +126,13 @@ int XdpProgram::attach(int ifindex, bool force_generic) {
 int XdpProgram::set_socket(uint32_t queue, int socket_fd) {
   const int map = bpf_map__fd(skeleton_->maps.xsks);
   return bpf_map_update_elem(map, &queue, &socket_fd, BPF_ANY) == 0 ? 0 : errno;
+}
+
+int XdpProgram::set_mac(const wire::MacAddress& mac) {
+  const uint32_t only = 0;
+  std::array<uint8_t, 8> value{};  // struct mac_address of the program
+  std::copy(mac.begin(), mac.end(), value.begin());
+  return bpf_map_update_elem(bpf_map__fd(skeleton_->maps.own_mac), &only, value.data(), BPF_ANY) == 0 ? 0 : errno;
 }
 
 int XdpProgram::set_local_addresses(std::span<const wire::IpAddress> addresses) {

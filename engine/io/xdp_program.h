@@ -52,6 +52,10 @@ class XdpProgram {
   // Packets of this queue go to the AF_XDP socket. Returns 0 or an errno value.
   int set_socket(uint32_t queue, int socket_fd);
 
+  // The netdev's own: frames to it are ours, and those to the MAC address of a multicast group among the local
+  // addresses. Returns 0 or an errno value.
+  int set_mac(const wire::MacAddress& mac);
+
   // Packets to these addresses, and to no others, are ours. Takes effect at once, also while traffic flows; addresses
   // that stay are never absent. Returns 0 or an errno value (E2BIG: more than the map holds).
   int set_local_addresses(std::span<const wire::IpAddress> addresses);

@@ -1,4 +1,6 @@
 // The XDP program run by the kernel on exact packets (BPF_PROG_TEST_RUN): which frames are taken and which go on.
+#include <algorithm>
+#include <array>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <cstdint>
@@ -26,6 +28,7 @@ wire::IpAddress ipv6(uint8_t last) {
   return wire::IpAddress::v6(bytes);
 }
 
+constexpr wire::MacAddress kOurMac = {2, 0, 0, 0, 0, 1};
 constexpr uint8_t kOurs = 1;
 constexpr uint8_t kPeer = 2;
 constexpr uint8_t kSomebodyElse = 3;
@@ -39,6 +42,7 @@ std::vector<uint8_t> frame(const wire::IpAddress& source, const wire::IpAddress&
   envelope.source = source;
   envelope.destination = destination;
   envelope.source_port = 0xc000;
+  envelope.destination_mac = kOurMac;
   std::vector<uint8_t> bytes(wire::frame_header_size(envelope) + ib_size);
   wire::emit_frame_headers(envelope, static_cast<uint32_t>(8 + ib_size), bytes.data());
   return bytes;
@@ -71,6 +75,7 @@ class RoceSteer : public testing::Test {
     ASSERT_EQ(roce_steer__load(skeleton_), 0);
     take_address(ipv4(kOurs));
     take_address(ipv6(kOurs));
+    set_mac(kOurMac);
     if (socket_ < 0) socket_ = socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0);
     ASSERT_GE(socket_, 0);
     const uint32_t queue = 0;
@@ -81,6 +86,13 @@ class RoceSteer : public testing::Test {
     const uint8_t present = 1;
     const int map = bpf_map__fd(skeleton_->maps.local_addresses);
     ASSERT_EQ(bpf_map_update_elem(map, address.bytes.data(), &present, BPF_ANY), 0);
+  }
+
+  void set_mac(const wire::MacAddress& mac) {
+    const uint32_t only = 0;
+    std::array<uint8_t, 8> value{};
+    std::copy(mac.begin(), mac.end(), value.begin());
+    ASSERT_EQ(bpf_map_update_elem(bpf_map__fd(skeleton_->maps.own_mac), &only, value.data(), BPF_ANY), 0);
   }
 
   void close_queue() {
@@ -126,6 +138,56 @@ TEST_F(RoceSteer, OtherDestinationsPass) {
   EXPECT_EQ(verdict(frame(ipv4(kPeer), ipv4(kSomebodyElse))), uint32_t{XDP_PASS});
   EXPECT_EQ(verdict(frame(ipv6(kPeer), ipv6(kSomebodyElse))), uint32_t{XDP_PASS});
   EXPECT_EQ(verdict(frame(ipv4(kOurs), ipv4(kPeer))), uint32_t{XDP_PASS}) << "only the destination counts";
+}
+
+std::vector<uint8_t> to_mac(std::vector<uint8_t> bytes, const wire::MacAddress& mac) {
+  std::copy(mac.begin(), mac.end(), bytes.begin());
+  return bytes;
+}
+
+// Flooded frames, and what a promiscuous netdev sees: the kernel drops them (PACKET_OTHERHOST).
+TEST_F(RoceSteer, OtherMacAddressesPass) {
+  for (size_t bit = 0; bit < 48; ++bit) {
+    wire::MacAddress other = kOurMac;
+    other[bit / 8] = static_cast<uint8_t>(other[bit / 8] ^ 1 << bit % 8);
+    EXPECT_EQ(verdict(to_mac(frame_v4(), other)), uint32_t{XDP_PASS}) << "bit " << bit;
+    EXPECT_EQ(verdict(to_mac(frame_v6(), other)), uint32_t{XDP_PASS}) << "bit " << bit;
+  }
+  const wire::MacAddress broadcast = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+  EXPECT_EQ(verdict(to_mac(frame_v4(), broadcast)), uint32_t{XDP_PASS});
+  EXPECT_EQ(verdict(to_mac(frame_v4(), {0x01, 0x00, 0x5e, 0x00, 0x02, kOurs})), uint32_t{XDP_PASS})
+      << "a group's MAC address, but no group";
+}
+
+TEST_F(RoceSteer, AnotherMacAddressOfOursIsFollowed) {
+  const wire::MacAddress next = {2, 0, 0, 0, 0, 9};
+  set_mac(next);
+  EXPECT_EQ(verdict(frame_v4()), uint32_t{XDP_PASS});
+  EXPECT_EQ(verdict(to_mac(frame_v4(), next)), uint32_t{XDP_REDIRECT});
+  EXPECT_EQ(verdict(to_mac(frame_v6(), next)), uint32_t{XDP_REDIRECT});
+}
+
+TEST_F(RoceSteer, GroupsAreTakenAtTheirMacAddresses) {
+  const uint8_t v4_bytes[4] = {239, 0x81, 2, 3};
+  const wire::IpAddress v4 = wire::IpAddress::v4(v4_bytes);
+  const uint8_t v6_bytes[16] = {0xff, 0x0e, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4};
+  const wire::IpAddress v6 = wire::IpAddress::v6(v6_bytes);
+  const wire::MacAddress v4_mac = {0x01, 0x00, 0x5e, 0x01, 0x02, 0x03}, v6_mac = {0x33, 0x33, 1, 2, 3, 4};
+  const auto to_v4 = to_mac(frame(ipv4(kPeer), v4), v4_mac), to_v6 = to_mac(frame(ipv6(kPeer), v6), v6_mac);
+  EXPECT_EQ(verdict(to_v4), uint32_t{XDP_PASS}) << "not joined";
+  EXPECT_EQ(verdict(to_v6), uint32_t{XDP_PASS}) << "not joined";
+  take_address(v4);
+  take_address(v6);
+  EXPECT_EQ(verdict(to_v4), uint32_t{XDP_REDIRECT});
+  EXPECT_EQ(verdict(to_v6), uint32_t{XDP_REDIRECT});
+  EXPECT_EQ(verdict(to_mac(to_v4, kOurMac)), uint32_t{XDP_REDIRECT}) << "a switch may have made it a unicast frame";
+  for (size_t byte = 0; byte < 6; ++byte) {
+    auto other_v4 = to_v4, other_v6 = to_v6;
+    other_v4[byte] ^= 0x10;
+    other_v6[byte] ^= 0x10;
+    EXPECT_EQ(verdict(other_v4), uint32_t{XDP_PASS}) << byte;
+    EXPECT_EQ(verdict(other_v6), uint32_t{XDP_PASS}) << byte;
+  }
 }
 
 TEST_F(RoceSteer, AQueueWithoutSocketPasses) {

@@ -273,7 +273,7 @@ std::shared_ptr<LocalEngine> make_engine_with(Joins& joins) {
       return joins.answer;
     };
     opened.leave = [&joins](const wire::IpAddress& address) { joins.left.push_back(address); };
-    opened.set_addresses = [&joins](std::span<const wire::IpAddress> addresses) {
+    opened.set_addresses = [&joins](const wire::MacAddress&, std::span<const wire::IpAddress> addresses) {
       joins.steered.assign(addresses.begin(), addresses.end());
     };
     return std::variant<OpenedIo, io::IoError>(std::move(opened));

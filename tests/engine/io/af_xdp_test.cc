@@ -31,6 +31,7 @@ std::unique_ptr<AfXdp> open_af_xdp(const VethPair::End& end, uint32_t mtu, bool 
   config.netdev = end.netdev;
   config.ifindex = end.ifindex;
   config.mtu = mtu;
+  config.mac = end.mac;
   config.local_addresses = {end.v4, end.v6};
   config.force_generic = force_generic;
   IoResult<AfXdp> result = AfXdp::open(config);
@@ -254,6 +255,28 @@ TEST(AfXdp, OnlyLocalAddressesAreTaken) {
   ASSERT_EQ(b->set_local_addresses({&veth.b().v4, 1}), 0);
   exchange(*a, *b, burst);
   EXPECT_EQ(kernel->counters().rx_packets, 1u);
+}
+
+// Frames to another MAC address are the kernel's, which drops them, and a change of our own is followed.
+TEST(AfXdp, OnlyFramesToTheNetdevAreTaken) {
+  UROCE_SKIP_UNLESS_ROOT();
+  const VethPair veth;
+  const auto a = open_af_xdp(veth.a(), 1500);
+  const auto b = open_af_xdp(veth.b(), 1500);
+  ASSERT_TRUE(a && b);
+  const wire::Envelope to_b = VethPair::envelope_v4(veth.a(), veth.b());
+  wire::Envelope to_other = to_b;
+  to_other.destination_mac = {2, 0, 0, 0, 0, 9};
+  TestBurst other, own;
+  other.add(to_other, 1, 8);
+  own.add(to_b, 2, 8);
+  ASSERT_EQ(a->send(other.packets()), 1u);
+  exchange(*a, *b, own);
+  EXPECT_EQ(b->counters().rx_packets, 1u);
+  ASSERT_EQ(b->set_mac(to_other.destination_mac), 0);
+  ASSERT_EQ(a->send(own.packets()), 1u);
+  exchange(*a, *b, other);
+  EXPECT_EQ(b->counters().rx_packets, 2u);
 }
 
 // Frames to port 4791 that are not RoCE v2 packets arrive and are counted.
