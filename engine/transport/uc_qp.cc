@@ -70,7 +70,8 @@ void UcQp::on_send(const Packet& packet) {
     message_ = Message::kSend;
   }
   if (uint64_t{received_} + packet.payload.size() > receive_.length()) {
-    return fail_receive(WcStatus::kLocalLengthError);
+    message_ = Message::kNone;
+    return drop_too_long();
   }
   if (const WcStatus status = receive_.place(received_, packet.payload); status != WcStatus::kSuccess) {
     return fail_receive(status);
@@ -104,7 +105,7 @@ void UcQp::drop_message(Counter reason) {
   message_ = Message::kNone;
 }
 
-// The application's receive request cannot take the message: that is an error of this side.
+// The application's receive buffer may not be written: that is an error of this side.
 void UcQp::fail_receive(WcStatus status) {
   receive_.fail(status);
   message_ = Message::kNone;

@@ -7,8 +7,8 @@ namespace uroce::transport {
 using queue::WcStatus;
 using wire::Packet;
 
-// A datagram that cannot be taken is lost, and nobody is told (IBTA 9.8.3). One that is too long for the receive
-// request is an error of this side, as with native HCAs.
+// A datagram that cannot be taken is lost, and nobody is told (IBTA 9.8.3). A receive buffer that may not be written is
+// an error of this side.
 void UdQp::on_packet(const Packet& packet, Time now) {
   qp_.now = now;
   if (!receiving()) return qp_.counters.add(Counter::kDropQpState);
@@ -17,8 +17,9 @@ void UdQp::on_packet(const Packet& packet, Time now) {
   qp_.counters.add(Counter::kRxRequests);
   if (!receive_ && !receive_.take()) return qp_.counters.add(Counter::kDropNoReceive);
   const auto length = static_cast<uint32_t>(wire::kGrhSize + packet.payload.size());
-  const WcStatus status = length > receive_.length() ? WcStatus::kLocalLengthError : place(packet);
-  if (status == WcStatus::kSuccess) {
+  if (length > receive_.length()) {
+    drop_too_long();
+  } else if (const WcStatus status = place(packet); status == WcStatus::kSuccess) {
     receive_.complete(packet, length);
   } else {
     receive_.fail(status);

@@ -45,6 +45,11 @@ void UnreliableQp::move_to(QpState to) {
   enter(to);
 }
 
+void UnreliableQp::drop_too_long() {
+  qp_.counters.add(Counter::kDropMessage);
+  if (qp_.rq_shared) receive_.fail(queue::WcStatus::kLocalLengthError);
+}
+
 void UnreliableQp::on_taken(const wire::TxPacket& packet, Time now) {
   qp_.now = now;
   sender_.on_taken(packet.send_index);

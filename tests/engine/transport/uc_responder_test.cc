@@ -255,16 +255,17 @@ TEST_F(UcResponder, ReceiveRequestIsKeptAcrossKindsOfMessages) {
   EXPECT_THAT(host_.receives(), ElementsAre(IsCompletion(1, WcStatus::kSuccess)));
 }
 
-// An error of this side, as with native HCAs: the request ends, and the QP.
-TEST_F(UcResponder, LongerThanTheReceiveRequest) {
+TEST_F(UcResponder, LongerThanTheReceiveRequestIsLostAndTheRequestStays) {
   host_.post_receive(1, {buffer_.sge(0, kMtu + 1)});
   host_.post_receive(2, {buffer_.sge(0, kMtu)});
   host_.receive(packet(Opcode::kUcSendFirst, kRqPsn, 0));
   host_.receive(packet(Opcode::kUcSendMiddle, kRqPsn + 1, 1));
-  EXPECT_THAT(host_.receives(),
-              ElementsAre(IsCompletion(1, WcStatus::kLocalLengthError), IsCompletion(2, WcStatus::kFlushError)));
-  EXPECT_EQ(host_.qp.state(), QpState::kErr);
+  host_.receive(packet(Opcode::kUcSendLast, kRqPsn + 2, 2));
+  EXPECT_THAT(host_.receives(), IsEmpty()) << "the whole message is lost";
+  EXPECT_EQ(host_.qp.state(), QpState::kRts);
   EXPECT_EQ(part(buffer_.bytes, kMtu, kMtu), part(pattern(4 * kMtu, 3), kMtu, kMtu));
+  host_.receive(request(Opcode::kUcSendOnly, kRqPsn + 3, pattern(8)));
+  EXPECT_THAT(host_.receives(), ElementsAre(IsCompletion(1, WcStatus::kSuccess))) << "the request stayed";
 }
 
 TEST_F(UcResponder, ReceiveBufferThatMayNotBeWritten) {
@@ -381,6 +382,20 @@ TEST(UcShared, SharedReceiveQueueIsLeftToTheOthers) {
   EXPECT_THAT(host.receives(), ElementsAre(IsCompletion(1, WcStatus::kFlushError)));
   EXPECT_THAT(host.events, Contains(AsyncEvent::kQpLastWqeReached));
   EXPECT_EQ(host.rq.available(), 1u);
+}
+
+TEST(UcShared, ReceiveRequestThatIsTooShortIsGivenBackAndTheQpGoesOn) {
+  ScriptedQp host{{.type = QpType::kUc, .rq_shared = true}};
+  host.to_rts();
+  Buffer buffer = host.make_buffer(2 * kMtu);
+  host.post_receive(1, {buffer.sge(0, kMtu + 1)});
+  host.post_receive(2, {buffer.sge(0, 2 * kMtu)});
+  host.receive(request(Opcode::kUcSendFirst, kRqPsn, pattern(kMtu)));
+  host.receive(request(Opcode::kUcSendLast, kRqPsn + 1, pattern(2)));
+  host.receive(request(Opcode::kUcSendOnly, kRqPsn + 2, pattern(8)));
+  EXPECT_THAT(host.receives(),
+              ElementsAre(IsCompletion(1, WcStatus::kLocalLengthError), IsCompletion(2, WcStatus::kSuccess)));
+  EXPECT_EQ(host.qp.state(), QpState::kRts);
 }
 
 // --- congestion ------------------------------------------------------------------------------------------------------

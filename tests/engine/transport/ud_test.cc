@@ -148,14 +148,17 @@ TEST_F(UdReceiver, WithoutAReceiveRequestItIsLost) {
   EXPECT_THAT(host_.receives(), ElementsAre(IsCompletion(1, WcStatus::kSuccess))) << "exactly large enough";
 }
 
-TEST_F(UdReceiver, LongerThanTheReceiveRequestEndsTheQp) {
+TEST_F(UdReceiver, LongerThanTheReceiveRequestIsLostAndTheRequestStays) {
   host_.post_receive(1, {buffer_.sge(0, kGrh + 4)});
   host_.post_receive(2, {buffer_.sge(0, kGrh + kMtu)});
   host_.receive(datagram_of(pattern(5)));
-  EXPECT_THAT(host_.receives(),
-              ElementsAre(IsCompletion(1, WcStatus::kLocalLengthError), IsCompletion(2, WcStatus::kFlushError)));
-  EXPECT_EQ(host_.qp.state(), QpState::kErr);
+  EXPECT_THAT(host_.receives(), IsEmpty());
+  EXPECT_EQ(host_.qp.state(), QpState::kRts);
+  EXPECT_EQ(host_.count(Counter::kDropMessage), 1u);
   EXPECT_EQ(buffer_.bytes, pattern(4 * kMtu, 3));
+  host_.receive(datagram_of(pattern(4)));
+  host_.receive(datagram_of(pattern(5)));
+  EXPECT_THAT(host_.receives(), ElementsAre(IsCompletion(1, WcStatus::kSuccess), IsCompletion(2, WcStatus::kSuccess)));
 }
 
 TEST_F(UdReceiver, ReceiveBufferThatMayNotBeWrittenEndsTheQp) {
@@ -214,6 +217,19 @@ TEST(UdShared, SharedReceiveQueueOfAnotherProtectionDomain) {
   host.receive(request(Opcode::kUdSendOnly, 1, pattern(8)).datagram(kQkey, 5));
   EXPECT_THAT(host.receives(), ElementsAre(IsCompletion(2, WcStatus::kLocalProtectionError)));
   EXPECT_THAT(host.events, Contains(AsyncEvent::kQpLastWqeReached));
+}
+
+TEST(UdShared, ReceiveRequestThatIsTooShortIsGivenBackAndTheQpGoesOn) {
+  ScriptedQp host{{.type = QpType::kUd, .rq_shared = true}};
+  host.to_rts();
+  Buffer buffer = host.make_buffer(kMtu);
+  host.post_receive(1, {buffer.sge(0, 44)});
+  host.post_receive(2, {buffer.sge(0, kMtu)});
+  host.receive(request(Opcode::kUdSendOnly, 1, pattern(8)).datagram(kQkey, 5));
+  host.receive(request(Opcode::kUdSendOnly, 1, pattern(8)).datagram(kQkey, 5));
+  EXPECT_THAT(host.receives(),
+              ElementsAre(IsCompletion(1, WcStatus::kLocalLengthError), IsCompletion(2, WcStatus::kSuccess)));
+  EXPECT_EQ(host.qp.state(), QpState::kRts);
 }
 
 }  // namespace
