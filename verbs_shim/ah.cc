@@ -190,9 +190,9 @@ ibv_ah* ibv_create_ah_from_wc(ibv_pd* pd, ibv_wc* wc, ibv_grh* grh, uint8_t port
 // Returns 0 or an errno value; may wait for address resolution.
 int ibv_resolve_eth_l2_from_gid(ibv_context* context, ibv_ah_attr* attr, uint8_t eth_mac[ETHERNET_LL_SIZE],
                                 uint16_t* vid) {
-  if (orphaned(context)) return EIO;
+  if (orphaned(context)) return answer(EIO);
   uroce::wire::MacAddress mac{};
-  if (const int error = without_exceptions([&] { return resolve_mac(context, *attr, mac); })) return error;
+  if (const int error = without_exceptions([&] { return resolve_mac(context, *attr, mac); })) return answer(error);
   std::copy(mac.begin(), mac.end(), eth_mac);
   if (vid != nullptr) *vid = device_of(context).info.netdev.vlan_id.value_or(kNoVlan);
   return 0;

@@ -3,9 +3,9 @@
 #include <cerrno>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "engine/base/fork.h"
+#include "engine/base/unique_fd.h"
 
 namespace uroce::verbs {
 namespace {
@@ -24,18 +24,14 @@ Registry& registry() {
 // An anonymous file: a descriptor that can be duplicated and handed on, and that fstat() tells apart from all others.
 int CommandFile::open(Device& device, engine::Engine& engine, int& fd, std::shared_ptr<CommandFile>& out) {
   auto file = std::make_shared<CommandFile>(device, engine);
-  const int opened = memfd_create("uroce", MFD_CLOEXEC);
+  UniqueFd opened(memfd_create("uroce", MFD_CLOEXEC));
   struct stat status {};
-  if (opened < 0 || fstat(opened, &status) != 0) {
-    const int error = errno;
-    if (opened >= 0) ::close(opened);
-    return error;
-  }
+  if (!opened || fstat(opened.get(), &status) != 0) return errno;
   file->identity_ = {status.st_dev, status.st_ino};
   std::lock_guard guard(registry().mutex);
   registry().files[file->identity_] = file;
   out = std::move(file);
-  fd = opened;
+  fd = opened.release();
   return 0;
 }
 
@@ -76,7 +72,7 @@ void CommandFile::add(const Pd& pd) {
 int CommandFile::remove(const Pd& pd) {
   std::lock_guard guard(mutex_);
   if (pd.users.all() != 0) return EBUSY;
-  return pds_.erase(pd.handle) != 0 ? 0 : EINVAL;
+  return pds_.erase(pd.handle) != 0 ? 0 : ENOENT;
 }
 
 std::unique_ptr<Pd> CommandFile::import_pd(uint32_t handle) {

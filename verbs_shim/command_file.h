@@ -41,7 +41,7 @@ class CommandFile {
 
   // The protection domains, by handle; parent domains are not among them. Throws std::bad_alloc.
   void add(const Pd& pd);
-  // The domain ceases to exist, whichever of its pointers this is. 0; EBUSY: it has users; EINVAL: it did before.
+  // The domain ceases to exist, whichever of its pointers this is. 0; EBUSY: it has users; ENOENT: it did before.
   int remove(const Pd& pd);
   // Another pointer to the PD that has the handle. Null: there is none (ENOENT). Throws std::bad_alloc.
   std::unique_ptr<Pd> import_pd(uint32_t handle);

@@ -40,7 +40,7 @@ int ibv_destroy_comp_channel(ibv_comp_channel* verbs) {
     ::close(channel.fd);
     return abandon(channel);
   }
-  if (channel.users != 0) return EBUSY;
+  if (channel.users != 0) return answer(EBUSY);
   ::close(channel.fd);
   drop_user(from(channel.context));
   delete &channel;

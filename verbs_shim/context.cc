@@ -6,6 +6,7 @@
 #include <new>
 #include <unistd.h>
 
+#include "engine/base/unique_fd.h"
 #include "verbs_shim/async_events.h"
 #include "verbs_shim/command_file.h"
 #include "verbs_shim/dispatch.h"
@@ -19,7 +20,7 @@ namespace {
 // The clock of completion timestamps, in the units of hca_core_clock: nanoseconds in tv_nsec, as providers with a
 // 1 GHz counter give it.
 int query_rt_values(ibv_context*, ibv_values_ex* values) {
-  if (values->comp_mask & ~uint32_t{IBV_VALUES_MASK_RAW_CLOCK}) return EINVAL;
+  if (values->comp_mask & ~uint32_t{IBV_VALUES_MASK_RAW_CLOCK}) return answer(EINVAL);
   if (values->comp_mask & IBV_VALUES_MASK_RAW_CLOCK) {
     timespec now{};
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -79,23 +80,26 @@ int open_context(Device& device, int cmd_fd, std::shared_ptr<CommandFile> comman
   verbs.abi_compat = __VERBS_ABI_IS_EXTENDED;
   fill_dispatch_tables(context->verbs);
 
+  // Ours until nothing can fail any more: an imported cmd_fd stays the caller's then.
   if (const int error = context->async_events.open(verbs.async_fd)) return error;
+  UniqueFd async_fd(verbs.async_fd);
+  UniqueFd new_cmd_fd;
   if (cmd_fd < 0) {
-    if (const int error = CommandFile::open(device, *context->engine, cmd_fd, command_file)) {
-      ::close(verbs.async_fd);
-      return error;
-    }
+    if (const int error = CommandFile::open(device, *context->engine, cmd_fd, command_file)) return error;
+    new_cmd_fd.reset(cmd_fd);
   }
   verbs.cmd_fd = cmd_fd;
+  context->on_event = [target = context.get()](const engine::EventSubject& event) { queue_event(*target, event); };
+  context->engine->add_event_handler(&context->on_event);
   if (!command_file->open_context()) {
-    ::close(verbs.async_fd);
+    context->engine->remove_event_handler(&context->on_event);
     return EINVAL;
   }
   context->quota = command_file->quota();
   context->memory = command_file->memory();
   context->command_file = std::move(command_file);
-  context->on_event = [target = context.get()](const engine::EventSubject& event) { queue_event(*target, event); };
-  context->engine->add_event_handler(&context->on_event);
+  async_fd.release();
+  new_cmd_fd.release();
   out = std::move(context);
   return 0;
 }

@@ -79,7 +79,7 @@ int poll_cq(ibv_cq* verbs, int num_entries, ibv_wc* wc) {
 
 int req_notify_cq(ibv_cq* verbs, int solicited_only) {
   Cq& cq = from(verbs);
-  if (orphaned(cq.context)) return EIO;
+  if (orphaned(cq.context)) return answer(EIO);
   cq.arm(solicited_only ? queue::CompletionQueue::Arm::kSolicited : queue::CompletionQueue::Arm::kAny);
   if (cq.has_missed()) cq.engine->report_missed(cq);
   cq.engine->expect_sleep();
@@ -88,8 +88,8 @@ int req_notify_cq(ibv_cq* verbs, int solicited_only) {
 
 // An event comes when cq_count completions are there, or cq_period microseconds after the first; 0 of either: at once.
 int modify_cq(ibv_cq* verbs, ibv_modify_cq_attr* attr) {
-  if (orphaned(verbs->context)) return EIO;
-  if (attr->attr_mask & ~uint32_t{IBV_CQ_ATTR_MODERATE}) return EINVAL;
+  if (orphaned(verbs->context)) return answer(EIO);
+  if (attr->attr_mask & ~uint32_t{IBV_CQ_ATTR_MODERATE}) return answer(EINVAL);
   if (!(attr->attr_mask & IBV_CQ_ATTR_MODERATE)) return 0;
   Cq& cq = from(verbs);
   const auto [count, period] = attr->moderate;
@@ -114,7 +114,7 @@ ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* cq_context, ibv_comp_
 int ibv_destroy_cq(ibv_cq* verbs) {
   Cq& cq = from(verbs);
   if (orphaned(cq.context)) return forget(cq);
-  if (cq.users != 0) return EBUSY;
+  if (cq.users != 0) return answer(EBUSY);
   if (from(cq.context).moderated_cqs.remove(&cq)) cq.engine->moderate_cq(cq, 0, {});  // else closed, or never was
   if (cq.channel != nullptr) {
     from(cq.channel).events.purge([&](const Cq* event) { return event == &cq; });
@@ -130,12 +130,12 @@ int ibv_destroy_cq(ibv_cq* verbs) {
 }
 
 int ibv_resize_cq(ibv_cq* verbs, int cqe) {
-  if (orphaned(verbs->context)) return EIO;
-  if (cqe <= 0 || static_cast<uint32_t>(cqe) > uroce::engine::Limits::kMaxCqe) return EINVAL;
+  if (orphaned(verbs->context)) return answer(EIO);
+  if (cqe <= 0 || static_cast<uint32_t>(cqe) > uroce::engine::Limits::kMaxCqe) return answer(EINVAL);
   Cq& cq = from(verbs);
   const int error = without_exceptions([&] { return cq.engine->resize_cq(cq, static_cast<uint32_t>(cqe)); });
   if (error == 0) verbs->cqe = static_cast<int>(cq.capacity());
-  return error;
+  return answer(error);
 }
 
 }  // extern "C"

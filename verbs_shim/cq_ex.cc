@@ -30,15 +30,18 @@ void end_poll(ibv_cq_ex* verbs) {
 }
 
 int start_poll(ibv_cq_ex* verbs, ibv_poll_cq_attr* attr) {
-  if (attr->comp_mask != 0) return EINVAL;
+  if (attr->comp_mask != 0) return answer(EINVAL);
   Cq& cq = from(verbs);
   if (orphaned(cq.context)) return ENOENT;
-  if (!cq.single_threaded) cq.extended_poll_lock.lock();
-  if (take_next(cq)) return 0;
-  cq.engine->progress();
-  if (take_next(cq)) return 0;
-  end_poll(verbs);  // the application calls it after success only
-  return ENOENT;
+  const auto take_and_keep = [&] {
+    if (!cq.single_threaded) cq.extended_poll_lock.lock();
+    if (take_next(cq)) return true;
+    end_poll(verbs);  // the application calls it after success only
+    return false;
+  };
+  if (take_and_keep()) return 0;
+  cq.engine->progress();  // without the lock: others that poll this queue do not wait for a whole round
+  return take_and_keep() ? 0 : ENOENT;
 }
 
 int next_poll(ibv_cq_ex* verbs) {

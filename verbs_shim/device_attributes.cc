@@ -19,9 +19,9 @@ using engine::Limits;
 // IBTA 11.2.1.2: time to answer is 4.096 us * 2^value at most. 15 is 134 ms: a process may be descheduled for long.
 constexpr uint8_t kAckDelay = 15;
 
-// Vendor and part 0: there is no IEEE OUI for this implementation, and borrowing one would make applications take a
-// vendor's code path.
-constexpr uint32_t kVendorId = 0;
+// There is no IEEE OUI for this implementation, and borrowing one would make applications take a vendor's code path.
+// All ones is what rxe says for "none"; 0 is taken for a device that failed to answer. The part stays 0.
+constexpr uint32_t kVendorId = 0xffffff;
 
 constexpr unsigned int kCapabilities =
     IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID |
@@ -76,8 +76,8 @@ void fill_device_attributes(ibv_context* context, ibv_device_attr& attr) {
 
 int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input, ibv_device_attr_ex* attr,
                     size_t size) {
-  if (input != nullptr && input->comp_mask != 0) return EINVAL;
-  if (size < sizeof(attr->orig_attr)) return EINVAL;
+  if (input != nullptr && input->comp_mask != 0) return answer(EINVAL);
+  if (size < sizeof(attr->orig_attr)) return answer(EINVAL);
   ibv_device_attr_ex full{};
   fill_device_attributes(context, full.orig_attr);
   full.completion_timestamp_mask = UINT64_MAX;

@@ -20,16 +20,23 @@ bool contains(const DmState& dm, uint64_t offset, size_t length) {
   return offset <= dm.length && length <= dm.length - offset;
 }
 
+// Copies are of words, as on devices that have such memory (mlx5: EFAULT beyond the end, then EINVAL).
+int check_copy(const DmState& dm, uint64_t offset, size_t length) {
+  constexpr uint64_t kWord = 4;
+  if (!contains(dm, offset, length)) return EFAULT;
+  return offset % kWord == 0 && length % kWord == 0 ? 0 : EINVAL;
+}
+
 int copy_to(ibv_dm* dm, uint64_t offset, const void* host, size_t length) {
   const DmState& state = *from(dm).state;
-  if (!contains(state, offset, length)) return EFAULT;
+  if (const int error = check_copy(state, offset, length)) return answer(error);
   if (length != 0) std::memcpy(state.address + offset, host, length);
   return 0;
 }
 
 int copy_from(void* host, ibv_dm* dm, uint64_t offset, size_t length) {
   const DmState& state = *from(dm).state;
-  if (!contains(state, offset, length)) return EFAULT;
+  if (const int error = check_copy(state, offset, length)) return answer(error);
   if (length != 0) std::memcpy(host, state.address + offset, length);
   return 0;
 }
@@ -93,24 +100,24 @@ ibv_dm* alloc_dm(ibv_context* context, ibv_alloc_dm_attr* attr) {
 int free_dm(ibv_dm* verbs) {
   Dm& dm = from(verbs);
   if (orphaned(dm.context)) return forget(dm);
-  if (dm.state->regions != 0) return EBUSY;
+  if (dm.state->regions != 0) return answer(EBUSY);
   MemoryHandles& handles = *from(dm.context).memory;
   if (handles.dms.remove(dm.handle)) {
     device_of(dm.context).device_memory_used -= dm.state->charged;
   } else if (handles.open_contexts != 0) {
-    return ENOENT;
+    return answer(ENOENT);
   }
   delete &dm;
   return 0;
 }
 
-// Offsets into it are the addresses, so it has to be zero-based.
+// Offsets into it are the addresses, so it has to be zero-based. A region of no bytes is one that nothing reaches.
 ibv_mr* reg_dm_mr(ibv_pd* pd, ibv_dm* dm, uint64_t offset, size_t length, unsigned int access) {
   MrRequest request;
   request.dm = from(dm).state;
   if (!(access & IBV_ACCESS_ZERO_BASED) || (access & ~kAllowedAccess)) return fail(EINVAL);
   if (const int error = check_access(access)) return fail(error);
-  if (length == 0 || !contains(*request.dm, offset, length)) return fail(EINVAL);
+  if (!contains(*request.dm, offset, length)) return fail(EINVAL);
   request.pd = pd;
   request.base = request.dm->address + offset;
   request.length = length;

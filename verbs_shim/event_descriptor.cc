@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "engine/base/fork.h"
+#include "engine/base/unique_fd.h"
 
 namespace uroce::verbs {
 
@@ -16,19 +17,17 @@ EventDescriptor::~EventDescriptor() {
 }
 
 int EventDescriptor::open(int& application_fd) {
-  application_fd = ::eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC);
-  if (application_fd < 0) return errno;
-  int error = 0;
+  application_fd = -1;
+  UniqueFd made(::eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC));
+  if (!made) return errno;
   {
     ForkGuard guard;
-    fd_ = ::fcntl(application_fd, F_DUPFD_CLOEXEC, 0);
-    error = errno;
+    fd_ = ::fcntl(made.get(), F_DUPFD_CLOEXEC, 0);
+    if (fd_ < 0) return errno;
     guard.close_in_children(fd_);
   }
-  if (fd_ >= 0) return 0;
-  ::close(application_fd);
-  application_fd = -1;
-  return error;
+  application_fd = made.release();
+  return 0;
 }
 
 void EventDescriptor::signal() {
@@ -38,7 +37,8 @@ void EventDescriptor::signal() {
 }
 
 void EventDescriptor::retract() {
-  // Non-blocking whatever the application made of the shared open file description.
+  // Non-blocking whatever the application made of the shared open file description. Before Linux 5.8 eventfds cannot be
+  // read so: the token stays, and the descriptor is readable once without an event.
   uint64_t token;
   const iovec destination{&token, sizeof(token)};
   [[maybe_unused]] const ssize_t count = ::preadv2(fd_, &destination, 1, -1, RWF_NOWAIT);

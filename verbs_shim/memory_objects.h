@@ -99,9 +99,12 @@ inline Mw& from(ibv_mw* mw) {
   return *static_cast<Mw*>(mw);
 }
 
-// Whether a work request may ask to bind `mw` under `rkey` to what `info` says: 0, EINVAL, EPERM or EOPNOTSUPP. What
-// only the memory tables know comes out as a completion (IBV_WC_MW_BIND_ERR). Called where IBV_WR_BIND_MW is posted.
-int check_bind(const ibv_mw* mw, uint32_t rkey, const ibv_mw_bind_info& info);
+// Whether a work request may ask to bind `mw` to what `info` says: 0, EINVAL, EPERM or EOPNOTSUPP. What only the memory
+// tables know comes out as a completion (IBV_WC_MW_BIND_ERR). Called where IBV_WR_BIND_MW is posted.
+int check_bind(const ibv_mw* mw, const ibv_mw_bind_info& info);
+// What the window is called once it is bound under `rkey`: of that only the low eight bits count (mlx5, irdma and rxe),
+// the others are the window's own.
+uint32_t key_after_bind(const ibv_mw& mw, uint32_t rkey);
 
 // --- handles ---------------------------------------------------------------------------------------------------------
 

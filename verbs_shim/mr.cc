@@ -98,10 +98,12 @@ int check_range(const MrRequest& request) {
   }
   const auto start = reinterpret_cast<uintptr_t>(request.base);
   const uintptr_t end = start + request.length;
-  if (request.length == 0 || end < start || end + offset_in_page < end) return EINVAL;
+  if (end < start || end + offset_in_page < end) return EINVAL;
   const bool zero_based = request.access & IBV_ACCESS_ZERO_BASED;
   if (!zero_based && ((start ^ request.iova) & offset_in_page) != 0) return EINVAL;
-  return (request.access & IBV_ACCESS_ON_DEMAND) || is_mapped(start, request.length) ? 0 : EFAULT;
+  // A region of no bytes needs no memory: nothing reaches anything through it.
+  const bool needs_pages = request.length != 0 && !(request.access & IBV_ACCESS_ON_DEMAND);
+  return !needs_pages || is_mapped(start, request.length) ? 0 : EFAULT;
 }
 
 memory::MemoryRegion region_of(const MrRequest& request) {
@@ -186,14 +188,18 @@ ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t i
   return register_dmabuf(pd, offset, length, iova, fd, static_cast<uint32_t>(access));
 }
 
-// All of the above behind one call (rdma-core 59).
+// All of the above and ibv_reg_buf_mr() behind one call (rdma-core 59).
 ibv_mr* ibv_reg_mr_ex(ibv_pd* pd, ibv_mr_init_attr* attr) {
-  constexpr uint64_t kSupported =
-      IBV_REG_MR_MASK_IOVA | IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_FD | IBV_REG_MR_MASK_FD_OFFSET;
+  constexpr uint64_t kSupported = IBV_REG_MR_MASK_IOVA | IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_FD |
+                                  IBV_REG_MR_MASK_FD_OFFSET | IBV_REG_MR_MASK_BUF;
   if (attr->comp_mask & ~kSupported) return fail(EOPNOTSUPP);  // DMA handles among them
   const bool has_address = attr->comp_mask & IBV_REG_MR_MASK_ADDR, has_fd = attr->comp_mask & IBV_REG_MR_MASK_FD;
   const bool has_offset = attr->comp_mask & IBV_REG_MR_MASK_FD_OFFSET;
   if (has_address == has_fd || has_fd != has_offset) return fail(EINVAL);
+  if (attr->comp_mask & IBV_REG_MR_MASK_BUF) {
+    const bool valid = has_address && is_part_of(*attr->buf, pd, attr->addr, attr->length);
+    if (!valid) return fail(EINVAL);
+  }
   const auto access = static_cast<uint32_t>(attr->access);
   const bool has_iova = attr->comp_mask & IBV_REG_MR_MASK_IOVA;
   if (has_fd) {
@@ -210,9 +216,9 @@ int ibv_dereg_mr(ibv_mr* verbs) {
   if (orphaned(mr.context)) return forget(mr);
   MemoryHandles& handles = *from(mr.context).memory;
   if (handles.mrs.find(mr.handle) != nullptr) {
-    if (const int error = take_from_engine(*mr.state, mr.handle, handles)) return error;
+    if (const int error = take_from_engine(*mr.state, mr.handle, handles)) return answer(error);
   } else if (handles.open_contexts != 0) {
-    return ENOENT;
+    return answer(ENOENT);
   }
   release(mr.state->request);
   delete &mr;

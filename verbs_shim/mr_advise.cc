@@ -60,19 +60,20 @@ int prefetch(const MemoryRegion& region, const ibv_sge& sge, bool to_write, bool
 }  // namespace
 
 int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sge* sg_list, uint32_t num_sge) {
-  if (orphaned(pd->context)) return EIO;
-  if (number_in(advice) > IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT) return EOPNOTSUPP;
-  if ((flags & ~uint32_t{IBV_ADVISE_MR_FLAG_FLUSH}) != 0 || num_sge == 0) return EINVAL;
+  if (orphaned(pd->context)) return answer(EIO);
+  if (number_in(advice) > IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT) return answer(EOPNOTSUPP);
+  if ((flags & ~uint32_t{IBV_ADVISE_MR_FLAG_FLUSH}) != 0 || num_sge == 0) return answer(EINVAL);
   const bool to_write = advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
   MemoryRegion region;
   for (uint32_t i = 0; i < num_sge; ++i) {
-    if (const int error = find_range(pd, sg_list[i], to_write, region)) return error;
+    if (const int error = find_range(pd, sg_list[i], to_write, region)) return answer(error);
   }
   // Pages that are there need no advice, and others must not be brought in.
   if (advice == IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT) return 0;
   for (uint32_t i = 0; i < num_sge; ++i) {
-    if (const int error = find_range(pd, sg_list[i], to_write, region)) return error;  // it may have changed
-    if (const int error = prefetch(region, sg_list[i], to_write, flags & IBV_ADVISE_MR_FLAG_FLUSH)) return error;
+    if (const int error = find_range(pd, sg_list[i], to_write, region)) return answer(error);  // it may have changed
+    if (const int error = prefetch(region, sg_list[i], to_write, flags & IBV_ADVISE_MR_FLAG_FLUSH))
+      return answer(error);
   }
   return 0;
 }

@@ -30,13 +30,17 @@ int check_region(const ibv_mw& mw, ibv_mr& mr) {
 
 }  // namespace
 
-int check_bind(const ibv_mw* mw, uint32_t rkey, const ibv_mw_bind_info& info) {
-  if (mw == nullptr || ((rkey ^ mw->rkey) & ~kConsumerMask) != 0) return EINVAL;
+int check_bind(const ibv_mw* mw, const ibv_mw_bind_info& info) {
+  if (mw == nullptr) return EINVAL;
   if (info.mw_access_flags & ~kKnownAccess) return EINVAL;
   const bool type1 = mw->type == IBV_MW_TYPE_1;
   if (type1 && (info.mw_access_flags & IBV_ACCESS_ZERO_BASED)) return EINVAL;
   if (info.mr != nullptr) return check_region(*mw, *info.mr);
   return type1 && info.addr == 0 && info.length == 0 ? 0 : EINVAL;  // unbinds
+}
+
+uint32_t key_after_bind(const ibv_mw& mw, uint32_t rkey) {
+  return (mw.rkey & ~kConsumerMask) | (rkey & kConsumerMask);
 }
 
 ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type) {

@@ -1,5 +1,7 @@
-// Verbs of rdma-core releases newer than the headers this is built with, at IBVERBS_1.17 and 1.18: buffers that the
-// provider allocates, and completion counters. Their structs are opaque to applications, or here.
+// Buffers that the provider allocates (rdma-core 64, IBVERBS_1.17): newer than the headers that this is built with.
+// Their struct is opaque to applications.
+
+#include "verbs_shim/newer_verbs.h"
 
 #include <cerrno>
 #include <cstdint>
@@ -15,17 +17,15 @@ struct ibv_buf {
   void* address;
   size_t size;
 };
-struct ibv_comp_cntr;
-struct ibv_comp_cntr_init_attr;
-struct ibv_comp_cntr_caps;
-struct ibv_qp_attach_comp_cntr_attr;
 
 using uroce::verbs::fail;
-using uroce::verbs::fail_minus_one;
+
+bool uroce::verbs::is_part_of(const ibv_buf& buf, const ibv_pd* pd, const void* address, size_t length) {
+  const uintptr_t offset = reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(buf.address);
+  return pd == buf.pd && offset <= buf.size && length <= buf.size - offset;
+}
 
 extern "C" {
-
-// --- buffers ---------------------------------------------------------------------------------------------------------
 
 void* ibv_alloc_buf(ibv_pd* pd, size_t size, ibv_buf** buf) {
   if (size == 0) return fail(EINVAL);
@@ -45,47 +45,7 @@ void ibv_free_buf(ibv_buf* buf) {
 
 // EINVAL: another protection domain than the buffer's, or not within it.
 ibv_mr* ibv_reg_buf_mr(ibv_pd* pd, ibv_buf* buf, void* addr, size_t length, int access) {
-  const uintptr_t offset = reinterpret_cast<uintptr_t>(addr) - reinterpret_cast<uintptr_t>(buf->address);
-  if (pd != buf->pd || offset > buf->size || length > buf->size - offset) return fail(EINVAL);
-  return ibv_reg_mr(pd, addr, length, access);
-}
-
-// Memory of the process has none.
-int ibv_export_buf_dmabuf_fd(ibv_buf*) {
-  return fail_minus_one(EOPNOTSUPP);
-}
-
-// --- completion counters: not here -----------------------------------------------------------------------------------
-
-int ibv_query_comp_cntr_caps(ibv_context*, ibv_comp_cntr_caps*) {
-  return EOPNOTSUPP;
-}
-ibv_comp_cntr* ibv_create_comp_cntr(ibv_context*, ibv_comp_cntr_init_attr*) {
-  return fail(EOPNOTSUPP);
-}
-int ibv_destroy_comp_cntr(ibv_comp_cntr*) {
-  return EOPNOTSUPP;
-}
-int ibv_set_comp_cntr(ibv_comp_cntr*, uint64_t) {
-  return EOPNOTSUPP;
-}
-int ibv_set_err_comp_cntr(ibv_comp_cntr*, uint64_t) {
-  return EOPNOTSUPP;
-}
-int ibv_inc_comp_cntr(ibv_comp_cntr*, uint64_t) {
-  return EOPNOTSUPP;
-}
-int ibv_inc_err_comp_cntr(ibv_comp_cntr*, uint64_t) {
-  return EOPNOTSUPP;
-}
-int ibv_read_comp_cntr(ibv_comp_cntr*, uint64_t*) {
-  return EOPNOTSUPP;
-}
-int ibv_read_err_comp_cntr(ibv_comp_cntr*, uint64_t*) {
-  return EOPNOTSUPP;
-}
-int ibv_qp_attach_comp_cntr(ibv_qp*, ibv_comp_cntr*, ibv_qp_attach_comp_cntr_attr*) {
-  return EOPNOTSUPP;
+  return uroce::verbs::is_part_of(*buf, pd, addr, length) ? ibv_reg_mr(pd, addr, length, access) : fail(EINVAL);
 }
 
 }  // extern "C"

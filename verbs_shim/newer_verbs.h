@@ -44,3 +44,10 @@ struct ibv_mr_init_attr {
 };
 static_assert(offsetof(ibv_mr_init_attr, comp_mask) == 16 && offsetof(ibv_mr_init_attr, fd_offset) == 48 &&
               offsetof(ibv_mr_init_attr, buf) == 64);
+
+namespace uroce::verbs {
+
+// Whether the range lies in the buffer and the buffer is of this protection domain.
+bool is_part_of(const ibv_buf& buf, const ibv_pd* pd, const void* address, size_t length);
+
+}  // namespace uroce::verbs

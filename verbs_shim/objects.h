@@ -12,11 +12,13 @@
 #include <mutex>
 #include <new>
 #include <set>
+#include <stdexcept>
 #include <system_error>
 #include <utility>
 
 #include "engine/base/fork.h"
 #include "engine/base/spinlock.h"
+#include "engine/base/unique_fd.h"
 #include "engine/engine.h"
 #include "engine/host.h"
 #include "engine/queue/completion_queue.h"
@@ -224,6 +226,7 @@ inline Ah& from(ibv_ah* ah) {
 struct XrcDomain {
   uint32_t number = 0;
   uint64_t device = 0, inode = 0;   // of the file that it is known by; 0: none
+  UniqueFd file;                    // keeps it open, so that no other file gets this inode number
   std::atomic<uint32_t> opened{0};  // ibv_xrcd that stand for it
   std::atomic<uint32_t> users{0};   // SRQs and QPs
   std::mutex mutex;
@@ -322,15 +325,26 @@ inline int fail_minus_one(int error) {
   return -1;
 }
 
-// Keeps exceptions of the set-up code inside: returns what `body` returns, or the errno value of what it threw.
+// How functions that return an errno value do it: as behind the kernel's command path, errno has it as well. Programs
+// print strerror(errno) whichever way an error came.
+inline int answer(int error) {
+  if (error != 0) errno = error;
+  return error;
+}
+
+// Keeps exceptions inside: answers what `body` returns, or the errno value of what it threw.
 template <class Body>
 int without_exceptions(Body&& body) noexcept {
   try {
-    return body();
+    return answer(body());
   } catch (const std::bad_alloc&) {
-    return ENOMEM;
+    return answer(ENOMEM);
+  } catch (const std::length_error&) {  // a container was asked for more than there can be
+    return answer(ENOMEM);
   } catch (const std::system_error& error) {
-    return error.code().value();
+    return answer(error.code().value() > 0 ? error.code().value() : EIO);
+  } catch (const std::exception&) {
+    return answer(EIO);
   }
 }
 

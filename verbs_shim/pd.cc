@@ -46,7 +46,7 @@ ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* attr) {
 int dealloc_td(ibv_td* verbs) {
   Td& td = from(verbs);
   if (orphaned(td.context)) return forget(td);
-  if (td.users != 0) return EBUSY;
+  if (td.users != 0) return answer(EBUSY);
   drop_user(from(td.context));
   delete &td;
   return 0;
@@ -97,10 +97,10 @@ int ibv_dealloc_pd(ibv_pd* verbs) {
   Pd& pd = from(verbs);
   if (orphaned(pd.context)) return forget(pd);
   if (pd.parent != nullptr) {
-    if (pd.users.all() != 0) return EBUSY;
+    if (pd.users.all() != 0) return answer(EBUSY);
     leave_parent_domain(pd);
   } else {
-    if (const int error = from(pd.context).command_file->remove(pd)) return error;
+    if (const int error = from(pd.context).command_file->remove(pd)) return answer(error);
     give_quota(pd.context, ObjectKind::kPd);
   }
   drop_user(from(pd.context));

@@ -69,8 +69,8 @@ void store_entry(const ibv_gid_entry& entry, void* to, size_t entry_size) {
 }  // namespace
 
 int query_port(ibv_context* context, uint8_t port_num, ibv_port_attr* attr, size_t size) {
-  if (orphaned(context)) return EIO;
-  if (port_num != 1) return EINVAL;
+  if (orphaned(context)) return answer(EIO);
+  if (port_num != 1) return answer(EINVAL);
   return without_exceptions([&] {
     ibv_port_attr full{};
     fill_port(from(context).engine->port_status(), full);
@@ -95,8 +95,8 @@ int ibv_query_port(ibv_context* context, uint8_t port_num, struct _compat_ibv_po
 
 // rdma-core 62. The rate in units of 100 Mb/s.
 int ibv_query_port_speed(ibv_context* context, uint32_t port_num, uint64_t* port_speed) {
-  if (orphaned(context)) return EIO;
-  if (port_num != 1) return EINVAL;
+  if (orphaned(context)) return answer(EIO);
+  if (port_num != 1) return answer(EINVAL);
   return without_exceptions([&] {
     *port_speed = from(context).engine->port_status().speed_mbps / 100;
     return 0;
@@ -114,9 +114,9 @@ int ibv_query_gid(ibv_context* context, uint8_t port_num, int index, ibv_gid* gi
 
 int _ibv_query_gid_ex(ibv_context* context, uint32_t port_num, uint32_t gid_index, ibv_gid_entry* entry, uint32_t flags,
                       size_t entry_size) {
-  if (flags != 0) return EOPNOTSUPP;
+  if (flags != 0) return answer(EOPNOTSUPP);
   uroce::wire::IpAddress address;
-  if (const int error = gid_at(context, port_num, gid_index, address)) return error;
+  if (const int error = gid_at(context, port_num, gid_index, address)) return answer(error);
   store_entry(make_entry(context, address, gid_index), entry, entry_size);
   return 0;
 }
@@ -124,15 +124,15 @@ int _ibv_query_gid_ex(ibv_context* context, uint32_t port_num, uint32_t gid_inde
 // The number of entries, or a negative errno value.
 ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_t max_entries, uint32_t flags,
                              size_t entry_size) {
-  if (orphaned(context)) return -EIO;
-  if (flags != 0) return -EOPNOTSUPP;
+  if (orphaned(context)) return -answer(EIO);
+  if (flags != 0) return -answer(EOPNOTSUPP);
   std::vector<uroce::wire::IpAddress> gids;
   const int error = without_exceptions([&] {
     gids = from(context).engine->port_status().gids;
     return 0;
   });
   if (error != 0) return -error;
-  if (gids.size() > max_entries) return -EINVAL;
+  if (gids.size() > max_entries) return -answer(EINVAL);
   auto* to = reinterpret_cast<uint8_t*>(entries);
   for (uint32_t i = 0; i < gids.size(); ++i, to += entry_size) {
     store_entry(make_entry(context, gids[i], i), to, entry_size);

@@ -24,7 +24,7 @@ constexpr uint32_t kVerbsFlush = static_cast<uint32_t>(WrOpcode::kFlush);  // rd
 void copy_bind(const ibv_send_wr& wr, SendWqe& wqe) {
   const ibv_mw_bind_info& info = wr.bind_mw.bind_info;
   wqe.rkey = wr.bind_mw.mw->rkey;
-  wqe.immediate_or_rkey = wr.bind_mw.rkey;
+  wqe.immediate_or_rkey = key_after_bind(*wr.bind_mw.mw, wr.bind_mw.rkey);
   wqe.remote_address = info.addr;
   wqe.compare_add = info.length;
   wqe.bind = {info.mr == nullptr ? 0 : info.mr->lkey, info.mw_access_flags};
@@ -45,7 +45,7 @@ int copy_operands(const Qp& qp, const ibv_send_wr& wr, SendWqe& wqe) {
       break;
   }
   if (wqe.opcode == WrOpcode::kBindMw) {
-    if (const int error = check_bind(wr.bind_mw.mw, wr.bind_mw.rkey, wr.bind_mw.bind_info)) return error;
+    if (const int error = check_bind(wr.bind_mw.mw, wr.bind_mw.bind_info)) return error;
     copy_bind(wr, wqe);
   } else if (is_atomic(wqe.opcode)) {
     wqe.remote_address = wr.wr.atomic.remote_addr;
@@ -93,7 +93,7 @@ int fill_slot(Qp& qp, const ibv_send_wr& wr, uint32_t ahead) {
   wqe.sge_count = is_inline ? 0 : static_cast<uint8_t>(count);
   if (const int error = copy_operands(qp, wr, wqe)) return error;
   // The application's handle says from now on what the window will be called.
-  if (opcode == WrOpcode::kBindMw) wr.bind_mw.mw->rkey = wr.bind_mw.rkey;
+  if (opcode == WrOpcode::kBindMw) wr.bind_mw.mw->rkey = wqe.immediate_or_rkey;
   if (is_inline) {
     copy_inline(wr, slot.inline_data);
   } else {
@@ -115,7 +115,7 @@ int post_one_receive(queue::ReceiveQueue& queue, const ibv_recv_wr& wr) {
 template <class WorkRequest>
 int refuse(WorkRequest* wr, WorkRequest** bad_wr) {
   *bad_wr = wr;
-  return EIO;
+  return answer(EIO);
 }
 
 }  // namespace
@@ -137,7 +137,7 @@ int post_send(ibv_qp* verbs, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   }
   if (filled != 0) qp.engine->doorbell(*qp.engine_qp);
   if (error != 0) *bad_wr = wr;
-  return error;
+  return answer(error);
 }
 
 int post_recv(ibv_qp* verbs, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
@@ -157,7 +157,7 @@ int post_recv(ibv_qp* verbs, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   }
   qp.engine->receive_doorbell(*qp.engine_qp);
   if (error != 0) *bad_wr = wr;
-  return error;
+  return answer(error);
 }
 
 int post_srq_recv(ibv_srq* verbs, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
@@ -170,7 +170,7 @@ int post_srq_recv(ibv_srq* verbs, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
     if (error != 0) break;
   }
   if (error != 0) *bad_wr = wr;
-  return error;
+  return answer(error);
 }
 
 }  // namespace uroce::verbs

@@ -1,7 +1,7 @@
-// The symbols that rdma-core keeps for its own provider libraries, at IBVERBS_PRIVATE_34 (57, 59, 64 and 65 in newer
+// The symbols that rdma-core keeps for its own provider libraries, at IBVERBS_PRIVATE_34 (57, 59 and 64 in newer
 // releases), and the entry points of the ABI before 2007, at IBVERBS_1.0. Programs that link with libmlx5 or libefa do
-// not load without the former; nothing here is ever called for a device of ours. ibv_query_gid_type, which tools do
-// call, is in port.cc.
+// not load without the former; nothing here is ever called for a device of ours. What works is elsewhere:
+// ibv_query_gid_type, which tools call, in port.cc, and ibv_wr_opcode_str in strings.cc.
 
 #include <cerrno>
 #include <infiniband/verbs.h>
@@ -10,13 +10,11 @@
 // for the name of its own. Since nothing is ever called, stubs do under all of them. The map gives `name` its first
 // node; for the later ones there is newer_`name`, since a symbol with .symver gets no version from the map.
 #define UROCE_NODE(name, node) __asm__(".symver newer_" #name "," #name "@" node);
-#define UROCE_NODES_FROM_59(name)        \
-  UROCE_NODE(name, "IBVERBS_PRIVATE_59") \
-  UROCE_NODE(name, "IBVERBS_PRIVATE_64") \
-  UROCE_NODE(name, "IBVERBS_PRIVATE_65")
+#define UROCE_NODES_FROM_64(name) UROCE_NODE(name, "IBVERBS_PRIVATE_64")
 #define UROCE_NODES_FROM_57(name)        \
   UROCE_NODE(name, "IBVERBS_PRIVATE_57") \
-  UROCE_NODES_FROM_59(name)
+  UROCE_NODE(name, "IBVERBS_PRIVATE_59") \
+  UROCE_NODES_FROM_64(name)
 
 #define UROCE_STUB_INT(name) \
   int name() {               \
@@ -32,8 +30,8 @@
 #define UROCE_INT(name) UROCE_STUB_INT(name) UROCE_STUB_INT(newer_##name) UROCE_NODES_FROM_57(name)
 #define UROCE_POINTER(name) UROCE_STUB_POINTER(name) UROCE_STUB_POINTER(newer_##name) UROCE_NODES_FROM_57(name)
 #define UROCE_VOID(name) UROCE_STUB_VOID(name) UROCE_STUB_VOID(newer_##name) UROCE_NODES_FROM_57(name)
-// Not in IBVERBS_PRIVATE_34.
-#define UROCE_SINCE_57(kind, name) UROCE_STUB_##kind(name) UROCE_STUB_##kind(newer_##name) UROCE_NODES_FROM_59(name)
+// Not in nodes before IBVERBS_PRIVATE_59.
+#define UROCE_SINCE_59(name) UROCE_STUB_INT(name) UROCE_STUB_INT(newer_##name) UROCE_NODES_FROM_64(name)
 // The same under the name of a symbol whose current version exists as well.
 #define UROCE_OLD(kind, name, version) \
   UROCE_STUB_##kind(old_##name) __asm__(".symver old_" #name "," #name "@" version);
@@ -46,7 +44,6 @@ UROCE_STUB_VOID(verbs_register_driver_34)
 UROCE_STUB_VOID(verbs_register_driver_57)
 UROCE_STUB_VOID(verbs_register_driver_59)
 UROCE_STUB_VOID(verbs_register_driver_64)
-UROCE_STUB_VOID(verbs_register_driver_65)
 UROCE_POINTER(_verbs_init_and_alloc_context)
 UROCE_POINTER(verbs_open_device)
 UROCE_VOID(verbs_set_ops)
@@ -86,6 +83,12 @@ int newer_ibv_query_gid_type(ibv_context* context, uint8_t port_num, unsigned in
 }
 UROCE_NODES_FROM_57(ibv_query_gid_type)
 
+const char* ibv_wr_opcode_str(ibv_wr_opcode opcode);  // strings.cc
+const char* newer_ibv_wr_opcode_str(ibv_wr_opcode opcode) {
+  return ibv_wr_opcode_str(opcode);
+}
+UROCE_NODES_FROM_57(ibv_wr_opcode_str)
+
 // --- IBVERBS_PRIVATE_34: commands to the kernel ---
 
 UROCE_INT(ibv_cmd_advise_mr)
@@ -98,6 +101,7 @@ UROCE_INT(ibv_cmd_create_ah)
 UROCE_INT(ibv_cmd_create_counters)
 UROCE_INT(ibv_cmd_create_cq)
 UROCE_INT(ibv_cmd_create_cq_ex)
+UROCE_INT(ibv_cmd_create_cq_ex2)
 UROCE_INT(ibv_cmd_create_flow)
 UROCE_INT(ibv_cmd_create_flow_action_esp)
 UROCE_INT(ibv_cmd_create_qp)
@@ -148,36 +152,17 @@ UROCE_INT(ibv_cmd_req_notify_cq)
 UROCE_INT(ibv_cmd_rereg_mr)
 UROCE_INT(ibv_cmd_resize_cq)
 
-// --- IBVERBS_PRIVATE_57 and later ------------------------------------------------------------------------------------
+// --- IBVERBS_PRIVATE_59 and 64 ---------------------------------------------------------------------------------------
 
-UROCE_SINCE_57(INT, ibv_cmd_alloc_dmah)
-UROCE_SINCE_57(INT, ibv_cmd_create_comp_cntr)
-UROCE_SINCE_57(INT, ibv_cmd_create_cq_ex2)
-UROCE_SINCE_57(INT, ibv_cmd_destroy_comp_cntr)
-UROCE_SINCE_57(INT, ibv_cmd_export_dmabuf_fd)
-UROCE_SINCE_57(INT, ibv_cmd_free_dmah)
-UROCE_SINCE_57(INT, ibv_cmd_inc_comp_cntr)
-UROCE_SINCE_57(INT, ibv_cmd_inc_err_comp_cntr)
-UROCE_SINCE_57(INT, ibv_cmd_qp_attach_comp_cntr)
-UROCE_SINCE_57(INT, ibv_cmd_query_port_speed)
-UROCE_SINCE_57(INT, ibv_cmd_read_comp_cntr)
-UROCE_SINCE_57(INT, ibv_cmd_read_err_comp_cntr)
-UROCE_SINCE_57(INT, ibv_cmd_reg_mr_ex)
-UROCE_SINCE_57(INT, ibv_cmd_set_comp_cntr)
-UROCE_SINCE_57(INT, ibv_cmd_set_err_comp_cntr)
-UROCE_SINCE_57(POINTER, ibv_dmabuf_heap_alloc)
-UROCE_SINCE_57(POINTER, ibv_dmabuf_heap_cc_shared_init)
-UROCE_SINCE_57(VOID, ibv_dmabuf_heap_destroy)
-UROCE_SINCE_57(VOID, ibv_dmabuf_heap_free)
-UROCE_SINCE_57(POINTER, ibv_dmabuf_heap_init)
-
-const char* ibv_wr_opcode_str() {
-  return "unknown";
-}
-const char* newer_ibv_wr_opcode_str() {
-  return "unknown";
-}
-UROCE_NODES_FROM_59(ibv_wr_opcode_str)
+UROCE_SINCE_59(ibv_cmd_alloc_dmah)
+UROCE_SINCE_59(ibv_cmd_export_dmabuf_fd)
+UROCE_SINCE_59(ibv_cmd_free_dmah)
+UROCE_SINCE_59(ibv_cmd_query_port_speed)
+UROCE_SINCE_59(ibv_cmd_reg_mr_ex)
+UROCE_STUB_POINTER(ibv_dmabuf_heap_alloc)
+UROCE_STUB_POINTER(ibv_dmabuf_heap_cc_shared_init)
+UROCE_STUB_VOID(ibv_dmabuf_heap_destroy)
+UROCE_STUB_VOID(ibv_dmabuf_heap_free)
 
 // --- IBVERBS_1.0: structs of that time had other layouts -------------------------------------------------------------
 

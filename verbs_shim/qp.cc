@@ -349,18 +349,19 @@ ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
 }
 
 int ibv_modify_qp(ibv_qp* verbs, ibv_qp_attr* attr, int attr_mask) {
-  if (orphaned(verbs->context)) return EIO;
+  if (orphaned(verbs->context)) return answer(EIO);
   const uint32_t mask = mask_of_type(verbs->qp_type, static_cast<uint32_t>(attr_mask));
   QpAttributes attributes;
-  if (const int error = attributes_from_verbs(*attr, mask, attributes)) return error;
+  if (const int error = attributes_from_verbs(*attr, mask, attributes)) return answer(error);
   Qp& qp = from(verbs);
-  if (const int error = without_exceptions([&] { return modify_engine_qp(qp, attributes, mask); })) return error;
+  if (const int error = without_exceptions([&] { return modify_engine_qp(qp, attributes, mask); }))
+    return answer(error);
   if (mask & IBV_QP_STATE) show_state(*verbs, attr->qp_state);
   return 0;
 }
 
 int ibv_query_qp(ibv_qp* verbs, ibv_qp_attr* attr, int, ibv_qp_init_attr* init_attr) {
-  if (orphaned(verbs->context)) return EIO;
+  if (orphaned(verbs->context)) return answer(EIO);
   Qp& qp = from(verbs);
   *attr = attributes_to_verbs(qp.engine->query_qp(*qp.engine_qp));
   attr->cap = real_capabilities(qp);

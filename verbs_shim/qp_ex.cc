@@ -108,16 +108,16 @@ void wr_local_inv(ibv_qp_ex* qp, uint32_t invalidate_rkey) {
 void wr_bind_mw(ibv_qp_ex* qp, ibv_mw* mw, uint32_t rkey, const ibv_mw_bind_info* info) {
   SendWqe* wqe = begin(qp, WrOpcode::kBindMw);
   if (wqe == nullptr) return;
-  if (const int error = check_bind(mw, rkey, *info)) {
+  if (const int error = check_bind(mw, *info)) {
     from(qp).builder.error = error;
     return;
   }
   wqe->rkey = mw->rkey;
-  wqe->immediate_or_rkey = rkey;
+  wqe->immediate_or_rkey = key_after_bind(*mw, rkey);
   wqe->remote_address = info->addr;
   wqe->compare_add = info->length;
   wqe->bind = {info->mr == nullptr ? 0 : info->mr->lkey, info->mw_access_flags};
-  mw->rkey = rkey;
+  mw->rkey = wqe->immediate_or_rkey;
 }
 
 // The eight bytes are taken at once: an inline payload.
@@ -214,13 +214,13 @@ void wr_start(ibv_qp_ex* verbs) {
 
 int wr_complete(ibv_qp_ex* verbs) {
   Qp& qp = from(verbs);
-  if (orphaned(verbs->qp_base.context)) return EIO;
+  if (orphaned(verbs->qp_base.context)) return answer(EIO);
   finish_current(qp);
   const auto [count, error, slot] = qp.builder;
   if (error == 0 && count != 0) qp.send_queue->publish(count);
   qp.send_lock.unlock();
   if (error == 0 && count != 0) qp.engine->doorbell(*qp.engine_qp);
-  return error;
+  return answer(error);
 }
 
 void wr_abort(ibv_qp_ex* verbs) {

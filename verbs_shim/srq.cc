@@ -90,7 +90,7 @@ ibv_srq* create_srq_ex(ibv_context*, ibv_srq_init_attr_ex* attr) {
 
 int get_srq_num(ibv_srq* verbs, uint32_t* number) {
   const Srq& srq = from(verbs);
-  if (!srq.domain) return EOPNOTSUPP;
+  if (!srq.domain) return answer(EOPNOTSUPP);
   *number = Engine::number(*srq.engine_srq);
   return 0;
 }
@@ -107,24 +107,24 @@ ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attr) {
 
 // IBV_SRQ_LIMIT arms one event; IBV_SRQ_MAX_WR resizes.
 int ibv_modify_srq(ibv_srq* verbs, ibv_srq_attr* attr, int attr_mask) {
-  if (orphaned(verbs->context)) return EIO;
+  if (orphaned(verbs->context)) return answer(EIO);
   constexpr int kKnown = IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT;
-  if (attr_mask & ~kKnown) return EINVAL;
+  if (attr_mask & ~kKnown) return answer(EINVAL);
   Srq& srq = from(verbs);
   std::lock_guard guard(srq.receive_lock);
   const uint32_t depth = (attr_mask & IBV_SRQ_MAX_WR) ? attr->max_wr : srq.receive_queue->depth();
-  if (depth == 0 || depth > uroce::engine::Limits::kMaxSrqWr) return EINVAL;
-  if ((attr_mask & IBV_SRQ_LIMIT) && attr->srq_limit > depth) return EINVAL;
+  if (depth == 0 || depth > uroce::engine::Limits::kMaxSrqWr) return answer(EINVAL);
+  if ((attr_mask & IBV_SRQ_LIMIT) && attr->srq_limit > depth) return answer(EINVAL);
   if (attr_mask & IBV_SRQ_MAX_WR) {
     const int error = without_exceptions([&] { return srq.engine->resize_srq(*srq.engine_srq, depth); });
-    if (error != 0) return error;
+    if (error != 0) return answer(error);
   }
   if (attr_mask & IBV_SRQ_LIMIT) srq.engine->arm_srq_limit(*srq.engine_srq, attr->srq_limit);
   return 0;
 }
 
 int ibv_query_srq(ibv_srq* verbs, ibv_srq_attr* attr) {
-  if (orphaned(verbs->context)) return EIO;
+  if (orphaned(verbs->context)) return answer(EIO);
   Srq& srq = from(verbs);
   std::lock_guard guard(srq.receive_lock);
   attr->max_wr = srq.receive_queue->depth();
@@ -136,7 +136,7 @@ int ibv_query_srq(ibv_srq* verbs, ibv_srq_attr* attr) {
 int ibv_destroy_srq(ibv_srq* verbs) {
   Srq& srq = from(verbs);
   if (orphaned(verbs->context)) return abandon(srq);
-  if (srq.users != 0) return EBUSY;
+  if (srq.users != 0) return answer(EBUSY);
   if (from(verbs->context).srqs.remove(&srq)) srq.engine->destroy_srq(srq.engine_srq);  // else the device was closed
   drain_events(srq);
   if (srq.cq != nullptr) --from(srq.cq).users;

@@ -41,6 +41,7 @@ constexpr const char* kEvents[] = {
     "client reregistration",
     "GID table change",
     "WQ fatal",
+    "Device link speed change",  // rdma-core 62
 };
 
 constexpr const char* kStatuses[] = {
@@ -70,6 +71,25 @@ constexpr const char* kStatuses[] = {
     "TM software rendezvous",
 };
 
+constexpr const char* kOpcodes[] = {
+    "rdma-write",
+    "rdma-write-with-imm",
+    "send",
+    "send-with-imm",
+    "rdma-read",
+    "atomic-cmp-and-swp",
+    "atomic-fetch-and-add",
+    "local-inv",
+    "bind-mw",
+    "send-with-inv",
+    "tso",
+    "driver1",
+    nullptr,
+    nullptr,
+    "flush",
+    "atomic-write",
+};
+
 // Applications pass values from newer headers, and anything else.
 template <size_t N>
 const char* name_of(const char* const (&names)[N], int value) {
@@ -92,6 +112,10 @@ const char* ibv_event_type_str(ibv_event_type event) {
 }
 const char* ibv_wc_status_str(ibv_wc_status status) {
   return name_of(kStatuses, static_cast<int>(status));
+}
+// rdma-core 50, for its providers.
+const char* ibv_wr_opcode_str(ibv_wr_opcode opcode) {
+  return name_of(kOpcodes, static_cast<int>(opcode));
 }
 
 }  // extern "C"

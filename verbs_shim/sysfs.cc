@@ -6,6 +6,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "engine/base/unique_fd.h"
+
 extern "C" {
 
 const char* ibv_get_sysfs_path() {
@@ -17,10 +19,9 @@ int ibv_read_sysfs_file(const char* dir, const char* file, char* buf, size_t siz
   if (size == 0) return -1;
   char path[PATH_MAX];
   std::snprintf(path, sizeof(path), "%s/%s", dir, file);
-  const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return -1;
-  ssize_t length = ::read(fd, buf, size - 1);
-  ::close(fd);
+  const uroce::UniqueFd fd(::open(path, O_RDONLY | O_CLOEXEC));
+  if (!fd) return -1;
+  ssize_t length = ::read(fd.get(), buf, size - 1);
   if (length < 0) return -1;
   if (length > 0 && buf[length - 1] == '\n') --length;
   buf[length] = '\0';

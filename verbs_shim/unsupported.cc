@@ -7,6 +7,7 @@
 #include "verbs_shim/newer_verbs.h"
 #include "verbs_shim/objects.h"
 
+using uroce::verbs::answer;
 using uroce::verbs::fail;
 
 extern "C" {
@@ -17,7 +18,7 @@ ibv_dmah* ibv_alloc_dmah(ibv_context*, ibv_dmah_init_attr*) {
   return fail(EOPNOTSUPP);
 }
 int ibv_dealloc_dmah(ibv_dmah*) {
-  return EOPNOTSUPP;
+  return answer(EOPNOTSUPP);
 }
 
 // --- enhanced connection establishment -------------------------------------------------------------------------------
@@ -25,7 +26,7 @@ int ibv_dealloc_dmah(ibv_dmah*) {
 // Two endpoints of one vendor agree by ECE on extensions of theirs. There are none here: what a peer offers, of
 // whatever vendor, is taken note of and nothing of it is switched on, and nothing is offered.
 int ibv_set_ece(ibv_qp*, ibv_ece* ece) {
-  return ece->comp_mask == 0 ? 0 : EINVAL;
+  return answer(ece->comp_mask == 0 ? 0 : EINVAL);
 }
 
 int ibv_query_ece(ibv_qp*, ibv_ece* ece) {

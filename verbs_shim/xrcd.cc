@@ -55,7 +55,10 @@ int open_domain(int fd, int flags, std::shared_ptr<XrcDomain>& out) {
   out = find(named.all, file);
   if (out) return (flags & O_EXCL) ? EINVAL : 0;
   if (!(flags & O_CREAT)) return EAGAIN;
+  UniqueFd kept(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  if (!kept) return errno;
   out = make_domain();
+  out->file = std::move(kept);
   out->device = file.st_dev;
   out->inode = file.st_ino;
   named.all.push_back(out);
@@ -91,7 +94,7 @@ int close_xrcd(ibv_xrcd* verbs) {
   if (orphaned(verbs->context)) return abandon(xrcd);
   {
     std::lock_guard guard(xrcd.domain->mutex);
-    if (xrcd.domain->users != 0 && xrcd.domain->opened == 1) return EBUSY;
+    if (xrcd.domain->users != 0 && xrcd.domain->opened == 1) return answer(EBUSY);
     --xrcd.domain->opened;
   }
   give_quota(verbs->context, engine::ObjectKind::kXrcd);

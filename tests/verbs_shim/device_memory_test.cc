@@ -71,13 +71,17 @@ TEST_F(DeviceMemory, AtomicsWorkAtTheAlignmentAskedFor) {
 TEST_F(DeviceMemory, BoundsOfCopiesAndRegions) {
   ibv_dm* dm = alloc(5000);
   ASSERT_NE(dm, nullptr);
-  char byte = 1;
-  EXPECT_EQ(ibv_memcpy_to_dm(dm, 4999, &byte, 1), 0);
-  EXPECT_EQ(ibv_memcpy_to_dm(dm, 5000, &byte, 0), 0);
-  EXPECT_EQ(ibv_memcpy_to_dm(dm, 5000, &byte, 1), EFAULT);
-  EXPECT_EQ(ibv_memcpy_from_dm(&byte, dm, 5000, 1), EFAULT);
-  EXPECT_EQ(ibv_memcpy_from_dm(&byte, dm, UINT64_MAX, 2), EFAULT);
-  EXPECT_EQ(ibv_memcpy_from_dm(&byte, dm, 1, SIZE_MAX), EFAULT);
+  uint32_t word = 1;
+  EXPECT_EQ(ibv_memcpy_to_dm(dm, 4996, &word, 4), 0);
+  EXPECT_EQ(ibv_memcpy_to_dm(dm, 5000, &word, 0), 0);
+  EXPECT_EQ(ibv_memcpy_to_dm(dm, 5000, &word, 4), EFAULT);
+  EXPECT_EQ(ibv_memcpy_from_dm(&word, dm, 5000, 4), EFAULT);
+  EXPECT_EQ(ibv_memcpy_from_dm(&word, dm, UINT64_MAX - 3, 8), EFAULT);
+  EXPECT_EQ(ibv_memcpy_from_dm(&word, dm, 4, SIZE_MAX - 3), EFAULT);
+  for (const auto& [offset, length] : {std::pair{1u, 4u}, {2u, 4u}, {0u, 1u}, {4u, 3u}}) {
+    EXPECT_EQ(ibv_memcpy_to_dm(dm, offset, &word, length), EINVAL) << "copies are of words";
+    EXPECT_EQ(ibv_memcpy_from_dm(&word, dm, offset, length), EINVAL);
+  }
   const auto error = [&](uint64_t offset, size_t length, unsigned int access) {
     errno = 0;
     EXPECT_EQ(ibv_reg_dm_mr(client_.pd, dm, offset, length, access), nullptr);
@@ -86,7 +90,13 @@ TEST_F(DeviceMemory, BoundsOfCopiesAndRegions) {
   EXPECT_EQ(error(0, 5001, kZeroBased), EINVAL);
   EXPECT_EQ(error(5000, 1, kZeroBased), EINVAL);
   EXPECT_EQ(error(UINT64_MAX, 2, kZeroBased), EINVAL);
-  EXPECT_EQ(error(0, 0, kZeroBased), EINVAL);
+  for (const uint64_t offset : {0, 5000}) {
+    ibv_mr* nothing = ibv_reg_dm_mr(client_.pd, dm, offset, 0, kZeroBased);
+    ASSERT_NE(nothing, nullptr);
+    EXPECT_EQ(write(sge(0, 4), 0, nothing->rkey), IBV_WC_REM_ACCESS_ERR);
+    reconnect();
+    EXPECT_EQ(ibv_dereg_mr(nothing), 0);
+  }
   EXPECT_EQ(error(0, 5000, kAllRights), EINVAL) << "device memory has no addresses";
   EXPECT_EQ(error(0, 5000, IBV_ACCESS_ZERO_BASED | IBV_ACCESS_REMOTE_WRITE), EINVAL);
   for (const unsigned int access : {IBV_ACCESS_MW_BIND, IBV_ACCESS_ON_DEMAND, IBV_ACCESS_HUGETLB}) {

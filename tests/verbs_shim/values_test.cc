@@ -1,8 +1,15 @@
-// MTUs, GIDs and address vectors in both forms.
+// MTUs, GIDs and address vectors in both forms; exceptions become errno values.
 #include "verbs_shim/values.h"
 
 #include <cerrno>
 #include <gtest/gtest.h>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "verbs_shim/objects.h"
 
 namespace uroce::verbs {
 namespace {
@@ -58,6 +65,23 @@ TEST(Address, HasToBeGlobal) {
   attr.is_global = 0;
   transport::AddressVector vector;
   EXPECT_EQ(address_from_verbs(attr, vector), EINVAL);
+}
+
+// Whatever is thrown below the ABI ends there, as a value and in errno.
+TEST(Exceptions, BecomeErrnoValues) {
+  const auto outcome_of = [](auto&& body) {
+    errno = 0;
+    const int error = without_exceptions(body);
+    EXPECT_EQ(errno, error);
+    return error;
+  };
+  EXPECT_EQ(outcome_of([] { return 0; }), 0);
+  EXPECT_EQ(outcome_of([] { return EBUSY; }), EBUSY);
+  EXPECT_EQ(outcome_of([]() -> int { throw std::bad_alloc(); }), ENOMEM);
+  EXPECT_EQ(outcome_of([] { return static_cast<int>(std::vector<char>(SIZE_MAX).size()); }), ENOMEM);
+  EXPECT_EQ(outcome_of([]() -> int { throw std::system_error(ENODEV, std::generic_category()); }), ENODEV);
+  EXPECT_EQ(outcome_of([]() -> int { throw std::system_error(0, std::generic_category()); }), EIO);
+  EXPECT_EQ(outcome_of([] { return std::string("a").at(1) == 'b' ? 1 : 0; }), EIO) << "out_of_range";
 }
 
 TEST(Address, HasToNameThePort) {
