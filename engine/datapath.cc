@@ -1,6 +1,7 @@
 #include "engine/datapath.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <span>
 #include <utility>
 
@@ -35,12 +36,15 @@ void Datapath::attach_loop(std::unique_ptr<io::PacketIo> loop) {
   loop_burst_ = std::make_unique<TxBurst>(*loop_, [this](const wire::TxPacket& packet) { on_done(packet); });
 }
 
-void Datapath::attach(std::unique_ptr<io::PacketIo> wire, std::function<void(Path&)> need_neighbour,
-                      std::unique_ptr<io::PacketIo> loop) {
+std::unique_ptr<io::PacketIo> Datapath::attach(std::unique_ptr<io::PacketIo> wire,
+                                               std::function<void(Path&)> need_neighbour,
+                                               std::unique_ptr<io::PacketIo> loop) {
   if (loop) attach_loop(std::move(loop));
-  wire_ = std::move(wire);
-  wire_burst_ = std::make_unique<TxBurst>(*wire_, [this](const wire::TxPacket& packet) { on_done(packet); });
+  auto burst = std::make_unique<TxBurst>(*wire, [this](const wire::TxPacket& packet) { on_done(packet); });
+  wire_.swap(wire);
+  wire_burst_ = std::move(burst);
   need_neighbour_ = std::move(need_neighbour);
+  return wire;
 }
 
 void Datapath::ring(Qp& qp) {
@@ -51,16 +55,25 @@ void Datapath::ring(Qp& qp) {
   } while (!rung_.compare_exchange_weak(head, &qp, std::memory_order_seq_cst));
 }
 
-void Datapath::collect_doorbells(Time now) {
-  if (rung_.load(std::memory_order_relaxed) == nullptr) return;
-  Qp* qp = rung_.exchange(nullptr, std::memory_order_seq_cst);
-  while (qp != nullptr) {
-    Qp* const next = qp->next_rung;
+// At most `limit` of them; the others keep their turn. The stack has the latest on top.
+void Datapath::collect_doorbells(Time now, size_t limit) {
+  if (rung_.load(std::memory_order_relaxed) != nullptr) {
+    Qp* const latest = rung_.exchange(nullptr, std::memory_order_seq_cst);
+    Qp* first = nullptr;
+    for (Qp* qp = latest; qp != nullptr;) {
+      Qp* const next = qp->next_rung;
+      qp->next_rung = first;
+      first = std::exchange(qp, next);
+    }
+    (first_rung_ == nullptr ? first_rung_ : last_rung_->next_rung) = first;
+    last_rung_ = latest;
+  }
+  for (; first_rung_ != nullptr && limit > 0; --limit) {
+    Qp& qp = *std::exchange(first_rung_, first_rung_->next_rung);
     // Not a mere store: it takes over what the poster published who found the bell rung.
-    qp->rung.exchange(false, std::memory_order_seq_cst);
-    qp->transport->on_posted(now);
-    reschedule(*qp, now);
-    qp = next;
+    qp.rung.exchange(false, std::memory_order_seq_cst);
+    qp.transport->on_posted(now);
+    reschedule(qp, now);
   }
 }
 
@@ -68,7 +81,7 @@ Datapath::Moved Datapath::iterate(Caller caller, Time now) {
   now = now_ = std::max(now_, now);  // never backwards, whoever tells it
   Moved moved;
   waited_.splice(waited_.end(), owed_);
-  collect_doorbells(now);
+  collect_doorbells(now, kDoorbellLimit);
   moved.sent += transmit(now);
   moved.received += receive(*wire_, now);
   while (const size_t looped = receive(*loop_, now)) moved.received += looped;
@@ -80,8 +93,8 @@ Datapath::Moved Datapath::iterate(Caller caller, Time now) {
 }
 
 bool Datapath::unfinished() const {
-  return !ready_.empty() || !owed_.empty() || !waited_.empty() || !urgent_.empty() || wire_burst_->waiting() ||
-         loop_burst_->waiting() || !loop_->prepare_to_wait();
+  return first_rung_ != nullptr || !ready_.empty() || !owed_.empty() || !waited_.empty() || !urgent_.empty() ||
+         wire_burst_->waiting() || loop_burst_->waiting() || !loop_->prepare_to_wait();
 }
 
 void Datapath::reschedule(Qp& qp, Time now) {
@@ -111,7 +124,7 @@ void Datapath::publish_state(Qp& qp, Time now) {
 }
 
 void Datapath::expire_timers(Time now) {
-  while (!timers_.empty() && timers_.begin()->timer_at <= now) {
+  for (size_t i = 0; i < kTimerLimit && !timers_.empty() && timers_.begin()->timer_at <= now; ++i) {
     Qp& qp = *timers_.begin();
     qp.timer_hook.unlink();
     qp.timer_at = kNever;
@@ -231,8 +244,27 @@ void Datapath::on_done(const wire::TxPacket& packet) {
 }
 
 void Datapath::forget_waiting_packets() {
-  if (wire_burst_) wire_burst_->drop();
-  loop_burst_->drop();
+  forget_waiting_if([](const wire::TxPacket&) { return true; });
+}
+
+void Datapath::forget_waiting_packets(const Qp& qp) {
+  const wire::Qpn qpn = qp.transport->qpn();
+  forget_waiting_if([qpn](const wire::TxPacket& packet) { return packet.source_qpn == qpn; });
+}
+
+void Datapath::forget_waiting_packets(const memory::MemoryRegion& region) {
+  const auto base = reinterpret_cast<uintptr_t>(region.base);
+  forget_waiting_if([&](const wire::TxPacket& packet) {
+    return std::any_of(packet.fragments.begin(), packet.fragments.begin() + packet.fragment_count,
+                       [&](const wire::Fragment& fragment) {
+                         const auto data = reinterpret_cast<uintptr_t>(fragment.data);
+                         return data < base + region.length && base < data + fragment.size;
+                       });
+  });
+}
+
+void Datapath::forget_waiting_packets(const AddressHandle& handle) {
+  forget_waiting_if([&](const wire::TxPacket& packet) { return packet.envelope == &handle.path.envelope; });
 }
 
 // What the QP has executed is acknowledged before it stops answering: the peer would ask until it gives up.
@@ -246,9 +278,9 @@ void Datapath::settle_acks(Qp& qp, Time now) {
 }
 
 void Datapath::remove(Qp& qp, Time now) {
-  collect_doorbells(now);
+  collect_doorbells(now, SIZE_MAX);
   settle_acks(qp, now);
-  forget_waiting_packets();
+  forget_waiting_packets(qp);
   qp.ready_hook.unlink();
   qp.ack_hook.unlink();
   qp.timer_hook.unlink();
@@ -324,9 +356,10 @@ void Datapath::send_ack_first(Qp& qp) {
 void Datapath::deliver_to_group(const io::RxPacket& rx, bool looped, const wire::Packet& packet, Time now) {
   const std::span<Qp* const> members = groups_.members(rx.envelope.destination);
   if (members.empty() || !packet.info->has_deth) return counters_.add(Counter::kDropNoGroup);
+  if (!wire::icrc_matches(rx.envelope, rx.ib)) return counters_.add(Counter::kDropBadIcrc);  // once for all of them
   for (Qp* const qp : members) {
     if (looped && qp->init.block_own_multicast && packet.deth.source_qp == qp->transport->qpn()) continue;
-    if (const auto reason = refuse(rx, looped, packet, *qp)) {
+    if (const auto reason = refuse_by_headers(rx, looped, packet, *qp)) {
       counters_.add(*reason);
       continue;
     }
@@ -350,14 +383,20 @@ bool Datapath::belongs_here(const io::RxPacket& rx, bool looped, const wire::Pac
   return theirs.source == ours.destination && theirs.destination == ours.source && looped == qp.path.loopback;
 }
 
-std::optional<Counter> Datapath::refuse(const io::RxPacket& rx, bool looped, const wire::Packet& packet,
-                                        const Qp& qp) const {
+std::optional<Counter> Datapath::refuse_by_headers(const io::RxPacket& rx, bool looped, const wire::Packet& packet,
+                                                   const Qp& qp) const {
   using transport::QpState;
   constexpr uint16_t kPkeyBase = 0x7fff;  // bit 15 is membership, not identity (IBTA 10.9.3)
   const QpState state = qp.transport->state();
   if (state == QpState::kReset || state == QpState::kInit || state == QpState::kErr) return Counter::kDropQpState;
   if (!belongs_here(rx, looped, packet, qp)) return Counter::kDropWrongAddress;
   if ((packet.bth.pkey & kPkeyBase) != (Limits::kPkey & kPkeyBase)) return Counter::kDropWrongPkey;
+  return std::nullopt;
+}
+
+std::optional<Counter> Datapath::refuse(const io::RxPacket& rx, bool looped, const wire::Packet& packet,
+                                        const Qp& qp) const {
+  if (const auto reason = refuse_by_headers(rx, looped, packet, qp)) return reason;
   if (!wire::icrc_matches(rx.envelope, rx.ib)) return Counter::kDropBadIcrc;
   return std::nullopt;
 }

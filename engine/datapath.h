@@ -41,9 +41,10 @@ class Datapath {
   ~Datapath();
 
   // `wire` moves packets from now on. `need_neighbour` is called when there are packets for a path whose next hop has
-  // no address. `loop`: what moves packets between QPs of this process; null: what does so far.
-  void attach(std::unique_ptr<io::PacketIo> wire, std::function<void(Path&)> need_neighbour,
-              std::unique_ptr<io::PacketIo> loop = nullptr);
+  // no address. `loop`: what moves packets between QPs of this process; null: what does so far. Returns what moved them
+  // until now: its end may take long.
+  std::unique_ptr<io::PacketIo> attach(std::unique_ptr<io::PacketIo> wire, std::function<void(Path&)> need_neighbour,
+                                       std::unique_ptr<io::PacketIo> loop = nullptr);
   io::PacketIo* wire() const { return wire_.get(); }
 
   // --- any thread -------------------------------------------------------------------------------------------------
@@ -84,7 +85,13 @@ class Datapath {
   bool backpressured() const { return (wire_burst_ && wire_burst_->waiting()) || loop_burst_->waiting(); }
   // Sends the ACK that the QP owes, if any, at once.
   void settle_acks(Qp& qp, Time now);
-  // Memory that packets under backpressure point to is about to go away.
+  // Something that packets under backpressure point to is about to go away. Lost, as on a wire, are those of the QP
+  // (with its inline data and its path), those with payload in the region, those on the way to the address handle; the
+  // packets of others stay.
+  void forget_waiting_packets(const Qp& qp);
+  void forget_waiting_packets(const memory::MemoryRegion& region);
+  void forget_waiting_packets(const AddressHandle& handle);
+  // All of them.
   void forget_waiting_packets();
   template <class F>
   void for_each_qp(F&& f) {
@@ -94,11 +101,18 @@ class Datapath {
 
  private:
   static constexpr size_t kReceiveBurst = 64;
+  static constexpr size_t kDoorbellLimit = 256;  // per round
+  static constexpr size_t kTimerLimit = 256;     // likewise
   static constexpr int kQuantum = 16;            // packets of one QP before the next one's turn
   static constexpr int kTransmitLimit = 4 * 32;  // packets sent before arrivals are looked at again
 
+  template <class Gone>
+  void forget_waiting_if(Gone&& gone) {
+    if (wire_burst_) wire_burst_->drop_if(gone);
+    loop_burst_->drop_if(gone);
+  }
   void attach_loop(std::unique_ptr<io::PacketIo> loop);
-  void collect_doorbells(Time now);
+  void collect_doorbells(Time now, size_t limit);
   size_t transmit(Time now);
   bool transmit_quantum(Qp& qp, Time now, int& budget);
   Path* next_path(Qp& qp);
@@ -114,6 +128,8 @@ class Datapath {
   void deliver_to_group(const io::RxPacket& rx, bool looped, const wire::Packet& packet, Time now);
   static uint32_t events_told(const Qp& qp);
   void send_ack_first(Qp& qp);
+  std::optional<Counter> refuse_by_headers(const io::RxPacket& rx, bool looped, const wire::Packet& packet,
+                                           const Qp& qp) const;
   std::optional<Counter> refuse(const io::RxPacket& rx, bool looped, const wire::Packet& packet, const Qp& qp) const;
   bool is_own(const wire::IpAddress& address) const;
   bool belongs_here(const io::RxPacket& rx, bool looped, const wire::Packet& packet, const Qp& qp) const;
@@ -133,6 +149,8 @@ class Datapath {
   Time transmit_time_{};  // of the transmission in progress
 
   std::atomic<Qp*> rung_{nullptr};
+  Qp* first_rung_ = nullptr;  // QPs whose doorbell has been taken from there and not been looked at
+  Qp* last_rung_ = nullptr;
   AddressHandles handles_;
   MulticastGroups groups_;
   SrqTable srqs_;

@@ -94,10 +94,11 @@ void LocalEngine::close_io() {
   set_addresses_ = nullptr;
   join_ = nullptr;
   leave_ = nullptr;
+  std::unique_ptr<io::PacketIo> closed;  // after the lock: captures may take long to come to their end
   Progress::Guard guard(progress_);
   if (datapath_.wire() == nullptr) return;
   datapath_.forget_waiting_packets();
-  datapath_.attach(std::make_unique<io::ClosedIo>(*datapath_.wire()), [this](Path& path) { resolve(path); });
+  closed = datapath_.attach(std::make_unique<io::ClosedIo>(*datapath_.wire()), [this](Path& path) { resolve(path); });
 }
 
 int LocalEngine::create_qp(const QpInit& init, Qp*& qp) {
@@ -148,7 +149,7 @@ int LocalEngine::modify_qp(Qp& qp, const transport::QpAttributes& attributes, ui
   const transport::QpState state = qp.transport->state();
   // The application has its memory back, so what has not left must not leave any more.
   const bool ended = state == transport::QpState::kReset || state == transport::QpState::kErr;
-  if (error == 0 && ended && datapath_.backpressured()) datapath_.forget_waiting_packets();
+  if (error == 0 && ended) datapath_.forget_waiting_packets(qp);
   if (error == 0 && state == transport::QpState::kReset) datapath_.purge_completions(qp);
   datapath_.reschedule(qp, now);
   return error;
@@ -203,7 +204,8 @@ uint32_t LocalEngine::srq_limit(Srq& srq) {
 void LocalEngine::destroy_srq(Srq* srq) {
   Progress::Guard guard(progress_);
   datapath_.srqs().remove(*srq);
-  datapath_.for_each_qp([srq](Qp& qp) { qp.transport->on_srq_destroyed(*srq); });
+  // XRC requests name the queue, their QPs do not: any of them may hold a receive request of it.
+  if (srq->init.xrcd != 0) datapath_.for_each_qp([srq](Qp& qp) { qp.transport->on_srq_destroyed(*srq); });
   delete srq;
 }
 
@@ -220,8 +222,9 @@ int LocalEngine::create_address(const transport::AddressVector& address, uint32_
 
 void LocalEngine::destroy_address(uint32_t handle) {
   Progress::Guard guard(progress_);
-  // Packets on their way point to its envelope.
-  if (datapath_.backpressured()) datapath_.forget_waiting_packets();
+  const AddressHandle* const found = datapath_.address_handles().find(handle);
+  if (found == nullptr) return;
+  datapath_.forget_waiting_packets(*found);
   datapath_.address_handles().remove(handle);
 }
 
@@ -290,8 +293,7 @@ int LocalEngine::resize_cq(queue::CompletionQueue& cq, uint32_t capacity) {
 
 int LocalEngine::moderate_cq(queue::CompletionQueue& cq, uint16_t count, Duration period) {
   Progress::Guard guard(progress_);
-  cq.moderate(count, period);
-  datapath_.moderated_cqs().set(cq);
+  datapath_.moderated_cqs().moderate(cq, count, period);
   return 0;
 }
 

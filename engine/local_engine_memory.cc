@@ -46,7 +46,7 @@ int LocalEngine::reregister_memory(uint32_t key, const MemoryRegion& region) {
   Progress::Guard guard(progress_);
   MrTable& regions = datapath_.memory_regions();
   if (const int error = obstacle(regions, key); error != 0) return error;
-  datapath_.forget_waiting_packets();
+  datapath_.forget_waiting_packets(*regions.find(key));
   regions.replace(key, region);
   return 0;
 }
@@ -55,7 +55,7 @@ int LocalEngine::deregister_memory(uint32_t key) {
   Progress::Guard guard(progress_);
   MrTable& regions = datapath_.memory_regions();
   if (const int error = obstacle(regions, key); error != 0) return error;
-  datapath_.forget_waiting_packets();
+  datapath_.forget_waiting_packets(*regions.find(key));
   regions.remove(key);
   return 0;
 }

@@ -1,5 +1,5 @@
-// The completion queues whose notifications are moderated and the deadlines that brings. Few queues are, if any, so a
-// plain list does. Owned by Datapath; under the progress lock.
+// The completion queues whose notifications are moderated and the deadlines that brings. A round looks at one time
+// only; at the queues, when it has come. Owned by Datapath; under the progress lock.
 #pragma once
 
 #include <algorithm>
@@ -11,24 +11,29 @@ namespace uroce::engine {
 
 class ModeratedCqs {
  public:
-  // The queue's moderation has been set or switched off. Throws std::bad_alloc.
-  void set(queue::CompletionQueue& cq) {
+  // As CompletionQueue::moderate(). Throws std::bad_alloc, and nothing has changed.
+  void moderate(queue::CompletionQueue& cq, uint16_t count, Duration period) {
+    cqs_.reserve(cqs_.size() + 1);
     std::erase(cqs_, &cq);
+    cq.moderate(count, period, &soonest_);
     if (cq.moderated()) cqs_.push_back(&cq);
   }
 
-  Time next_deadline() const {
-    Time next = kNever;
-    for (const queue::CompletionQueue* cq : cqs_) next = std::min(next, cq->deadline());
-    return next;
-  }
+  // Not later than the first deadline; kNever if there is none.
+  Time next_deadline() const { return soonest_; }
 
   void expire(Time now) {
-    for (queue::CompletionQueue* cq : cqs_) cq->expire(now);
+    if (now < soonest_) return;
+    soonest_ = kNever;
+    for (queue::CompletionQueue* cq : cqs_) {
+      cq->expire(now);
+      soonest_ = std::min(soonest_, cq->deadline());
+    }
   }
 
  private:
   std::vector<queue::CompletionQueue*> cqs_;
+  Time soonest_ = kNever;  // the queues write to it when they get a deadline
 };
 
 }  // namespace uroce::engine

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "wire/envelope.h"
@@ -27,11 +28,16 @@ class MulticastGroups {
     return std::find(in.begin(), in.end(), &qp) != in.end();
   }
 
-  // False: it is in the group already.
+  // False: it is in the group already. Throws std::bad_alloc.
   bool attach(const wire::IpAddress& group, Qp& qp) {
-    std::vector<Qp*>& members = groups_[group.bytes];
-    if (std::find(members.begin(), members.end(), &qp) != members.end()) return false;
-    members.push_back(&qp);
+    if (has(group, qp)) return false;
+    try {
+      groups_of_[&qp].push_back(group);
+      groups_[group.bytes].push_back(&qp);
+    } catch (...) {  // out of memory
+      forget(group, qp);
+      throw;
+    }
     return true;
   }
 
@@ -39,7 +45,7 @@ class MulticastGroups {
   bool detach(const wire::IpAddress& group, Qp& qp) {
     const auto entry = groups_.find(group.bytes);
     if (entry == groups_.end() || std::erase(entry->second, &qp) == 0) return false;
-    if (entry->second.empty()) groups_.erase(entry);
+    forget(group, qp);
     return true;
   }
 
@@ -52,11 +58,8 @@ class MulticastGroups {
 
   // Those that `qp` is in.
   std::vector<wire::IpAddress> of(const Qp& qp) const {
-    std::vector<wire::IpAddress> groups;
-    for (const auto& [bytes, members] : groups_) {
-      if (std::find(members.begin(), members.end(), &qp) != members.end()) groups.push_back({bytes});
-    }
-    return groups;
+    const auto its = groups_of_.find(&qp);
+    return its == groups_of_.end() ? std::vector<wire::IpAddress>{} : its->second;
   }
   std::vector<wire::IpAddress> all() const {
     std::vector<wire::IpAddress> groups;
@@ -65,7 +68,18 @@ class MulticastGroups {
   }
 
  private:
+  void forget(const wire::IpAddress& group, const Qp& qp) {
+    if (const auto entry = groups_.find(group.bytes); entry != groups_.end() && entry->second.empty()) {
+      groups_.erase(entry);
+    }
+    const auto its = groups_of_.find(&qp);
+    if (its == groups_of_.end()) return;
+    std::erase(its->second, group);
+    if (its->second.empty()) groups_of_.erase(its);
+  }
+
   std::map<std::array<uint8_t, 16>, std::vector<Qp*>> groups_;
+  std::unordered_map<const Qp*, std::vector<wire::IpAddress>> groups_of_;  // the same the other way round
 };
 
 }  // namespace uroce::engine

@@ -1,5 +1,12 @@
 // The QP numbers that this process may use, and which QP has which. The range is handed to the process: today it is
 // drawn at random, later the broker of the netdev assigns it (architecture.md, decision 1).
+//
+// A number that became free rests (IBTA: timewait): packets for the QP that had it may still be under way, or its peer
+// may go on repeating them, and a new QP with that number and peer would answer them as duplicates or as packets ahead
+// of their turn. Only the peer knows how long it goes on, so the rest is not counted in seconds but is as long as the
+// space allows: half of the numbers that are not in use rest, and the one that has rested longest is woken first. With
+// a few QPs out of 65,536 a number rests while 32,000 others come and go. When nearly all are in use the rest is short,
+// and with the last one there is none: refusing QPs to a program that makes and destroys them quickly would be worse.
 #pragma once
 
 #include <cstdint>
@@ -23,19 +30,25 @@ class QpnSpace {
   // Takes a free number, not predictable from earlier ones. False: all are in use.
   bool take(wire::Qpn& qpn) {
     if (used_ == count_) return false;
-    size_t i = random_() % count_;
-    while (slots_[i].used) i = (i + 1) % count_;
-    slots_[i].used = true;
     ++used_;
-    qpn = wire::Qpn(first_ + static_cast<uint32_t>(i));
+    wake();
+    uint32_t i = random_() % count_;
+    while (slots_[i].state != State::kFree) i = (i + 1) % count_;
+    slots_[i].state = State::kUsed;
+    qpn = wire::Qpn(first_ + i);
     return true;
   }
   // From now on packets for a number that was taken find `qp`.
   void bind(wire::Qpn qpn, Qp* qp) { slots_[qpn.value() - first_].qp = qp; }
 
   void release(wire::Qpn qpn) {
-    slots_[qpn.value() - first_] = Slot{};
+    const uint32_t i = qpn.value() - first_;
+    slots_[i] = {.state = State::kResting};
+    (resting_ == 0 ? oldest_ : slots_[newest_].next) = i;
+    newest_ = i;
+    ++resting_;
     --used_;
+    wake();
   }
 
   Qp* find(wire::Qpn qpn) const {
@@ -46,9 +59,11 @@ class QpnSpace {
   size_t used() const { return used_; }
 
  private:
+  enum class State : uint8_t { kFree, kUsed, kResting };
   struct Slot {
     Qp* qp = nullptr;
-    bool used = false;
+    uint32_t next = 0;  // resting: who came after it
+    State state = State::kFree;
   };
   struct FreeSlots {
     void operator()(Slot* slots) const { std::free(slots); }
@@ -61,10 +76,20 @@ class QpnSpace {
     return Slots(slots);
   }
 
+  // More than half of the unused numbers do not rest.
+  void wake() {
+    for (; resting_ > (count_ - used_) / 2; --resting_) {
+      slots_[oldest_].state = State::kFree;
+      oldest_ = slots_[oldest_].next;
+    }
+  }
+
   const uint32_t first_;
   const uint32_t count_;
   const Slots slots_;
-  size_t used_ = 0;
+  uint32_t used_ = 0;
+  // Resting numbers, a list in the order in which they became free.
+  uint32_t resting_ = 0, oldest_ = 0, newest_ = 0;
   std::function<uint32_t()> random_;
 };
 

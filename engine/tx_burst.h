@@ -53,12 +53,21 @@ class TxBurst {
   }
 
   bool waiting() const { return count_ > 0; }
-  // Memory that waiting packets point to is about to go away: they are lost, as on a wire.
-  void drop() {
+  // Memory that the waiting packets for which `gone(packet)` holds point to is about to go away: they are lost, as on a
+  // wire. The others keep their order.
+  template <class Gone>
+  void drop_if(Gone&& gone) {
+    size_t kept = sent_;
     for (size_t i = sent_; i < count_; ++i) {
-      if (packets_[i].completes) on_done_(packets_[i]);
+      if (gone(packets_[i])) {
+        if (packets_[i].completes) on_done_(packets_[i]);
+      } else {
+        if (kept != i) packets_[kept] = packets_[i];
+        ++kept;
+      }
     }
-    sent_ = count_ = 0;
+    count_ = kept;
+    if (sent_ == count_) sent_ = count_ = 0;
   }
 
   io::PacketIo& io() { return io_; }

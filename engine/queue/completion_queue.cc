@@ -1,5 +1,6 @@
 #include "engine/queue/completion_queue.h"
 
+#include <algorithm>
 #include <bit>
 #include <new>
 #include <type_traits>
@@ -51,7 +52,9 @@ void CompletionQueue::notify_if_armed(const Cqe& cqe) {
 // Whether moderation lets this completion wait for others.
 bool CompletionQueue::hold_back(const Cqe& cqe) {
   if (++held_back_ >= moderation_count_) return false;
-  if (held_back_ == 1) deadline_ = Time(Duration(static_cast<int64_t>(cqe.timestamp))) + moderation_period_;
+  if (held_back_ > 1) return true;
+  deadline_ = Time(Duration(static_cast<int64_t>(cqe.timestamp))) + moderation_period_;
+  if (soonest_ != nullptr) *soonest_ = std::min(*soonest_, deadline_);
   return true;
 }
 
@@ -64,7 +67,8 @@ void CompletionQueue::notify() {
   if (notifier_ != nullptr) notifier_->on_completion(*this);
 }
 
-void CompletionQueue::moderate(uint16_t count, Duration period) {
+void CompletionQueue::moderate(uint16_t count, Duration period, Time* soonest) {
+  soonest_ = soonest;
   moderation_count_ = period == Duration{} ? uint16_t{0} : count;
   moderation_period_ = period;
   if (held_back_ != 0) notify();  // by the new rules it may be due; early is harmless

@@ -147,7 +147,8 @@ class CompletionQueue {
   // --- moderation: fewer notifications. Caller holds the progress lock. ---
   // An armed queue is reported when `count` completions of the kind it was armed for have come, or `period` after the
   // first of them. Either being 0 switches it off, as in ConnectX: a queue could hold back the last event for ever.
-  void moderate(uint16_t count, Duration period);
+  // Whenever there is a new deadline and it is sooner than `*soonest`, it is written there.
+  void moderate(uint16_t count, Duration period, Time* soonest = nullptr);
   bool moderated() const { return moderation_count_ > 1; }
   // When expire() has a notification to deliver; kNever if none.
   Time deadline() const { return deadline_; }
@@ -171,6 +172,7 @@ class CompletionQueue {
   uint16_t held_back_ = 0;
   Duration moderation_period_{};
   Time deadline_ = kNever;
+  Time* soonest_ = nullptr;
   alignas(64) std::atomic<uint32_t> head_{0};  // next to fill
   std::atomic<uint8_t> armed_{0};
   std::atomic<uint32_t> reported_{0};  // head at the last notification: the application knows of what is before it

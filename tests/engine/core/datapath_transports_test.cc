@@ -195,6 +195,20 @@ TEST_F(Multicast, MembersDecideOneByOne) {
   EXPECT_THAT(far.receives(), SizeIs(1));
 }
 
+TEST_F(Multicast, DamagedPacketIsDroppedOnce) {
+  Station &one = member(b, kGroup), &two = member(b, kGroup);
+  transport::test::PeerPacket packet(wire::Opcode::kUdSendOnly, 1);
+  Bytes ib = packet.datagram(kQkey, 17).bytes();
+  wire::store_be24(&ib[5], kMulticastQpn);
+  Bytes frame = sealed_frame(a.path_to(kGroup).envelope, ib);
+  frame.back() ^= 1;
+  ASSERT_TRUE(b.end->inject_frame(frame));
+  run();
+  EXPECT_EQ(b.count(Counter::kDropBadIcrc), 1u);
+  EXPECT_THAT(one.receives(), IsEmpty());
+  EXPECT_THAT(two.receives(), IsEmpty());
+}
+
 // --- UC and XRC ------------------------------------------------------------------------------------------------------
 
 TEST_F(Cable, UnreliableConnection) {
@@ -330,6 +344,67 @@ TEST_F(Congested, DestroyedWithPacketsWaitingNothingOfItIsSentAndNothingLeft) {
   run();
   EXPECT_EQ(theirs.receives().size(), kCapacity + 1);
   EXPECT_THAT(other.sends(), SizeIs(1));
+}
+
+// Behind a full cable wait packets of two QPs, from two regions, to two address handles. Each has its own length.
+class Waiting : public Congested {
+ protected:
+  Waiting() {
+    a.connect(other);
+    send(kCapacity);
+    a.run();
+    for (const uint32_t length : {10, 20, 30, 40}) {
+      Station& from = length < 30 ? ours : other;
+      post(from, to_b, length, key());
+      post(from, to_b, length + 1, short_key);
+      post(from, short_lived, length + 2, key());
+    }
+    a.run();
+  }
+  void post(Station& from, uint32_t handle, uint32_t length, uint32_t lkey) {
+    queue::SendQueue::Slot slot;
+    ASSERT_TRUE(from.qp->sq.reserve(0, slot));
+    *slot.wqe = work(WrOpcode::kSend, length);
+    slot.wqe->ud = {.address_handle = handle, .remote_qpn = theirs.qpn(), .remote_qkey = kQkey};
+    slot.wqe->sge_count = 1;
+    *slot.sges = {8, length, lkey};
+    from.qp->sq.publish(1);
+    a.datapath.ring(*from.qp);
+  }
+  uint32_t key() const { return a.key; }
+  // Of those that waited. All have completed.
+  std::vector<uint32_t> lengths_that_arrive() {
+    run();
+    EXPECT_THAT(ours.sends(), SizeIs(kCapacity + 6));
+    EXPECT_THAT(other.sends(), SizeIs(6));
+    std::vector<uint32_t> lengths;
+    for (const Cqe& cqe : theirs.receives()) lengths.push_back(cqe.byte_length - 40);  // the GRH's place
+    lengths.erase(lengths.begin(), lengths.begin() + kCapacity);
+    return lengths;
+  }
+
+  Station& other = a.add(QpType::kUd);
+  Bytes bytes = Bytes(64);
+  const memory::MemoryRegion region{.base = bytes.data(), .iova = 0, .length = 64, .pd = kPd};
+  const uint32_t short_key = a.datapath.memory_regions().add(region);
+  const uint32_t short_lived = a.handle_to(b.address);
+};
+
+TEST_F(Waiting, OnlyPacketsOfTheRegionThatGoesAreForgotten) {
+  a.datapath.forget_waiting_packets(memory::MemoryRegion{.base = bytes.data(), .length = 8});  // in front of them
+  a.datapath.forget_waiting_packets(memory::MemoryRegion{.base = bytes.data() + 8 + 41, .length = 8});  // behind them
+  a.datapath.forget_waiting_packets(memory::MemoryRegion{.base = bytes.data() + 8 + 30, .length = 2});
+  EXPECT_THAT(lengths_that_arrive(), ElementsAre(10, 11, 12, 20, 21, 22, 30, 32, 40, 42));
+}
+
+TEST_F(Waiting, OnlyPacketsToTheAddressHandleThatGoesAreForgotten) {
+  a.datapath.forget_waiting_packets(*a.datapath.address_handles().find(short_lived));
+  EXPECT_THAT(lengths_that_arrive(), ElementsAre(10, 11, 20, 21, 30, 31, 40, 41));
+}
+
+TEST_F(Waiting, OnlyPacketsOfTheQpThatGoesAreForgotten) {
+  a.datapath.forget_waiting_packets(*other.qp);
+  EXPECT_THAT(lengths_that_arrive(), ElementsAre(10, 11, 12, 20, 21, 22));
 }
 
 // Memory goes: what points to it is lost as on a wire, and completes.
