@@ -24,6 +24,17 @@ function(uroce_library name)
   target_link_libraries(uroce_${name} PUBLIC uroce_options ${ARG_DEPENDS})
 endfunction()
 
+# For a library that is loaded into programs of others: it brings no libstdc++, of which the program may have another
+# version, and nothing that it does not call. A sanitizer's run-time wants the shared one. The version script has to hide
+# what is linked statically. libgcc_s stays shared: pthread_cancel() unwinds with it through our frames, and must not meet
+# a second unwinder there.
+function(uroce_in_foreign_processes name)
+  target_link_options(${name} PRIVATE -Wl,--as-needed)
+  if(NOT UROCE_SANITIZE)
+    target_link_options(${name} PRIVATE -static-libstdc++)
+  endif()
+endfunction()
+
 # Test code is compiled for the compiler's speed; the code under test keeps the preset's optimisation.
 set(UROCE_TEST_OPTIONS -O0 -g1)
 

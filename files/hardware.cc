@@ -1,6 +1,5 @@
 #include "files/hardware.h"
 
-#include <cstdio>
 #include <cstdlib>
 #include <fcntl.h>
 #include <memory>

@@ -11,6 +11,7 @@
 #include "engine/io/netdev_query.h"
 #include "engine/io/privileges.h"
 #include "engine/io/vlan.h"
+#include "engine/io/xdp_library/xdp_library.h"
 #include "wire/ip_udp.h"
 
 namespace uroce::io {
@@ -75,6 +76,7 @@ std::optional<IoError> AfXdp::attach(const AfXdpConfig& config) {
   if (const std::optional<AttachedProgram> other = attached_xdp_program(config.ifindex)) {
     return program_present_error(config.netdev, *other);
   }
+  if (std::optional<IoError> error = load_xdp_library()) return error;
   if (const int error = program_.load(rx_queue_count(config.netdev))) return program_load_error(config.netdev, error);
   if (const int error = program_.attach(config.ifindex, config.force_generic)) {
     return program_attach_error(config.netdev, config.ifindex, config.mtu, error, program_);

@@ -16,7 +16,6 @@
 namespace uroce::io {
 namespace {
 
-constexpr char kProgramName[] = "uroce_steer";
 constexpr uint32_t kFragsFlag = 1U << 5;  // BPF_F_XDP_HAS_FRAGS, kernel 5.18
 
 // libbpf writes to stderr by default; we report errors ourselves.
@@ -62,30 +61,6 @@ int create_link(int program_fd, int ifindex, uint32_t flags, int& link_fd) {
 }
 
 }  // namespace
-
-bool AttachedProgram::is_ours() const {
-  return name == kProgramName;
-}
-
-std::optional<AttachedProgram> attached_xdp_program(int ifindex) {
-  const QuietLibbpf quiet;
-  bpf_xdp_query_opts query{};
-  query.sz = sizeof(query);
-  if (bpf_xdp_query(ifindex, 0, &query) != 0) return std::nullopt;
-  AttachedProgram program;
-  for (const uint32_t id : {query.drv_prog_id, query.skb_prog_id, query.hw_prog_id, query.prog_id}) {
-    if (program.id == 0) program.id = id;
-  }
-  if (program.id == 0) return std::nullopt;
-  const int fd = bpf_prog_get_fd_by_id(program.id);
-  if (fd >= 0) {
-    bpf_prog_info info{};
-    uint32_t size = sizeof(info);
-    if (bpf_obj_get_info_by_fd(fd, &info, &size) == 0) program.name = info.name;
-    close(fd);
-  }
-  return program;
-}
 
 XdpProgram::~XdpProgram() {
   if (skeleton_ == nullptr) return;

@@ -67,7 +67,7 @@ def takes_nothing_over(lab, prefix):
     with tempfile.TemporaryDirectory(dir=lab.directory) as directory:
         root = Path(directory)
         private = install(lab.source, root, prefix) / "lib/uroce"
-        check({file.name for file in private.iterdir()} >= {*NAMES, "liburoce.so", "liburoce_files.so"}, f"{list(private.iterdir())}")
+        check({file.name for file in private.iterdir()} >= {*NAMES, "liburoce.so", "liburoce_files.so", "uroce_af_xdp.so"}, f"{list(private.iterdir())}")
         found = ldconfig(root)
         check("libibverbs" not in found, f"the loader of the whole machine would take it:\n{found}")
         for file in root.rglob("*"):
@@ -77,6 +77,61 @@ def takes_nothing_over(lab, prefix):
         (root / "etc/ld.so.conf.d/uroce.conf").write_text(f"{prefix}/lib/uroce\n")
         found = ldconfig(root)
         check(f"libibverbs.so.1 (libc6,x86-64) => {prefix}/lib/uroce/" in found, f"ldconfig sees nothing at all?\n{found}")
+
+
+def needed(library):
+    """The libraries that the loader maps with it."""
+    dynamic = subprocess.run(["readelf", "--dynamic", "--wide", library], capture_output=True, text=True).stdout
+    return set(re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic))
+
+
+def brings_little(lab):
+    """What gets into every program that runs with uroce: glibc, the unwinder, libnl. No libstdc++, of which the program may have
+    another version; libbpf, libxdp and what they need only with AF_XDP."""
+    allowed = {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "libgcc_s.so.1", "libnl-3.so.200"}
+    for name in ("liburoce.so", "liburoce_files.so"):
+        surplus = needed(lab.private / name) - allowed
+        check(not surplus, f"{name} needs {surplus}; a new function of libbpf or libxdp belongs into engine/io/xdp_library/calls.h")
+    check({"libbpf.so.1", "libxdp.so.1"} <= needed(lab.private / "uroce_af_xdp.so"), "the module is not linked with them")
+    for name in ("liburoce.so", "liburoce_files.so"):
+        check("libgcc_s.so.1" in needed(lab.private / name), f"{name} has an unwinder of its own, with which pthread_cancel() aborts")
+
+    server = lab.a.start([PINGPONG, "-d", lab.a.device, "-g", "0"], io="udp")
+    server.wait_listening(18515)  # it has a QP by now
+    udp = libraries_of(server)
+    check({"liburoce.so", "liburoce_files.so", "libnl-3.so.200"} <= udp, f"{udp}")
+    surplus = {name for name in udp if re.match(r"libbpf|libxdp|libelf|libz\b|uroce_af_xdp", name)}
+    check(not surplus, f"mapped with UDP sockets: {surplus}")
+    server.kill()
+    server = lab.a.start([PINGPONG, "-d", lab.a.device, "-g", "0"], io="af_xdp")
+    server.wait_listening(18515)
+    check({"libbpf.so.1", "libxdp.so.1", "uroce_af_xdp.so"} <= libraries_of(server), f"{libraries_of(server)}")
+
+    cat = lab.a.run(["cat", "/proc/self/maps"], io="udp")  # a program without C++
+    check("liburoce.so" in cat.stdout and "libstdc++" not in cat.stdout, cat.stdout)
+
+
+def libraries_of(program):
+    """Names of the libraries that a running program has mapped, as the loader asks for them."""
+    maps = Path(f"/proc/{program.pid}/maps").read_text()
+    return {re.sub(r"(\.so\.\d+)\..*", r"\1", Path(path).name) for path in re.findall(r"/\S+\.so\S*", maps)}
+
+
+def without_module(lab):
+    """AF_XDP without the half that it needs: UDP sockets instead, or an error that names what is missing."""
+    module = lab.private / "uroce_af_xdp.so"
+    module.rename(lab.private / "elsewhere.so")
+    try:
+        program = lab.a.run([PINGPONG, "-d", lab.a.device, "-g", "0"], io="af_xdp")
+        said = [line for line in program.output.splitlines() if line.startswith("uroce: ")]
+        check(program.process.returncode > 0 and len(said) == 1, program.output)
+        check(re.search(rf"libbpf and libxdp cannot be loaded: {re.escape(str(module))}: .*libxdp1.*UROCE_IO=udp", said[0]), said[0])
+        server = lab.a.start([PINGPONG, "-d", lab.a.device, "-g", "0"])
+        server.wait_listening(18515)
+        check(re.search(r"^uroce: roce0: udp \(not AF_XDP: libbpf and libxdp cannot be loaded", server.output, re.MULTILINE), server.output)
+        check("uroce_steer" not in lab.a.system("bpftool", "prog"), "an XDP program stayed")
+    finally:
+        (lab.private / "elsewhere.so").rename(module)
 
 
 def got_ours(lab, program):
@@ -116,6 +171,19 @@ def drop_in(lab):
         check(program.process.returncode == 0 and lab.a.device in program.stdout, program.output)
 
 
+def drop_in_with_af_xdp(lab):
+    """The module is found also where the loader knows liburoce.so by a link elsewhere, or by a relative path."""
+    links = lab.directory / "links"
+    links.mkdir()
+    (links / "libibverbs.so.1").symlink_to(lab.private / "libibverbs.so.1")
+    for directory in (links, os.path.relpath(lab.private)):
+        env = {"LD_LIBRARY_PATH": str(directory), "UROCE_IO": "af_xdp"}
+        server = lab.a.start([PINGPONG, "-d", lab.a.device, "-g", "0"], uroce=False, env=env)
+        server.wait_listening(18515)
+        check("uroce_af_xdp.so" in libraries_of(server), f"{libraries_of(server)}\n{server.output}")
+        server.kill()
+
+
 def traffic(lab, io):
     server = lab.a.start([PINGPONG, "-d", lab.a.device, "-g", "0"], io=io)
     server.wait_listening(18515)
@@ -139,6 +207,9 @@ CASES = [
     Case("dlopen-with-rpath", lambda lab: dlopen(lab, "loads_verbs_by_rpath")),
     Case("dlopen-without-files", dlopen_without_files),
     Case("drop-in", drop_in),
+    Case("brings-little", brings_little),
+    Case("without-module", without_module),
+    Case("drop-in-af_xdp", drop_in_with_af_xdp),
     Case("traffic-udp", lambda lab: traffic(lab, "udp")),
     Case("traffic-af_xdp", lambda lab: traffic(lab, "af_xdp")),
     Case("doctor", doctor),

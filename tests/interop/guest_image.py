@@ -30,6 +30,7 @@ OURS = (
     ("bin/uroce", "/opt/uroce/bin/uroce"),
     ("lib/uroce/liburoce.so", "/opt/uroce/lib/uroce/liburoce.so"),
     ("lib/uroce/liburoce_files.so", "/opt/uroce/lib/uroce/liburoce_files.so"),
+    ("lib/uroce/uroce_af_xdp.so", "/opt/uroce/lib/uroce/uroce_af_xdp.so"),
     ("bin/rc_transfer", "/usr/bin/rc_transfer"),
     ("bin/rc_errors", "/usr/bin/rc_errors"),
     ("bin/verbs_client_test", "/usr/bin/verbs_client_test"),

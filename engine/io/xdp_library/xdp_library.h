@@ -1,0 +1,14 @@
+// libbpf and libxdp, which only AF_XDP needs. Two implementations: programs of ours are linked with the two libraries
+// (linked.cc); liburoce.so, which lives in other people's processes, loads them when AF_XDP is opened (late.cc).
+#pragma once
+
+#include <optional>
+
+#include "engine/io/io_error.h"
+
+namespace uroce::io {
+
+// Call it before the first call of libbpf or libxdp. nullopt: they are there, and stay.
+std::optional<IoError> load_xdp_library();
+
+}  // namespace uroce::io
