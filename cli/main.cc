@@ -1,6 +1,7 @@
 // The command line: uroce run | devices | doctor | capture | check | version. Parses the arguments and hands over.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstdlib>
 #include <fmt/format.h>
@@ -14,40 +15,52 @@
 #include "cli/doctor.h"
 #include "cli/exit_codes.h"
 #include "cli/run.h"
+#include "cli/version.h"
 #include "engine/io/capture/settings.h"
 
 namespace uroce::cli {
 namespace {
 
-constexpr const char* kVersionLine = "uroce " UROCE_VERSION;
-
+// What stands behind an option's name in --help is option_text(): without it CLI11 shows its types and checks.
 constexpr const char* kExitCodes = "Exit codes: 0 ok, 1 failed, 2 wrong usage. See uroce(1).";
 
 CLI::App* add_run(CLI::App& app, RunOptions& options) {
   CLI::App* run = app.add_subcommand("run", "Run a program that uses libibverbs, with uroce as its RDMA provider");
   run->add_option("command", options.command, "The program and its arguments; whatever follows it is not for uroce")
+      ->option_text(" ")
       ->required();
   run->add_option("--io", options.io, "Packet I/O: af_xdp (root), udp (anybody), or auto: the best one available")
       ->check(CLI::IsMember({"auto", "af_xdp", "udp"}))
-      ->envname("UROCE_IO");
-  run->add_option("--netdev", options.netdev, "Only this netdev becomes a device, e.g. eth0")->envname("UROCE_NETDEV");
+      ->envname("UROCE_IO")
+      ->option_text("auto|af_xdp|udp");
+  run->add_option("--netdev", options.netdev, "Only this netdev becomes a device, e.g. eth0")
+      ->envname("UROCE_NETDEV")
+      ->option_text("NAME");
   run->add_option("--faults", options.faults, "Make faults, e.g. drop=1%,dup=0.5%,reorder=1%,corrupt=0.1%,seed=7")
-      ->envname("UROCE_FAULTS");
+      ->envname("UROCE_FAULTS")
+      ->option_text("SPEC");
   run->add_option("--xdp-mode", options.xdp_mode, "XDP in the driver (native), in the stack (generic), or auto")
       ->check(CLI::IsMember({"auto", "native", "generic"}))
-      ->envname("UROCE_XDP_MODE");
+      ->envname("UROCE_XDP_MODE")
+      ->option_text("auto|native|generic");
   run->add_option("--capture", options.capture,
                   "Write all packets to FILE (pcapng); %p in it becomes the process id, %d the device")
-      ->envname("UROCE_CAPTURE");
+      ->envname("UROCE_CAPTURE")
+      ->option_text("FILE");
   run->add_option("--capture-snap", options.capture_snap, "Keep so many bytes of each packet, at least 64")
-      ->check(CLI::Range(io::kSmallestSnap, uint32_t{1} << 18));
+      ->check(CLI::Range(io::kSmallestSnap, uint32_t{1} << 18))
+      ->option_text("BYTES");
   run->add_option("--capture-files", options.capture_files, "A ring of so many files, of --capture-size each")
-      ->check(CLI::Range(2, 99999));
+      ->check(CLI::Range(2, 99999))
+      ->option_text("N");
   run->add_option("--capture-size", options.capture_size, "Megabytes per file of the ring")
-      ->check(CLI::Range(1, 1 << 20));
-  run->add_option("--capture-qpn", options.capture_qpn, "Only packets of these QPs, e.g. 0x11,0x12");
-  run->add_flag("!--no-files", options.files, "Do not show the program /sys/class/infiniband and /dev/infiniband");
-  run->add_flag("--quiet", options.quiet, "No line about the packet I/O on stderr (UROCE_QUIET=1)");
+      ->check(CLI::Range(1, 1 << 20))
+      ->option_text("MB");
+  run->add_option("--capture-qpn", options.capture_qpn, "Only packets of these QPs, e.g. 0x11,0x12")
+      ->option_text("QPN,...");
+  run->add_flag("--no-files", options.no_files, "Do not show the program /sys/class/infiniband and /dev/infiniband");
+  run->add_flag("--counters", options.counters, "At the end of the program, print the counters that moved on stderr");
+  run->add_flag("--quiet", options.quiet, "No line about the packet I/O on stderr");
   run->footer(
       "Examples:\n"
       "  sudo uroce run ib_send_lat -d uroce_eth0            (server)\n"
@@ -55,6 +68,7 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
       "  uroce run --io udp -- ibv_rc_pingpong -g 0 192.0.2.1\n"
       "  sudo uroce run --faults drop=1% -- ib_write_bw -d uroce_eth0 192.0.2.1\n"
       "  uroce run --capture trace.pcapng ib_write_lat -d uroce_eth0 192.0.2.1\n\n"
+      "Environment variables (UROCE_IO ...) are in uroce(1).\n"
       "Exit code: the command's; 1 refused beforehand, 2 wrong usage, 126 not executable, 127 not found.");
   return run;
 }
@@ -69,7 +83,7 @@ CLI::App* add_devices(CLI::App& app, bool& json) {
 
 CLI::App* add_doctor(CLI::App& app, std::string& netdev, bool& json) {
   CLI::App* doctor = app.add_subcommand("doctor", "Check whether uroce can work here, and say what to do if not");
-  doctor->add_option("--netdev", netdev, "Look at this netdev only");
+  doctor->add_option("--netdev", netdev, "Look at this netdev only")->option_text("NAME");
   doctor->add_flag("--json", json, "Print JSON");
   doctor->footer(
       "Examples:\n  uroce doctor\n  sudo uroce doctor --netdev eth0\n\n"
@@ -79,15 +93,29 @@ CLI::App* add_doctor(CLI::App& app, std::string& netdev, bool& json) {
 
 CLI::App* add_capture(CLI::App& app, CaptureOptions& options) {
   CLI::App* capture = app.add_subcommand("capture", "Listen to the packets of a process that is running");
-  capture->add_option("target", options.target, "Process id, device or netdev; needed if there are several processes");
-  capture->add_option("-w,--write", options.file, "Write pcapng to this file, - for standard output");
+  capture->add_option("target", options.target, "Process id, device or netdev; needed if there are several processes")
+      ->option_text(" ");
+  capture->add_option("-w,--write", options.file, "Write pcapng to this file, - for standard output")
+      ->option_text("FILE");
   capture->add_option("-s,--snap", options.snap, "Keep so many bytes of each packet, at least 64")
-      ->check(CLI::Range(io::kSmallestSnap, uint32_t{1} << 18));
-  capture->add_option("--qpn", options.qpns, "Only packets of these QPs, e.g. 0x11,0x12")->take_all()->expected(1);
-  capture->add_option("-c,--count", options.count, "Stop after so many packets")->check(CLI::PositiveNumber);
-  capture->add_option("--duration", options.duration, "Stop after so many seconds")->check(CLI::Range(0.001, 1e9));
-  capture->add_option("--files", options.files, "A ring of so many files, of --size each")->check(CLI::Range(2, 99999));
-  capture->add_option("--size", options.size, "Megabytes per file of the ring")->check(CLI::Range(1, 1 << 20));
+      ->check(CLI::Range(io::kSmallestSnap, uint32_t{1} << 18))
+      ->option_text("BYTES");
+  capture->add_option("--qpn", options.qpns, "Only packets of these QPs, e.g. 0x11,0x12")
+      ->take_all()
+      ->expected(1)
+      ->option_text("QPN,...");
+  capture->add_option("-c,--count", options.count, "Stop after so many packets")
+      ->check(CLI::PositiveNumber)
+      ->option_text("N");
+  capture->add_option("--duration", options.duration, "Stop after so many seconds")
+      ->check(CLI::Range(0.001, 1e9))
+      ->option_text("SECONDS");
+  capture->add_option("--files", options.files, "A ring of so many files, of --size each")
+      ->check(CLI::Range(2, 99999))
+      ->option_text("N");
+  capture->add_option("--size", options.size, "Megabytes per file of the ring")
+      ->check(CLI::Range(1, 1 << 20))
+      ->option_text("MB");
   capture->add_flag("-l,--list", options.list, "List the processes that can be listened to");
   capture->add_flag("-q,--quiet", options.quiet, "No lines on stderr unless packets are missing");
   capture->footer(
@@ -102,14 +130,18 @@ CLI::App* add_capture(CLI::App& app, CaptureOptions& options) {
 
 CLI::App* add_check(CLI::App& app, CheckOptions& options) {
   CLI::App* check = app.add_subcommand("check", "Judge whether the endpoints in a capture kept the rules of RC");
-  check->add_option("file", options.file, "A capture, pcapng or pcap")->required();
+  check->add_option("file", options.file, "A capture, pcapng or pcap")->required()->option_text(" ");
   check->add_option("--at", options.at, "Judge the host with this address, at which the capture was taken")
       ->take_all()
-      ->expected(1);
-  check->add_option("--slack", options.slack, "What may lie between capture point and transport (default 1ms)");
+      ->expected(1)
+      ->option_text("ADDRESS");
+  check->add_option("--slack", options.slack, "What may lie between capture point and transport (default 1ms)")
+      ->option_text("DURATION");
   check->add_option("--mtu", options.path_mtu, "The path MTU, if it does not show")
-      ->check(CLI::IsMember({256, 512, 1024, 2048, 4096}));
-  check->add_option("--limit", options.limit, "Print this many violations and count the rest (default 50)");
+      ->check(CLI::IsMember({256, 512, 1024, 2048, 4096}))
+      ->option_text("BYTES");
+  check->add_option("--limit", options.limit, "Print this many violations and count the rest (default 50)")
+      ->option_text("N");
   check->add_flag("--quiet", options.quiet, "Print nothing but violations");
   check->footer(
       "Examples:\n"
@@ -153,11 +185,27 @@ std::vector<std::string> options_with_value(const CLI::App& app) {
   return names;
 }
 
+// All complaints of uroce have one form: a line that begins with its name.
+int complain_about_usage(const CLI::App& app, const CLI::ParseError& error) {
+  const auto parsed = app.get_subcommands();
+  const std::string command = parsed.empty() ? "uroce" : "uroce " + parsed.front()->get_name();
+  std::string what = error.what();
+  if (command == "uroce run" && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
+    what = "which program? For example: uroce run ibv_devices";
+  } else if (!what.empty()) {
+    what.front() = static_cast<char>(std::tolower(static_cast<unsigned char>(what.front())));
+    // Ours, from mark_command().
+    if (const size_t mark = what.find(": -- "); mark != std::string::npos) what.erase(mark + 1, 3);
+  }
+  fmt::print(stderr, "uroce: {}; see {} --help\n", what, command);
+  return kExitUsage;
+}
+
 int main(int argc, char** argv) {
   CLI::App app{"RoCE v2 in user space: RDMA programs on any Ethernet netdev, no RDMA device and no kernel module"};
   app.name("uroce");
   app.require_subcommand(0, 1);
-  app.set_version_flag("--version", kVersionLine);
+  app.set_version_flag("--version", version_line());
   app.footer(std::string("Examples:\n  uroce doctor\n  uroce devices\n  sudo uroce run ib_write_bw -d uroce_eth0\n\n") +
              kExitCodes);
 
@@ -178,7 +226,9 @@ int main(int argc, char** argv) {
   try {
     app.parse(arguments);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitOk : kExitUsage;
+    if (error.get_exit_code() != 0) return complain_about_usage(app, error);
+    app.exit(error);  // prints help or version
+    return kExitOk;
   }
 
   if (run_command->parsed()) return run(std::move(run_options));
@@ -187,7 +237,7 @@ int main(int argc, char** argv) {
   if (capture_command->parsed()) return capture(capture_options);
   if (check_command->parsed()) return check(check_options);
   if (version_command->parsed()) {
-    fmt::print("{}\n", kVersionLine);
+    fmt::print("{}\n", version_line());
     return kExitOk;
   }
   fmt::print(stderr, "{}", app.help());

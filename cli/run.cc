@@ -108,6 +108,17 @@ int complain_about(const Target& target, const std::string& command) {
     case TargetKind::kForeign:
       return complain(kExitNotExecutable,
                       fmt::format("{} is built for another machine or word size than liburoce.so", target.path));
+    case TargetKind::kChangesUser:
+      return complain(kExitNotExecutable,
+                      fmt::format("{} does not let uroce through to the program that it starts; put it "
+                                  "in front: {} uroce run ...",
+                                  target.path, std::filesystem::path(command).filename().string()));
+    case TargetKind::kPrivileged:
+      return complain(
+          kExitNotExecutable,
+          fmt::format("{} gains privileges when started, so the loader ignores uroce; run a copy without its "
+                      "set-user-ID bit or capabilities, with ambient ones if it needs any (uroce(1), NOTES)",
+                      target.path));
     case TargetKind::kUsable:
       break;
   }
@@ -133,7 +144,7 @@ std::optional<std::string> library_to_preload() {
 
 // With what shows the files behind it.
 std::string libraries_to_preload(const RunOptions& options, const std::string& library) {
-  if (!options.files) return library;
+  if (options.no_files) return library;
   const std::optional<std::string> files = find_files_library();
   if (files) return preload_value(*files, library);
   if (!options.quiet) {
@@ -157,6 +168,7 @@ void set_environment(const RunOptions& options, const std::string& library) {
     if (!value.empty()) setenv(name, value.c_str(), 1);
   }
   if (options.quiet) setenv("UROCE_QUIET", "1", 1);
+  if (options.counters) setenv("UROCE_COUNTERS", "1", 1);
   const std::string libraries = libraries_to_preload(options, library);
   setenv("LD_PRELOAD", preload_value(libraries, environment("LD_PRELOAD")).c_str(), 1);
   setenv("LD_LIBRARY_PATH", search_path_value(library, environment("LD_LIBRARY_PATH")).c_str(), 1);
@@ -170,11 +182,6 @@ int run(RunOptions options) {
   if (target.kind != TargetKind::kUsable) return complain_about(target, options.command.front());
   const std::optional<std::string> library = library_to_preload();
   if (!library) return kExitFailed;
-  if (target.privileged) {
-    complain(kExitOk, fmt::format("warning: {} gains privileges when started, so the loader ignores uroce; "
-                                  "run a copy without its set-user-ID bit or capabilities",
-                                  target.path));
-  }
   set_environment(options, *library);
 
   std::vector<char*> arguments;

@@ -14,7 +14,8 @@ struct RunOptions {
   // likewise.
   std::string capture, capture_snap, capture_files, capture_size, capture_qpn;
   bool quiet = false;                // UROCE_QUIET=1
-  bool files = true;                 // with liburoce_files.so
+  bool counters = false;             // UROCE_COUNTERS=1
+  bool no_files = false;             // without liburoce_files.so
   std::vector<std::string> command;  // the program and its arguments; not empty
 };
 

@@ -12,12 +12,13 @@ enum class TargetKind {
   kNotExecutable,  // exit 126
   kStatic,         // no dynamic loader runs, so nothing can be preloaded
   kForeign,        // other word size or machine than liburoce.so
+  kPrivileged,     // set-user-ID, set-group-ID or file capabilities: the loader ignores LD_PRELOAD
+  kChangesUser,    // sudo and the like: they start programs, but without LD_PRELOAD
 };
 
 struct Target {
   TargetKind kind = TargetKind::kNotFound;
-  std::string path;         // what execve() gets; empty when not found
-  bool privileged = false;  // set-user-ID, set-group-ID or file capabilities: the loader ignores LD_PRELOAD
+  std::string path;  // what execve() gets; empty when not found
 };
 
 // Looks `command` up as execvp() does (in `search_path`, a PATH value, unless it has a slash) and examines it.

@@ -4,6 +4,8 @@
 set -u
 uroce=$1
 failures=0
+directory=$(mktemp -d)
+trap 'rm -r "$directory"' EXIT
 unset UROCE_CAPTURE UROCE_IO UROCE_NETDEV UROCE_FAULTS UROCE_XDP_MODE UROCE_QUIET LD_PRELOAD
 
 # expect CODE PATTERN ARGUMENTS...: `uroce ARGUMENTS` ends with CODE and prints a line that matches PATTERN.
@@ -19,18 +21,27 @@ expect() {
   fi
 }
 
-expect 0 '^uroce [0-9]+\.[0-9]+' --version
-expect 0 '^uroce [0-9]+\.[0-9]+' version
+expect 0 '^uroce [0-9]+\.[0-9]+\.[0-9]+( \([0-9a-f]{12}(-dirty)?\))?$' --version
+expect 0 '^uroce [0-9]+\.[0-9]+\.[0-9]+( \([0-9a-f]{12}(-dirty)?\))?$' version
 expect 0 'Examples:' --help
 for command in run devices doctor capture check; do expect 0 'Examples:' "$command" --help; done
 expect 2 'Subcommands:' # nothing given
-expect 2 'nonsense' nonsense
-expect 2 'command is required' run
-expect 2 'not in' run --io carrier-pigeon true
-expect 2 'not expected' run --no-such-option true
-expect 2 'not expected' devices surplus
-expect 2 'file is required' check
-expect 2 'not in' check --mtu 1500 /dev/null
+expect 2 '^uroce: .*nonsense; see uroce --help$' nonsense
+expect 2 '^uroce: which program\? For example: uroce run ibv_devices; see uroce run --help$' run
+expect 2 '^uroce: .*carrier-pigeon not in .*; see uroce run --help$' run --io carrier-pigeon true
+expect 2 '^uroce: .*not expected: --no-such-option; see uroce run --help$' run --no-such-option true
+expect 2 '^uroce: .*not expected: surplus; see uroce devices --help$' devices surplus
+expect 2 '^uroce: file is required; see uroce check --help$' check
+expect 2 '^uroce: .*1500 not in .*; see uroce check --help$' check --mtu 1500 /dev/null
+expect 0 '^  --io auto\|af_xdp\|udp +Packet I/O' run --help
+expect 0 '^  --no-files +Do not' run --help
+# Nothing of the parser's own notation.
+for command in run devices doctor capture check; do
+  if "$uroce" "$command" --help | grep -E '[{}]|TEXT|UINT|REQUIRED|Env:'; then
+    echo "FAILED: uroce $command --help"
+    failures=$((failures + 1))
+  fi
+done
 expect 2 "^uroce: bad --slack 'soon'" check --slack soon /dev/null
 expect 2 "^uroce: bad --at 'here'" check --at here /dev/null
 expect 2 '^uroce: cannot open /nonexistent: No such file' check /nonexistent
@@ -60,6 +71,7 @@ expect 2 'not in range' run --capture x --capture-snap 10 true
   expect 0 '^/tmp/here$' run --capture here sh -c 'cd /; echo "$UROCE_CAPTURE"'
   popd >/dev/null || exit 1
   expect 0 '^--io x$' run printf '%s %s\n' --io x
+  expect 0 '^counters=1$' run --counters sh -c 'echo "counters=$UROCE_COUNTERS"'
   expect 0 '^drop=1%,seed=7 generic 1$' run --faults drop=1%,seed=7 --xdp-mode generic --quiet \
     sh -c 'echo "$UROCE_FAULTS $UROCE_XDP_MODE $UROCE_QUIET"'
   LD_PRELOAD=libm.so.6 expect 0 '^libm\.so\.6:/.*/liburoce\.so:.*/liburoce_files\.so$' run sh -c 'echo "$LD_PRELOAD"'
@@ -69,6 +81,15 @@ expect 2 'not in range' run --capture x --capture-snap 10 true
   UROCE_IO=udp expect 0 '^udp$' run sh -c 'echo "$UROCE_IO"'
 }
 UROCE_IO=nonsense expect 2 'not in' run true
+
+cp /bin/true "$directory/sudo"
+expect 126 '^uroce: .*/sudo does not let uroce through.*: sudo uroce run' run "$directory/sudo" ib_write_bw
+if [[ $EUID -eq 0 ]]; then
+  cp /bin/true "$directory/privileged"
+  chown 65534 "$directory/privileged"
+  chmod u+s "$directory/privileged"
+  expect 126 '^uroce: .*/privileged gains privileges when started' run "$directory/privileged"
+fi
 
 expect 127 '^uroce: no-such-command: command not found$' run no-such-command
 expect 126 'not an executable file' run /etc/passwd

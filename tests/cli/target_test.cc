@@ -4,7 +4,9 @@
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace uroce::cli {
@@ -89,13 +91,42 @@ TEST_F(TargetTest, OtherWordSizeOrMachineIsForeign) {
 
 TEST_F(TargetTest, ForeignSetUserIdIsPrivileged) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root to give a file away";
-  const std::string tool = make_file("tool", "#!/bin/sh\n", 0755);
-  EXPECT_FALSE(find_target(tool, "").privileged);
+  const std::string tool = patched_self("tool", {});
+  EXPECT_EQ(find_target(tool, "").kind, TargetKind::kUsable);
   ASSERT_EQ(chown(tool.c_str(), 65534, 65534), 0);
   chmod(tool.c_str(), 04755);
-  EXPECT_TRUE(find_target(tool, "").privileged);
+  EXPECT_EQ(find_target(tool, "").kind, TargetKind::kPrivileged);
   chmod(tool.c_str(), 02755);
-  EXPECT_TRUE(find_target(tool, "").privileged);
+  EXPECT_EQ(find_target(tool, "").kind, TargetKind::kPrivileged);
+  const std::string script = make_file("script", "#!/bin/sh\n", 0755);
+  ASSERT_EQ(chown(script.c_str(), 65534, 65534), 0);
+  chmod(script.c_str(), 04755);
+  EXPECT_EQ(find_target(script, "").kind, TargetKind::kUsable) << "the kernel ignores the mode of scripts";
+}
+
+// Where the kernel gives nobody more rights, the bits of the file mean nothing.
+TEST_F(TargetTest, WithoutNewPrivilegesNothingIsPrivileged) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root to give a file away";
+  const std::string tool = patched_self("tool", {});
+  ASSERT_EQ(chown(tool.c_str(), 65534, 65534), 0);
+  chmod(tool.c_str(), 04755);
+  ASSERT_EQ(find_target(tool, "").kind, TargetKind::kPrivileged);
+  const pid_t child = fork();
+  if (child == 0) {
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    _exit(find_target(tool, "").kind == TargetKind::kUsable ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
+TEST_F(TargetTest, WhatStartsOthersWithoutTheEnvironment) {
+  for (const char* name : {"sudo", "doas", "pkexec"}) {
+    EXPECT_EQ(find_target(patched_self(name, {}), "").kind, TargetKind::kChangesUser) << name << ", also for root";
+  }
+  EXPECT_EQ(find_target(patched_self("su", {}), "").kind, TargetKind::kUsable) << "keeps it, if not set-user-ID";
+  EXPECT_EQ(find_target(patched_self("sudoku", {}), "").kind, TargetKind::kUsable);
 }
 
 }  // namespace
