@@ -1,6 +1,9 @@
 // Opening files: open(), openat(), creat(), fopen(), freopen() and their variants.
+#include <atomic>
+#include <cerrno>
 #include <cstdarg>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <sys/types.h>
@@ -15,7 +18,24 @@ bool has_mode(int flags) {
   return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
 }
 
+// librdmacm opens this file before all else. A program that needs it ends with an error that says little; others, UCX
+// among them, only look whether it is there.
+void say_that_there_is_no_rdma_cm() {
+  static constinit std::atomic<bool> said{false};
+  const int error = errno;
+  const char* const quiet = secure_getenv("UROCE_QUIET");
+  const bool speak = quiet == nullptr || *quiet == '\0' || std::strcmp(quiet, "0") == 0;
+  if (speak && !said.exchange(true)) {
+    std::fputs(
+        "uroce: rdma_cm is not there yet: librdmacm, and options like perftest's -R, do not work; use what exchanges "
+        "addresses by itself (perftest without -R, UCX, MPI)\n",
+        stderr);
+  }
+  errno = error;
+}
+
 bool refused(const Redirect& redirect, int flags) {
+  if (redirect.is_in_view() && redirect.name() == "/dev/infiniband/rdma_cm") say_that_there_is_no_rdma_cm();
   return redirect.refuses((flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0, has_mode(flags));
 }
 
