@@ -60,11 +60,17 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
       ->option_text("QPN,...");
   run->add_flag("--no-files", options.no_files, "Do not show the program /sys/class/infiniband and /dev/infiniband");
   run->add_flag("--counters", options.counters, "At the end of the program, print the counters that moved on stderr");
+  run->add_option("--user", options.user,
+                  "Run the program as this user, with just the capabilities that AF_XDP takes (as root)")
+      ->option_text("NAME");
+  run->add_flag("--keep-capabilities", options.keep_capabilities,
+                "Do not give up these capabilities once the packet I/O is open");
   run->add_flag("--quiet", options.quiet, "No line about the packet I/O on stderr");
   run->footer(
       "Examples:\n"
       "  sudo uroce run ib_send_lat -d uroce_eth0            (server)\n"
       "  sudo uroce run ib_send_lat -d uroce_eth0 192.0.2.1  (client)\n"
+      "  sudo uroce run --user alice ib_send_lat -d uroce_eth0\n"
       "  uroce run --io udp -- ibv_rc_pingpong -g 0 192.0.2.1\n"
       "  sudo uroce run --faults drop=1% -- ib_write_bw -d uroce_eth0 192.0.2.1\n"
       "  uroce run --capture trace.pcapng ib_write_lat -d uroce_eth0 192.0.2.1\n\n"

@@ -13,6 +13,7 @@
 #include "cli/host_probe.h"
 #include "cli/library.h"
 #include "cli/target.h"
+#include "cli/user.h"
 #include "engine/io/capture/settings.h"
 #include "engine/io/fault_spec.h"
 #include "engine/net/net_view.h"
@@ -169,6 +170,7 @@ void set_environment(const RunOptions& options, const std::string& library) {
   }
   if (options.quiet) setenv("UROCE_QUIET", "1", 1);
   if (options.counters) setenv("UROCE_COUNTERS", "1", 1);
+  if (options.keep_capabilities) setenv("UROCE_KEEP_CAPABILITIES", "1", 1);
   const std::string libraries = libraries_to_preload(options, library);
   setenv("LD_PRELOAD", preload_value(libraries, environment("LD_PRELOAD")).c_str(), 1);
   setenv("LD_LIBRARY_PATH", search_path_value(library, environment("LD_LIBRARY_PATH")).c_str(), 1);
@@ -177,6 +179,9 @@ void set_environment(const RunOptions& options, const std::string& library) {
 }  // namespace
 
 int run(RunOptions options) {
+  if (!options.user.empty()) {  // first of all, so that what is checked is what the user may do
+    if (const auto problem = become_user(options.user)) return complain(kExitFailed, *problem);
+  }
   if (const auto problem = check_settings(options)) return complain(kExitFailed, *problem);
   const Target target = find_target(options.command.front(), environment("PATH", "/usr/local/bin:/usr/bin:/bin"));
   if (target.kind != TargetKind::kUsable) return complain_about(target, options.command.front());

@@ -84,6 +84,7 @@ struct Options {
   uint32_t capture_files = 0;          // UROCE_CAPTURE_FILES: a ring of so many files; 0: one file
   uint64_t capture_size = 0;           // UROCE_CAPTURE_SIZE: bytes per file of the ring
   std::vector<uint32_t> capture_qpns;  // UROCE_CAPTURE_QPN: only packets of these QPs; none: all
+  bool keep_capabilities = false;      // UROCE_KEEP_CAPABILITIES=1, see base/capabilities.h
   bool print_counters = false;         // UROCE_COUNTERS=1: counters that moved, on stderr, at the end of the process
   // Reads the environment; on a bad value returns what is wrong and what is allowed.
   static std::optional<std::string> from_environment(Options& out);
@@ -91,9 +92,6 @@ struct Options {
 
 class Engine {
  public:
-  // Creates the engine of a netdev and opens nothing (architecture.md, decision 6). `view` is shared by all engines.
-  static std::shared_ptr<Engine> create(const net::Netdev& netdev, std::shared_ptr<net::NetView> view,
-                                        const Options& options);
   virtual ~Engine() = default;
 
   virtual const std::string& netdev_name() const = 0;

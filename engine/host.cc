@@ -1,13 +1,16 @@
 #include "engine/host.h"
 
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <fmt/format.h>
 #include <map>
 #include <mutex>
 #include <system_error>
+#include <thread>
 
+#include "engine/base/capabilities.h"
 #include "engine/base/fork.h"
 #include "engine/capture_setup.h"
 #include "engine/device_identity.h"
@@ -15,11 +18,6 @@
 #include "engine/local_engine.h"
 
 namespace uroce::engine {
-
-std::shared_ptr<Engine> Engine::create(const net::Netdev& netdev, std::shared_ptr<net::NetView> view,
-                                       const Options& options) {
-  return std::make_shared<LocalEngine>(netdev, std::move(view), options, open_packet_io);
-}
 
 struct Host::Engines {
   std::mutex lock;
@@ -63,6 +61,7 @@ Host* Host::create() {
   }
   try {
     auto* const host = new Host(std::move(options), net::NetView::open());
+    if (host->options_.keep_capabilities) keep_ambient_capabilities();
     if (!will_finish.exchange(true)) std::atexit(at_exit);
     created_host.store(host, std::memory_order_release);
     return host;
@@ -109,10 +108,43 @@ std::shared_ptr<Engine> Host::engine(const DeviceInfo& device) {
   std::weak_ptr<Engine>& slot = engines_->by_ifindex[device.netdev.index];
   std::shared_ptr<Engine> engine = slot.lock();
   if (!engine || !engine->present()) {  // a netdev may come back
-    slot = engine = Engine::create(device.netdev, view_, options_);
+    slot = engine = make_engine(device.netdev);
     if (options_.print_counters) engines_->kept.push_back(engine);  // until they have been printed
   }
   return engine;
+}
+
+std::shared_ptr<Engine> Host::make_engine(const net::Netdev& netdev) {
+  const auto open = [this](const net::Netdev& which, const Options& options) {
+    auto opened = open_packet_io(which, options);
+    if (std::holds_alternative<OpenedIo>(opened)) io_has_opened(which.index);
+    return opened;
+  };
+  return std::make_shared<LocalEngine>(netdev, view_, options_, open);
+}
+
+// When all devices that the program may use have their packet I/O, the rights that were there for it can go. In the
+// thread that has opened the last one.
+void Host::io_has_opened(int netdev_index) {
+  {
+    std::lock_guard guard(opened_lock_);
+    opened_.insert(netdev_index);
+    for (const DeviceInfo& device : devices()) {
+      if (!opened_.contains(device.netdev.index)) return;
+    }
+  }
+  if (!drop_ambient_capabilities() || options_.quiet) return;
+  size_t others = threads_with_ambient_capabilities();
+  for (int i = 0; i < 20 && others > 0; ++i) {  // one of ours may just be starting
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    others = threads_with_ambient_capabilities();
+  }
+  if (others == 0) return;
+  std::fputs(fmt::format("uroce: {} thread{} of this program that ran before the packet I/O was open keep{} the "
+                         "capabilities for AF_XDP\n",
+                         others, others == 1 ? "" : "s", others == 1 ? "s" : "")
+                 .c_str(),
+             stderr);
 }
 
 std::map<int, std::shared_ptr<Engine>> Host::existing_engines() {

@@ -4,6 +4,8 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -38,12 +40,16 @@ class Host {
   static Host* create();
   static void at_exit();
   void finish();
+  std::shared_ptr<Engine> make_engine(const net::Netdev& netdev);
+  void io_has_opened(int netdev_index);
 
   struct Slot;
   struct Engines;
   Options options_;
   std::shared_ptr<net::NetView> view_;
   std::shared_ptr<Engines> engines_;
+  std::mutex opened_lock_;
+  std::set<int> opened_;    // ifindexes of the netdevs whose packet I/O has been opened
   const uint32_t process_;  // that created it
 };
 

@@ -84,6 +84,7 @@ std::optional<std::string> Options::from_environment(Options& out) {
   if (const auto problem = read_capture(out)) return problem;
   out.netdev = variable("UROCE_NETDEV");
   out.quiet = is_on("UROCE_QUIET");
+  out.keep_capabilities = is_on("UROCE_KEEP_CAPABILITIES");
   out.print_counters = is_on("UROCE_COUNTERS");
   return std::nullopt;
 }

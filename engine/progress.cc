@@ -12,6 +12,7 @@
 #include <system_error>
 #include <unistd.h>
 
+#include "engine/base/capabilities.h"
 #include "engine/base/clock.h"
 #include "engine/base/fork.h"
 
@@ -225,6 +226,7 @@ void Progress::pause() const {
 }
 
 void Progress::run() {
+  drop_ambient_capabilities();
   ask_for_short_slices();
   Turns turns{.busy_at = monotonic_now(), .distrust = kMinDistrust};
   while (!stop_.load(std::memory_order_relaxed)) {

@@ -28,7 +28,7 @@ IoError permission_error(const std::string& netdev) {
                 use_udp()};
   }
   return {EPERM, "AF_XDP on " + netdev + " lacks " + missing,
-          "run as root or with these capabilities (setcap cap_net_raw,cap_net_admin,cap_bpf+ep PROGRAM), " + use_udp()};
+          "run as root, or as another user with these capabilities: sudo uroce run --user NAME, " + use_udp()};
 }
 
 IoError netdev_down_error(const std::string& netdev) {

@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "engine/base/capabilities.h"
 #include "engine/base/fork.h"
 #include "engine/io/capture/hub.h"
 #include "engine/io/capture/protocol.h"
@@ -156,6 +157,7 @@ void start_capture(const Message& request, int connection, int file) {
 }  // namespace
 
 void CaptureServer::run() {
+  drop_ambient_capabilities();
   while (true) {
     pollfd ready{socket_.socket, POLLIN, 0};
     if (poll(&ready, 1, -1) < 0 && errno != EINTR) return;

@@ -11,6 +11,7 @@
 #include <system_error>
 #include <unistd.h>
 
+#include "engine/base/capabilities.h"
 #include "engine/base/fork.h"
 #include "engine/io/capture.h"
 #include "engine/io/capture/comment.h"
@@ -147,6 +148,7 @@ uint64_t CaptureSession::dropped() const {
 }
 
 void CaptureSession::run() {
+  drop_ambient_capabilities();
   while (!stop_.load() && !failed()) {
     const int moved = drain();
     if (!stop_.load() && !failed()) sleep(moved);
