@@ -36,6 +36,9 @@ Finding check_kernel(const HostFacts& host) {
 }
 
 Finding check_af_xdp(const HostFacts& host) {
+  if (host.af_xdp_library.empty()) {
+    return {Status::kWarn, "af_xdp", "uroce_af_xdp.so is missing, so there are only UDP sockets", kHowToGetLibraries};
+  }
   switch (host.af_xdp_socket_error) {
     case 0:
       return {Status::kOk, "af_xdp", "an AF_XDP socket can be created", ""};
@@ -183,7 +186,8 @@ HostFacts collect_host_facts() {
           .btf = access("/sys/kernel/btf/vmlinux", R_OK) == 0,
           .bpffs = statfs("/sys/fs/bpf", &bpffs) == 0 && bpffs.f_type == BPF_FS_MAGIC,
           .library = find_library().value_or(""),
-          .files_library = find_files_library().value_or("")};
+          .files_library = find_files_library().value_or(""),
+          .af_xdp_library = find_af_xdp_library().value_or("")};
 }
 
 Report diagnose(const HostFacts& host, const std::vector<Device>& devices) {

@@ -21,8 +21,9 @@ struct HostFacts {
   std::vector<PortHolder> port_holders;
   bool btf = false;
   bool bpffs = false;
-  std::string library;        // path of liburoce.so; empty: not found
-  std::string files_library;  // path of liburoce_files.so
+  std::string library;         // path of liburoce.so; empty: not found
+  std::string files_library;   // path of liburoce_files.so
+  std::string af_xdp_library;  // path of uroce_af_xdp.so
 };
 
 HostFacts collect_host_facts();

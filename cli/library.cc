@@ -36,6 +36,10 @@ std::optional<std::string> find_files_library() {
   return find("liburoce_files.so");
 }
 
+std::optional<std::string> find_af_xdp_library() {
+  return find("uroce_af_xdp.so");
+}
+
 std::string preload_value(const std::string& library, const std::string& callers_preload) {
   return callers_preload.empty() ? library : callers_preload + ":" + library;
 }

@@ -24,6 +24,9 @@ std::optional<std::string> find_library();
 // liburoce_files.so, which shows programs /sys/class/infiniband and /dev/infiniband (files/); in the same place.
 std::optional<std::string> find_files_library();
 
+// uroce_af_xdp.so, which liburoce.so loads when it opens AF_XDP; in the same place.
+std::optional<std::string> find_af_xdp_library();
+
 // The LD_PRELOAD value: what the caller preloads stays, and stays first (a sanitizer's run-time library insists on it).
 std::string preload_value(const std::string& library, const std::string& callers_preload);
 

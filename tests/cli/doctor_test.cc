@@ -23,7 +23,8 @@ HostFacts good_host() {
           .btf = true,
           .bpffs = true,
           .library = "/usr/lib/uroce/liburoce.so",
-          .files_library = "/usr/lib/uroce/liburoce_files.so"};
+          .files_library = "/usr/lib/uroce/liburoce_files.so",
+          .af_xdp_library = "/usr/lib/uroce/uroce_af_xdp.so"};
 }
 
 HostFacts ordinary_user() {
@@ -150,6 +151,14 @@ TEST(Doctor, MissingFilesLibraryIsAWarning) {
   const Report report = diagnose(host, {good_device()});
   EXPECT_TRUE(report.usable);
   expect(report, "files", Status::kWarn, "liburoce_files.so is missing");
+}
+
+TEST(Doctor, WithoutItsModuleThereIsNoAfXdp) {
+  HostFacts host = good_host();
+  host.af_xdp_library.clear();
+  const Report report = diagnose(host, {good_device()});
+  EXPECT_TRUE(report.usable);
+  expect(report, "af_xdp", Status::kWarn, "uroce_af_xdp.so is missing");
 }
 
 TEST(Forecast, BestModeThatTheDriverHas) {

@@ -4,6 +4,7 @@
 The hosts run uroce from the tree that is installed here, not from the build directory.
 """
 
+import contextlib
 import os
 import re
 import shutil
@@ -117,11 +118,20 @@ def libraries_of(program):
     return {re.sub(r"(\.so\.\d+)\..*", r"\1", Path(path).name) for path in re.findall(r"/\S+\.so\S*", maps)}
 
 
+@contextlib.contextmanager
+def absent(file):
+    elsewhere = file.with_name("elsewhere")
+    file.rename(elsewhere)
+    try:
+        yield
+    finally:
+        elsewhere.rename(file)
+
+
 def without_module(lab):
     """AF_XDP without the half that it needs: UDP sockets instead, or an error that names what is missing."""
     module = lab.private / "uroce_af_xdp.so"
-    module.rename(lab.private / "elsewhere.so")
-    try:
+    with absent(module):
         program = lab.a.run([PINGPONG, "-d", lab.a.device, "-g", "0"], io="af_xdp")
         said = [line for line in program.output.splitlines() if line.startswith("uroce: ")]
         check(program.process.returncode > 0 and len(said) == 1, program.output)
@@ -129,9 +139,7 @@ def without_module(lab):
         server = lab.a.start([PINGPONG, "-d", lab.a.device, "-g", "0"])
         server.wait_listening(18515)
         check(re.search(r"^uroce: roce0: udp \(not AF_XDP: libbpf and libxdp cannot be loaded", server.output, re.MULTILINE), server.output)
-        check("uroce_steer" not in lab.a.system("bpftool", "prog"), "an XDP program stayed")
-    finally:
-        (lab.private / "elsewhere.so").rename(module)
+        check(lab.a.xdp_program() is None, f"an XDP program is attached: {lab.a.xdp_program()}")
 
 
 def got_ours(lab, program):
@@ -198,6 +206,14 @@ def doctor(lab):
     program = lab.a.run([lab.build / "bin/uroce", "doctor"], uroce=False)
     for name in ("liburoce.so", "liburoce_files.so"):
         check(f"{lab.private}/{name}" in program.output, program.output)
+    for name, status, problem in (
+        ("liburoce.so", "fail", f"there is no liburoce.so in {lab.private}"),
+        ("liburoce_files.so", "warn", "liburoce_files.so is missing"),
+        ("uroce_af_xdp.so", "warn", "uroce_af_xdp.so is missing"),
+    ):
+        with absent(lab.private / name):
+            program = lab.a.run([lab.build / "bin/uroce", "doctor"], uroce=False)
+            check(re.search(rf"{status}.*{re.escape(problem)}", program.output), f"without {name}:\n{program.output}")
 
 
 CASES = [
