@@ -4,10 +4,12 @@
 #include <cerrno>
 #include <netlink/errno.h>
 #include <netlink/netlink.h>
+#include <new>
 #include <string>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <system_error>
+#include <utility>
 
 namespace uroce::net {
 namespace {
@@ -36,8 +38,14 @@ NetlinkSocket::Socket NetlinkSocket::open() {
   Socket socket(nl_socket_alloc(), SocketDeleter{process_generation()});
   if (!socket) throw std::system_error(ENOMEM, std::generic_category(), "netlink socket");
   auto deliver = [](nl_msg* message, void* self) -> int {
-    (*static_cast<NetlinkSocket*>(self)->handler_)(*nlmsg_hdr(message));
-    return NL_OK;
+    auto& its = *static_cast<NetlinkSocket*>(self);
+    try {
+      (*its.handler_)(*nlmsg_hdr(message));
+      return NL_OK;
+    } catch (const std::bad_alloc&) {  // not through libnl, which is C
+      its.out_of_memory_ = true;
+      return NL_STOP;
+    }
   };
   // Without acknowledgements libnl does not compare sequence numbers.
   auto look = [](nl_msg* message, void* self) -> int {
@@ -79,6 +87,8 @@ int NetlinkSocket::receive(const Handler& handler) {
   handler_ = &handler;
   int result = nl_recvmsgs_default(socket_.get());
   handler_ = nullptr;
+  expected_ = nullptr;
+  if (std::exchange(out_of_memory_, false)) throw std::bad_alloc();
   return result;
 }
 
@@ -89,7 +99,6 @@ NetlinkSocket::Answer NetlinkSocket::ask(nl_msg& message, const Handler& handler
   if (nl_send_auto(socket_.get(), &message) < 0) return Answer::kLost;
   expected_ = &nlmsg_hdr(&message)->nlmsg_seq;
   const int result = receive(handler);
-  expected_ = nullptr;
   if (astray_) return Answer::kLost;
   if (result >= 0) return Answer::kComplete;
   return refused_ || result == -NLE_DUMP_INTR ? Answer::kNegative : Answer::kLost;

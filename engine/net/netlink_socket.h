@@ -41,6 +41,7 @@ class NetlinkSocket {
   // handler may see a message twice.
   bool request(nl_msg& message, const Handler& handler);
 
+  // std::bad_alloc of a handler comes out of request() and drain(); what followed may be lost then.
   // Reads every waiting notification. kOverrun: some were lost, whatever else was read.
   Drained drain(const Handler& handler);
 
@@ -60,6 +61,7 @@ class NetlinkSocket {
 
   Socket socket_;
   const Handler* handler_ = nullptr;  // set while libnl is inside receive()
+  bool out_of_memory_ = false;        // so was the handler
   // While an answer is read: the number it carries, and what has come of it.
   const uint32_t* expected_ = nullptr;
   bool refused_ = false;  // it is an error
