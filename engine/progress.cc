@@ -15,6 +15,7 @@
 #include "engine/base/capabilities.h"
 #include "engine/base/clock.h"
 #include "engine/base/fork.h"
+#include "engine/memory/memory_access.h"
 
 namespace uroce::engine {
 
@@ -136,7 +137,10 @@ Progress::Round Progress::round(Caller caller, Datapath::Moved& moved) {
   if (!holding) return Round::kBusy;
   if (datapath_.wire() == nullptr) return Round::kIdle;  // before the first QP
   const Time now = monotonic_now();
-  if (caller == Caller::kApplication) note_poll(now);
+  if (caller == Caller::kApplication) {
+    note_poll(now);
+    memory::keep_faults_unblocked(now);
+  }
   Datapath::Moved here;
   iterate(caller, now, here);
   moved += here;

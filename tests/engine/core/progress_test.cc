@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <gtest/gtest.h>
 #include <memory>
 #include <mutex>
@@ -167,6 +168,23 @@ TEST(Progress, ThreadIsCancelledOutsideOfRoundsOnly) {
   set_up(*engine);
 }
 
+// The round copies application memory, and a fault that is blocked would kill the process (memory/memory_access.h).
+TEST(Progress, FaultsThatTheApplicationBlocksAreUnblocked) {
+  auto engine = engine::test::make_engine();
+  Connection c(*engine);
+  engine->progress();
+  sigset_t faults;
+  sigemptyset(&faults);
+  sigaddset(&faults, SIGSEGV);
+  pthread_sigmask(SIG_BLOCK, &faults, nullptr);
+  EXPECT_TRUE(eventually([&] {
+    engine->progress();
+    sigset_t mask;
+    pthread_sigmask(SIG_BLOCK, nullptr, &mask);
+    return sigismember(&mask, SIGSEGV) == 0;
+  }));
+}
+
 TEST(Progress, OutOfMemoryIsSurvivedInEveryThread) {
   std::atomic<int> failures{100};
   auto engine = make_engine(with_hook([&](auto) {
@@ -185,7 +203,10 @@ TEST(Progress, OutOfMemoryIsSurvivedInEveryThread) {
     received += c.cq_b.poll(8, [](const Cqe& cqe) { EXPECT_EQ(cqe.status, WcStatus::kSuccess); });
     return received == 8;
   }));
-  failures = 100;
+  // From now on nobody answers, and nobody but the background thread looks at the timers.
+  c.move(*c.b, QpState::kReset);
+  failures = 5;
+  ASSERT_TRUE(c.send(*c.a, 8));
   EXPECT_TRUE(eventually([&] { return failures.load() <= 0; })) << "by the background thread alone";
 }
 
