@@ -1,9 +1,10 @@
-# Shared target settings: warnings are errors, sanitizers by preset, one function per kind of target.
+# Shared target settings: warnings are errors, sanitizers by preset, precompiled headers, one function per kind of target.
 
 add_library(uroce_options INTERFACE)
 target_compile_options(uroce_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
-  -Wimplicit-fallthrough -Wcast-align -Werror>)
+  -Wimplicit-fallthrough -Wcast-align -Werror>
+  $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-deprecated-enum-enum-conversion>)  # ibv_reg_mr(), a macro, mixes two enums
 target_include_directories(uroce_options INTERFACE ${CMAKE_SOURCE_DIR})
 
 set(UROCE_SANITIZE "" CACHE STRING "Value for -fsanitize=, e.g. address,undefined or thread")
@@ -11,17 +12,22 @@ if(UROCE_SANITIZE)
   add_compile_options(-fsanitize=${UROCE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${UROCE_SANITIZE})
 endif()
-
-if(UROCE_FUZZ)
-  add_compile_options(-fsanitize=fuzzer-no-link)  # coverage for libFuzzer, without its main()
+if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:SHELL:-Xclang -fno-pch-timestamp>")  # so that ccache can be used
 endif()
 
-# uroce_library(name SOURCES ... [DEPENDS ...]): a static library of one directory, alias uroce::name.
-function(uroce_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
-  add_library(uroce_${name} STATIC ${ARG_SOURCES})
-  add_library(uroce::${name} ALIAS uroce_${name})
-  target_link_libraries(uroce_${name} PUBLIC uroce_options ${ARG_DEPENDS})
+# uroce_precompiled(name [OPTIONS ...] [DEPENDS ...] HEADERS ...): the headers compiled once, for targets with the same
+# compiler options. Sources include what they need all the same: they compile without it, only more slowly.
+function(uroce_precompiled name)
+  cmake_parse_arguments(ARG "" "" "OPTIONS;DEPENDS;HEADERS" ${ARGN})
+  set(source ${CMAKE_BINARY_DIR}/precompiled/${name}.cc)
+  if(NOT EXISTS ${source})
+    file(WRITE ${source} "")
+  endif()
+  add_library(${name} STATIC EXCLUDE_FROM_ALL ${source})
+  target_link_libraries(${name} PRIVATE uroce_options ${ARG_DEPENDS})
+  target_compile_options(${name} PRIVATE ${ARG_OPTIONS})
+  target_precompile_headers(${name} PRIVATE ${ARG_HEADERS})
 endfunction()
 
 # For a library that is loaded into programs of others: it brings no libstdc++, of which the program may have another
@@ -35,16 +41,100 @@ function(uroce_in_foreign_processes name)
   endif()
 endfunction()
 
-# Test code is compiled for the compiler's speed; the code under test keeps the preset's optimisation.
-set(UROCE_TEST_OPTIONS -O0 -g1)
+set(UROCE_COMMON_HEADERS
+  <algorithm> <array> <atomic> <cerrno> <chrono> <cstdint> <cstring> <deque> <functional> <map> <memory> <mutex>
+  <optional> <span> <string> <string_view> <system_error> <utility> <variant> <vector>)
+set(UROCE_LIBRARY_OPTIONS)
+if(UROCE_FUZZ)
+  set(UROCE_LIBRARY_OPTIONS -fsanitize=fuzzer-no-link)  # coverage for libFuzzer, without its main()
+endif()
+uroce_precompiled(uroce_product_headers OPTIONS ${UROCE_LIBRARY_OPTIONS} HEADERS ${UROCE_COMMON_HEADERS})
 
-# uroce_test(name SOURCES ... [DEPENDS ...] [LABELS ...]): a GoogleTest binary registered with CTest as one test.
+# uroce_library(name SOURCES ... [DEPENDS ...]): a static library of one directory, alias uroce::name. Built when something
+# needs it.
+function(uroce_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_library(uroce_${name} STATIC EXCLUDE_FROM_ALL ${ARG_SOURCES})
+  add_library(uroce::${name} ALIAS uroce_${name})
+  target_link_libraries(uroce_${name} PUBLIC uroce_options ${ARG_DEPENDS})
+  target_compile_options(uroce_${name} PRIVATE ${UROCE_LIBRARY_OPTIONS})
+  target_precompile_headers(uroce_${name} REUSE_FROM uroce_product_headers)
+endfunction()
+
+# Tests. Each is compiled in one of the builds of tools/test, the one in which it finds most (some with threads in two):
+#   sanitize  unit suites, whatever a fuzzer drives: clang, ASan and UBSan. The default of the functions below.
+#   tsan      what has threads
+#   release   what tests the product as it is shipped: preloaded, between hosts, for minutes of virtual time
+# A preset says in UROCE_TESTS which of them it has; the preset dev has all but tsan.
+set(UROCE_TESTS "release;sanitize" CACHE STRING "The tests to build: of release, sanitize, tsan; empty for none")
+
+# Test code is compiled for the compiler's speed; the code under test keeps the preset's optimisation.
+set(UROCE_TEST_OPTIONS -O0 -g1 -fPIE)
+set(UROCE_PROGRAM_OPTIONS -O1 -g1 -fPIE)  # programs that move data
+
+# uroce_wanted(variable BUILD...): the first of the builds whose tests this preset has, or nothing.
+function(uroce_wanted variable)
+  set(${variable} "" PARENT_SCOPE)
+  foreach(build IN LISTS ARGN)
+    if(build IN_LIST UROCE_TESTS)
+      set(${variable} ${build} PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+endfunction()
+
+# uroce_add_test(NAME name COMMAND ... [IN BUILD...] [LABELS ...] [TIMEOUT seconds] [CONFIGURATIONS ...]
+# [PROPERTIES ...]): a CTest test. A
+# name that exists in several builds gets the build's behind it. The exit code 77 says that it could not run here.
+function(uroce_add_test)
+  cmake_parse_arguments(ARG "" "NAME;TIMEOUT" "COMMAND;IN;LABELS;CONFIGURATIONS;PROPERTIES" ${ARGN})
+  if(NOT ARG_IN)
+    set(ARG_IN sanitize)
+  endif()
+  uroce_wanted(build ${ARG_IN})
+  if(NOT build)
+    return()
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  list(LENGTH ARG_IN builds)
+  if(builds GREATER 1)
+    string(APPEND ARG_NAME _${build})
+  endif()
+  add_test(NAME ${ARG_NAME} COMMAND ${ARG_COMMAND} CONFIGURATIONS ${ARG_CONFIGURATIONS})
+  set_tests_properties(${ARG_NAME} PROPERTIES
+    LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77 ${ARG_PROPERTIES})
+endfunction()
+
+# uroce_test(name SOURCES ... [DEPENDS ...] [IN BUILD...] [LABELS ...] [TIMEOUT seconds] [PROPERTIES ...]): a GoogleTest
+# binary, one CTest test. Settings of the target after it: if(TARGET name).
 function(uroce_test name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPENDS;IN;LABELS;PROPERTIES" ${ARGN})
+  if(NOT ARG_IN)
+    set(ARG_IN sanitize)
+  endif()
+  uroce_wanted(build ${ARG_IN})
+  if(NOT build)
+    return()
+  endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE uroce_options ${ARG_DEPENDS} GTest::gtest_main GTest::gmock)
   target_compile_options(${name} PRIVATE ${UROCE_TEST_OPTIONS})
   target_precompile_headers(${name} REUSE_FROM uroce_test_headers)
-  add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 300)
+  uroce_add_test(NAME ${name} COMMAND ${name} IN ${ARG_IN}
+    LABELS ${ARG_LABELS} TIMEOUT ${ARG_TIMEOUT} PROPERTIES ${ARG_PROPERTIES})
+endfunction()
+
+# uroce_program(name SOURCES ... [DEPENDS ...] [IN BUILD...]): a program that tests run, or a tool; without IN in all builds.
+function(uroce_program name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;IN" ${ARGN})
+  uroce_wanted(build ${ARG_IN})
+  if(ARG_IN AND NOT build)
+    return()
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE uroce_options ${ARG_DEPENDS})
+  target_compile_options(${name} PRIVATE ${UROCE_PROGRAM_OPTIONS})
+  target_precompile_headers(${name} REUSE_FROM uroce_program_headers)
 endfunction()

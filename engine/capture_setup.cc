@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <fmt/format.h>
 #include <mutex>
 #include <unistd.h>
 
+#include "engine/base/concat.h"
 #include "engine/base/fork.h"
 #include "engine/device_identity.h"
 #include "engine/io/capture.h"
@@ -30,12 +30,12 @@ class FileControl final : public io::CaptureControl {
   FileControl(std::string name, bool quiet) : name_(std::move(name)), quiet_(quiet) {}
   void on_end(uint64_t captured, uint64_t dropped, int error) override {
     if (quiet_ && dropped == 0 && error == 0) return;
-    std::string text = fmt::format("{}: {} packets captured", name_, captured);
-    if (dropped > 0) text += fmt::format(", {} missing because the disk was too slow", dropped);
+    std::string text = concat(name_, ": ", captured, " packets captured");
+    if (dropped > 0) text += concat(", ", dropped, " missing because the disk was too slow");
     if (error == ETIMEDOUT) {
       text += "; the reader did not take the rest";
     } else if (error != 0) {
-      text += fmt::format("; then the capture ended: {}", io::capture_error_text(error));
+      text += concat("; then the capture ended: ", io::capture_error_text(error));
     }
     io::CaptureHub::say(text);
   }
@@ -57,7 +57,7 @@ void capture_to_file(const std::string& device, const Options& options) {
   const int error = io::CaptureHub::instance().start(
       std::move(settings), std::make_unique<io::CaptureFiles>(*name, options.capture_files, options.capture_size),
       std::make_unique<FileControl>(*name, options.quiet));
-  if (error != 0) io::CaptureHub::say(fmt::format("cannot capture to {}: {}", *name, io::capture_error_text(error)));
+  if (error != 0) io::CaptureHub::say(concat("cannot capture to ", *name, ": ", io::capture_error_text(error)));
 }
 
 }  // namespace

@@ -4,13 +4,13 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <fmt/format.h>
 #include <map>
 #include <mutex>
 #include <system_error>
 #include <thread>
 
 #include "engine/base/capabilities.h"
+#include "engine/base/concat.h"
 #include "engine/base/fork.h"
 #include "engine/capture_setup.h"
 #include "engine/device_identity.h"
@@ -56,7 +56,7 @@ Host* Host::create() {
   static std::atomic<bool> will_finish{false};  // children inherit that
   Options options;
   if (const auto error = Options::from_environment(options)) {
-    std::fputs(fmt::format("uroce: {}\n", *error).c_str(), stderr);
+    std::fputs(concat("uroce: ", *error, "\n").c_str(), stderr);
     return nullptr;
   }
   try {
@@ -66,7 +66,7 @@ Host* Host::create() {
     created_host.store(host, std::memory_order_release);
     return host;
   } catch (const std::system_error& e) {
-    std::fputs(fmt::format("uroce: cannot read the network configuration: {}\n", e.what()).c_str(), stderr);
+    std::fputs(concat("uroce: cannot read the network configuration: ", e.what(), "\n").c_str(), stderr);
     return nullptr;
   }
 }
@@ -140,11 +140,10 @@ void Host::io_has_opened(int netdev_index) {
     others = threads_with_ambient_capabilities();
   }
   if (others == 0) return;
-  std::fputs(fmt::format("uroce: {} thread{} of this program that ran before the packet I/O was open keep{} the "
-                         "capabilities for AF_XDP\n",
-                         others, others == 1 ? "" : "s", others == 1 ? "s" : "")
-                 .c_str(),
-             stderr);
+  const std::string text = concat("uroce: ", others, others == 1 ? " thread" : " threads",
+                                  " of this program that ran before the packet I/O was open ",
+                                  others == 1 ? "keeps" : "keep", " the capabilities for AF_XDP\n");
+  std::fputs(text.c_str(), stderr);
 }
 
 std::map<int, std::shared_ptr<Engine>> Host::existing_engines() {

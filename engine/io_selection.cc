@@ -1,8 +1,8 @@
 #include "engine/io_selection.h"
 
 #include <cstdio>
-#include <fmt/format.h>
 
+#include "engine/base/concat.h"
 #include "engine/capture_setup.h"
 #include "engine/io/af_xdp.h"
 #include "engine/io/af_xdp_error.h"
@@ -15,7 +15,7 @@ namespace {
 
 void say(const net::Netdev& netdev, const std::string& text) {
   // One write, so that lines of several processes do not mix.
-  const std::string line = fmt::format("uroce: {}: {}\n", netdev.name, text);
+  const std::string line = concat("uroce: ", netdev.name, ": ", text, "\n");
   std::fputs(line.c_str(), stderr);
 }
 
@@ -56,7 +56,7 @@ std::optional<io::IoError> taken_error(const net::Netdev& netdev) {
 }
 
 std::string text_of(const io::IoError& error) {
-  return fmt::format("{}; {}", error.what, error.remedy);
+  return concat(error.what, "; ", error.remedy);
 }
 
 // `reason`: why it is not AF_XDP.
@@ -87,7 +87,7 @@ std::variant<OpenedIo, io::IoError> open_packet_io(const net::Netdev& netdev, co
   opened.leave = [memberships](const wire::IpAddress& group) { memberships->leave(group); };
   add_faults_and_capture(opened, netdev, options);
   if (!options.quiet) {
-    say(netdev, opened.io->description() + (reason.empty() ? "" : fmt::format(" (not AF_XDP: {})", reason)));
+    say(netdev, opened.io->description() + (reason.empty() ? "" : concat(" (not AF_XDP: ", reason, ")")));
   }
   return result;
 }

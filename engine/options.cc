@@ -1,8 +1,8 @@
 // UROCE_* environment variables (docs/environment.md).
 #include <cstdlib>
-#include <fmt/format.h>
 #include <string_view>
 
+#include "engine/base/concat.h"
 #include "engine/engine.h"
 #include "engine/io/capture/settings.h"
 #include "engine/io/fault_spec.h"
@@ -28,7 +28,7 @@ std::optional<std::string> read_number(const char* name, uint64_t least, uint64_
   const std::string_view text = variable(name);
   if (text.empty()) return std::nullopt;
   const auto value = io::parse_capture_number(text, most);
-  if (!value || *value < least) return fmt::format("{}={}: a number from {} to {}", name, text, least, most);
+  if (!value || *value < least) return concat(name, "=", text, ": a number from ", least, " to ", most);
   out = static_cast<T>(*value * unit);
   return std::nullopt;
 }
@@ -36,7 +36,7 @@ std::optional<std::string> read_number(const char* name, uint64_t least, uint64_
 std::optional<std::string> read_capture(Options& out) {
   out.capture = variable("UROCE_CAPTURE");
   if (!io::expand_capture_name(out.capture, 0, "")) {
-    return fmt::format("UROCE_CAPTURE={}: after % there may be p (process id), d (device) or %", out.capture);
+    return concat("UROCE_CAPTURE=", out.capture, ": after % there may be p (process id), d (device) or %");
   }
   if (const auto problem = read_number("UROCE_CAPTURE_SNAP", io::kSmallestSnap, 1 << 18, 1, out.capture_snap)) {
     return problem;
@@ -51,7 +51,7 @@ std::optional<std::string> read_capture(Options& out) {
   const std::string_view qpns = variable("UROCE_CAPTURE_QPN");
   if (qpns.empty()) return std::nullopt;
   const auto numbers = io::parse_capture_qpns(qpns);
-  if (!numbers) return fmt::format("UROCE_CAPTURE_QPN={}: up to 16 QPNs, e.g. 0x11,0x12", qpns);
+  if (!numbers) return concat("UROCE_CAPTURE_QPN=", qpns, ": up to 16 QPNs, e.g. 0x11,0x12");
   out.capture_qpns = *numbers;
   return std::nullopt;
 }
@@ -67,19 +67,19 @@ std::optional<std::string> Options::from_environment(Options& out) {
   } else if (io == "udp") {
     out.io = Io::kUdp;
   } else {
-    return fmt::format("UROCE_IO={} is not known; use auto, af_xdp or udp", io);
+    return concat("UROCE_IO=", io, " is not known; use auto, af_xdp or udp");
   }
 
   const std::string_view mode = variable("UROCE_XDP_MODE");
   if (!mode.empty() && mode != "auto" && mode != "native" && mode != "generic") {
-    return fmt::format("UROCE_XDP_MODE={} is not known; use auto, native or generic", mode);
+    return concat("UROCE_XDP_MODE=", mode, " is not known; use auto, native or generic");
   }
   out.force_generic_xdp = mode == "generic";
 
   out.faults = variable("UROCE_FAULTS");
   if (!out.faults.empty()) {
     const auto spec = io::parse_fault_spec(out.faults);
-    if (const auto* error = std::get_if<std::string>(&spec)) return fmt::format("UROCE_FAULTS: {}", *error);
+    if (const auto* error = std::get_if<std::string>(&spec)) return concat("UROCE_FAULTS: ", *error);
   }
   if (const auto problem = read_capture(out)) return problem;
   out.netdev = variable("UROCE_NETDEV");

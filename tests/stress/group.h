@@ -90,7 +90,6 @@ class Group {
   uint32_t lost_receives_ = 0;
   uint32_t steps_ = 0;
   uint32_t events_taken_ = 0;
-  bool armed_ = false;
 };
 
 // wr_id of receives of shared queues: the slot, and which queue.

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Long steps of a script: their output goes to a file, one line tells where they are. To be sourced.
+
+# progress NAME LOG COMMAND...: runs COMMAND with its output in LOG and shows the newest line of it: rewritten in place on a
+# terminal, one every ten seconds elsewhere. When it fails, the end of LOG. Returns what COMMAND returns.
+progress() {
+  local name=$1 log=$2 line='' next=10 status=0 fd
+  shift 2
+  local begin=$SECONDS
+  : >"$log"
+  exec {fd}< <("$@" 2>&1; echo "status $?")
+  while IFS= read -r -u "$fd" line; do
+    [[ $line =~ ^status\ [0-9]+$ ]] && { status=${line#status }; continue; }
+    printf '%s\n' "$line" >>"$log"
+    if [[ -t 1 ]]; then
+      printf '\r\033[K%.*s' "$((${COLUMNS:-$(tput cols 2>/dev/null || echo 80)} - 1))" "$name: $line"
+    elif ((SECONDS - begin >= next)); then
+      echo "$name: $line"
+      next=$((SECONDS - begin + 10))
+    fi
+  done
+  exec {fd}<&-
+  [[ ! -t 1 ]] || printf '\r\033[K'
+  ((status == 0)) || tail -n 60 "$log" >&2
+  return "$status"
+}
