@@ -11,7 +11,6 @@
 namespace uroce::engine {
 
 struct AddressHandle {
-  transport::AddressVector address;
   Path path;
   uint32_t number = 0;  // 0: free
 };
@@ -25,7 +24,7 @@ class AddressHandles {
   explicit AddressHandles(uint32_t most = kMost) : most_(most) {}
 
   // The new one's number. 0: there are too many.
-  uint32_t add(const transport::AddressVector& address, const Path& path) {
+  uint32_t add(const Path& path) {
     if (free_.empty()) {
       if (slots_.size() == most_) return 0;
       free_.push_back(static_cast<uint32_t>(slots_.size()));
@@ -35,7 +34,7 @@ class AddressHandles {
     free_.pop_back();
     // The generation in the upper bits tells a number from those that the slot had before.
     generation_ = generation_ % (UINT32_MAX >> kSlotBits) + 1;
-    slots_[slot] = {address, path, generation_ << kSlotBits | slot};
+    slots_[slot] = {path, generation_ << kSlotBits | slot};
     return slots_[slot].number;
   }
 
@@ -43,6 +42,7 @@ class AddressHandles {
     AddressHandle* const handle = find(number);
     if (handle == nullptr) return false;
     handle->number = 0;
+    handle->path.to.reset();
     free_.push_back(number & kSlotMask);
     return true;
   }
@@ -51,13 +51,6 @@ class AddressHandles {
     const uint32_t slot = number & kSlotMask;
     if (number == 0 || slot >= slots_.size() || slots_[slot].number != number) return nullptr;
     return &slots_[slot];
-  }
-
-  template <class F>
-  void for_each(F&& f) {
-    for (AddressHandle& handle : slots_) {
-      if (handle.number != 0) f(handle);
-    }
   }
 
  private:

@@ -27,23 +27,26 @@ Counter parse_drop(wire::ParseError error) {
 Datapath::Datapath(std::function<uint32_t()> random)
     : mrs_(random), qpns_(draw_first_qpn(random), Limits::kMaxQp, random) {
   attach_loop(io::make_memory_loop());
+  wanted_.reserve(kMostWanted);
 }
 
-Datapath::~Datapath() = default;
+Datapath::~Datapath() {
+  while (!waited_for_.empty()) stop_waiting_for(waited_for_.front());
+}
 
 void Datapath::attach_loop(std::unique_ptr<io::PacketIo> loop) {
   loop_ = std::move(loop);
   loop_burst_ = std::make_unique<TxBurst>(*loop_, [this](const wire::TxPacket& packet) { on_done(packet); });
 }
 
-std::unique_ptr<io::PacketIo> Datapath::attach(std::unique_ptr<io::PacketIo> wire,
-                                               std::function<void(Path&)> need_neighbour,
+std::unique_ptr<io::PacketIo> Datapath::attach(std::unique_ptr<io::PacketIo> wire, std::function<void()> ask,
                                                std::unique_ptr<io::PacketIo> loop) {
   if (loop) attach_loop(std::move(loop));
   auto burst = std::make_unique<TxBurst>(*wire, [this](const wire::TxPacket& packet) { on_done(packet); });
   wire_.swap(wire);
   wire_burst_ = std::move(burst);
-  need_neighbour_ = std::move(need_neighbour);
+  kernel_routes_ = wire_->kernel_routes();
+  ask_ = std::move(ask);
   return wire;
 }
 
@@ -82,6 +85,7 @@ Datapath::Moved Datapath::iterate(Caller caller, Time now) {
   Moved moved;
   waited_.splice(waited_.end(), owed_);
   collect_doorbells(now, kDoorbellLimit);
+  look_after_waiting(now);
   moved.sent += transmit(now);
   moved.received += receive(*wire_, now);
   while (const size_t looped = receive(*loop_, now)) moved.received += looped;
@@ -94,12 +98,14 @@ Datapath::Moved Datapath::iterate(Caller caller, Time now) {
 
 bool Datapath::unfinished() const {
   return first_rung_ != nullptr || !ready_.empty() || !owed_.empty() || !waited_.empty() || !urgent_.empty() ||
-         wire_burst_->waiting() || loop_burst_->waiting() || !loop_->prepare_to_wait();
+         wire_burst_->waiting() || loop_burst_->waiting() || next_hops_changed_.load(std::memory_order_seq_cst) ||
+         !loop_->prepare_to_wait();
 }
 
 void Datapath::reschedule(Qp& qp, Time now) {
-  if (!qp.ready_hook.is_linked() && qp.transport->wants_to_send(now)) ready_.push_back(qp);
-  if (qp.transport->ack_owed()) {
+  const bool may_send = !qp.waits();
+  if (may_send && !qp.ready_hook.is_linked() && qp.transport->wants_to_send(now)) ready_.push_back(qp);
+  if (may_send && qp.transport->ack_owed()) {
     if (qp.transport->ack_urgent()) {
       send_ack_first(qp);
     } else if (!qp.ack_hook.is_linked()) {
@@ -180,12 +186,17 @@ bool Datapath::transmit_quantum(Qp& qp, Time now, int& budget) {
   for (int i = 0; i < kQuantum && budget > 0; ++i) {
     Path* const path = next_path(qp);
     TxBurst& burst_to = path == nullptr ? *wire_burst_ : burst(*path);
+    const Reach within = path == nullptr ? Reach::kNot : reach(*path, qp, now);
+    if (within == Reach::kLater) {
+      wait_for_next_hop(*path->to, qp);
+      return true;
+    }
     wire::TxPacket* const packet = burst_to.next();
     if (packet == nullptr) return false;
     if (!qp.transport->pull(*packet, now)) return true;
     --budget;
     packet->source_qpn = qp.transport->qpn();
-    if (path != nullptr && sendable(*path)) {
+    if (within == Reach::kNow) {
       packet->envelope = envelope_for(*packet, qp, *path);
       burst_to.commit();
       if (is_multicast(path->envelope.destination)) copy_to_own_group(*packet);
@@ -212,6 +223,12 @@ size_t Datapath::transmit_acks(AckList& qps) {
   size_t acks = 0;
   while (!qps.empty()) {
     Qp& qp = qps.front();
+    const Reach within = reach(qp.path, qp, transmit_time_);
+    if (within == Reach::kLater) {  // reschedule() brings it back
+      qps.pop_front();
+      wait_for_next_hop(*qp.path.to, qp);
+      continue;
+    }
     wire::TxPacket* const packet = burst(qp.path).next();
     if (packet == nullptr) break;
     qps.pop_front();
@@ -219,15 +236,97 @@ size_t Datapath::transmit_acks(AckList& qps) {
       continue;  // responses go first; the last of them brings the QP back here
     packet->envelope = &qp.path.envelope;
     packet->source_qpn = qp.transport->qpn();
-    if (sendable(qp.path)) burst(qp.path).commit();
+    if (within == Reach::kNow) burst(qp.path).commit();
     ++acks;
   }
   return acks;
 }
 
-bool Datapath::sendable(Path& path) {
-  if (!path.resolved && need_neighbour_) need_neighbour_(path);
-  return path.resolved;
+// --- next hops ------------------------------------------------------------------------------------------------------
+
+// Whether a packet can be sent now; brings the envelope up to date. Without a MAC address connected QPs wait as long as
+// the kernel looks for one (three probes of a second), and then send as if the packets were lost on the wire: the retry
+// budget decides. Datagrams of one QP go to many, so they wait only as long as an answer usually takes. Once the kernel
+// has given up nobody waits until the next hop is found after all.
+Datapath::Reach Datapath::reach(Path& path, const Qp& qp, Time now) {
+  constexpr Duration kPatience = std::chrono::seconds(4);
+  constexpr Duration kDatagramPatience = std::chrono::milliseconds(20);
+  if (path.to == nullptr) return Reach::kNow;
+  Destination& to = *path.to;
+  wire::Envelope& e = path.envelope;
+  e.source_mac = to.route.source_mac;
+  e.hop_limit = path.hop_limit != 0 ? path.hop_limit : to.route.hop_limit;
+  if (to.route.next_hop == nullptr || kernel_routes_) {
+    e.destination_mac = to.route.mac;
+    return Reach::kNow;
+  }
+  net::NextHop& hop = *to.route.next_hop;
+  net::Neighbour neighbour = hop.neighbour();
+  if (neighbour.state != net::NeighbourState::kUsable) {
+    want(to.route.next_hop, now);
+    if (!neighbour.has_mac()) hop.await();
+    neighbour = hop.neighbour();
+  }
+  if (neighbour.has_mac()) {
+    e.destination_mac = neighbour.mac;
+    to.waits_since = kNever;
+    return Reach::kNow;
+  }
+  if (neighbour.state == net::NeighbourState::kFailed) return Reach::kNot;
+  if (to.waits_since == kNever || now - to.waits_since > 2 * kPatience) to.waits_since = now;
+  const Time end = to.waits_since + (qp.is_ud() ? kDatagramPatience : kPatience);
+  if (now >= end) return Reach::kNot;
+  to.gives_up_at = std::min(to.gives_up_at, end);
+  return Reach::kLater;
+}
+
+void Datapath::want(const std::shared_ptr<net::NextHop>& hop, Time now) {
+  if (wanted_.size() == kMostWanted || !hop->ask_now(now)) return;
+  wanted_.push_back(hop);
+  if (!wants_next_hops_.exchange(true, std::memory_order_relaxed) && ask_) ask_();
+}
+
+void Datapath::wait_for_next_hop(Destination& to, Qp& qp) {
+  qp.stop_waiting();
+  to.waiters.push_back(qp);
+  if (!to.hook.is_linked()) {
+    to.while_waited_for = to.shared_from_this();
+    waited_for_.push_back(to);
+    waits_for_next_hops_.store(true, std::memory_order_relaxed);
+  }
+  waiting_ends_ = std::min(waiting_ends_, to.gives_up_at);
+}
+
+void Datapath::stop_waiting_for(Destination& to) {
+  waited_for_.erase(waited_for_.iterator_to(to));
+  to.gives_up_at = kNever;
+  to.while_waited_for.reset();  // it may be gone now
+}
+
+// QPs whose next hop has been found, or has not in time, take their turns; so do those that another route has set free.
+void Datapath::look_after_waiting(Time now) {
+  const bool news = next_hops_changed_.load(std::memory_order_relaxed) && next_hops_changed_.exchange(false);
+  if (!news && now < waiting_ends_) return;
+  waiting_ends_ = kNever;
+  for (auto it = waited_for_.begin(); it != waited_for_.end();) {
+    Destination& to = *it++;
+    const net::NextHop* const hop = to.route.next_hop.get();
+    const net::NeighbourState state = hop == nullptr ? net::NeighbourState::kUsable : hop->neighbour().state;
+    const bool open = state == net::NeighbourState::kUnknown || state == net::NeighbourState::kResolving;
+    if (open && now < to.gives_up_at && !to.waiters.empty()) {
+      waiting_ends_ = std::min(waiting_ends_, to.gives_up_at);
+      continue;
+    }
+    NextHopWaiters woken;
+    woken.splice(woken.end(), to.waiters);
+    stop_waiting_for(to);
+    while (!woken.empty()) {
+      auto& qp = static_cast<Qp&>(woken.front());
+      qp.stop_waiting();
+      reschedule(qp, now);
+    }
+  }
+  waits_for_next_hops_.store(!waited_for_.empty(), std::memory_order_relaxed);
 }
 
 // The bytes of a packet have been made, or could not be: the application unmapped or protected the memory.
@@ -281,6 +380,7 @@ void Datapath::remove(Qp& qp, Time now) {
   collect_doorbells(now, SIZE_MAX);
   settle_acks(qp, now);
   forget_waiting_packets(qp);
+  qp.stop_waiting();
   qp.ready_hook.unlink();
   qp.ack_hook.unlink();
   qp.timer_hook.unlink();
@@ -380,7 +480,7 @@ bool Datapath::belongs_here(const io::RxPacket& rx, bool looped, const wire::Pac
     return is_own(theirs.source) == looped && (to_group || is_own(theirs.destination));
   }
   const wire::Envelope& ours = qp.path.envelope;
-  return theirs.source == ours.destination && theirs.destination == ours.source && looped == qp.path.loopback;
+  return theirs.source == ours.destination && theirs.destination == ours.source && looped == qp.path.loopback();
 }
 
 std::optional<Counter> Datapath::refuse_by_headers(const io::RxPacket& rx, bool looped, const wire::Packet& packet,

@@ -40,10 +40,10 @@ class Datapath {
   explicit Datapath(std::function<uint32_t()> random);
   ~Datapath();
 
-  // `wire` moves packets from now on. `need_neighbour` is called when there are packets for a path whose next hop has
-  // no address. `loop`: what moves packets between QPs of this process; null: what does so far. Returns what moved them
-  // until now: its end may take long.
-  std::unique_ptr<io::PacketIo> attach(std::unique_ptr<io::PacketIo> wire, std::function<void(Path&)> need_neighbour,
+  // `wire` moves packets from now on. `ask` is called, with the lock held, when the kernel is to be asked for next
+  // hops: take_wanted_next_hops(). `loop`: what moves packets between QPs of this process; null: what does so far.
+  // Returns what moved them until now: its end may take long.
+  std::unique_ptr<io::PacketIo> attach(std::unique_ptr<io::PacketIo> wire, std::function<void()> ask,
                                        std::unique_ptr<io::PacketIo> loop = nullptr);
   io::PacketIo* wire() const { return wire_.get(); }
 
@@ -52,6 +52,10 @@ class Datapath {
   void ring(Qp& qp);
   bool rung() const { return rung_.load(std::memory_order_seq_cst) != nullptr; }
   const Counters& counters() const { return counters_; }
+  // A next hop that QPs wait for may have been found or not.
+  void next_hops_changed() { next_hops_changed_.store(true, std::memory_order_seq_cst); }
+  bool wants_next_hops() const { return wants_next_hops_.load(std::memory_order_relaxed); }
+  bool waits_for_next_hops() const { return waits_for_next_hops_.load(std::memory_order_relaxed); }
 
   // --- under the progress lock --------------------------------------------------------------------------------------
   memory::MrTable& memory_regions() { return mrs_; }
@@ -73,7 +77,8 @@ class Datapath {
   // Work is left over that needs no outside event: packets ready, ACKs owed.
   bool unfinished() const;
   Time next_deadline() const {
-    return std::min(timers_.empty() ? kNever : timers_.begin()->timer_at, moderated_cqs_.next_deadline());
+    const Time timer = timers_.empty() ? kNever : timers_.begin()->timer_at;
+    return std::min({timer, moderated_cqs_.next_deadline(), waiting_ends_});
   }
 
   // The QP's state may have changed from outside (modify).
@@ -98,6 +103,13 @@ class Datapath {
     for (Qp& qp : qps_) f(qp);
   }
   void add(Qp& qp) { qps_.push_back(qp); }
+  // Next hops that there are packets for and the kernel is to find or confirm. `into` is empty and has room.
+  using NextHopList = std::vector<std::shared_ptr<net::NextHop>>;
+  static constexpr size_t kMostWanted = 256;
+  void take_wanted_next_hops(NextHopList& into) {
+    wanted_.swap(into);
+    wants_next_hops_.store(false, std::memory_order_relaxed);
+  }
 
  private:
   static constexpr size_t kReceiveBurst = 64;
@@ -119,7 +131,12 @@ class Datapath {
   void copy_to_own_group(const wire::TxPacket& packet);
   static const wire::Envelope* envelope_for(const wire::TxPacket& packet, Qp& qp, const Path& path);
   size_t transmit_acks(AckList& qps);
-  bool sendable(Path& path);
+  enum class Reach : uint8_t { kNow, kLater, kNot };
+  Reach reach(Path& path, const Qp& qp, Time now);
+  void want(const std::shared_ptr<net::NextHop>& hop, Time now);
+  void wait_for_next_hop(Destination& to, Qp& qp);
+  void stop_waiting_for(Destination& to);
+  void look_after_waiting(Time now);
   void on_done(const wire::TxPacket& packet);
   void publish_state(Qp& qp, Time now);
   size_t receive(io::PacketIo& io, Time now);
@@ -134,16 +151,17 @@ class Datapath {
   bool is_own(const wire::IpAddress& address) const;
   bool belongs_here(const io::RxPacket& rx, bool looped, const wire::Packet& packet, const Qp& qp) const;
   void expire_timers(Time now);
-  TxBurst& burst(const Path& path) { return path.loopback ? *loop_burst_ : *wire_burst_; }
+  TxBurst& burst(const Path& path) { return path.loopback() ? *loop_burst_ : *wire_burst_; }
 
   Counters counters_;
   memory::MrTable mrs_;
   QpnSpace qpns_;
   std::unique_ptr<io::PacketIo> wire_;
+  bool kernel_routes_ = false;          // it needs no next hops
   std::unique_ptr<io::PacketIo> loop_;  // QPs of this process connected to each other
   std::unique_ptr<TxBurst> wire_burst_;
   std::unique_ptr<TxBurst> loop_burst_;
-  std::function<void(Path&)> need_neighbour_;
+  std::function<void()> ask_;
   std::array<io::RxPacket, kReceiveBurst> arrived_;
   Time now_{};            // of the last round
   Time transmit_time_{};  // of the transmission in progress
@@ -151,6 +169,12 @@ class Datapath {
   std::atomic<Qp*> rung_{nullptr};
   Qp* first_rung_ = nullptr;  // QPs whose doorbell has been taken from there and not been looked at
   Qp* last_rung_ = nullptr;
+  std::atomic<bool> next_hops_changed_{false};
+  std::atomic<bool> wants_next_hops_{false};
+  std::atomic<bool> waits_for_next_hops_{false};
+  NextHopList wanted_;          // never more than kMostWanted
+  WaitedFor waited_for_;        // destinations that have waiters
+  Time waiting_ends_ = kNever;  // the first of these gives up
   AddressHandles handles_;
   MulticastGroups groups_;
   SrqTable srqs_;

@@ -40,8 +40,8 @@ LocalEngine::LocalEngine(const net::Netdev& netdev, std::shared_ptr<net::NetView
       netdev_(netdev),
       announced_(netdev),
       datapath_(secure_random),
-      progress_(datapath_, view_->descriptor(), [this](bool news) { watch_network(news); }) {
-  view_->add_listener(this, [this] { progress_.wake(); });
+      progress_(datapath_, view_->descriptor(), [this](bool readable) { return watch_network(readable); }) {
+  view_->add_listener(this, [this](const net::News& news) { note(news); });
 }
 
 LocalEngine::~LocalEngine() {
@@ -49,11 +49,13 @@ LocalEngine::~LocalEngine() {
 }
 
 // In the background thread. Where there was no memory for what is new, nothing of it counts as seen.
-void LocalEngine::watch_network(bool news) {
+Time LocalEngine::watch_network(bool readable) {
   try {
-    look_at_network(news);
+    return look_at_network(readable);
   } catch (const std::bad_alloc&) {
-    seen_generation_.store(0);
+    std::lock_guard guard(news_lock_);
+    news_.netdevs = true;
+    news_.add_all_routes();
     throw;
   }
 }
@@ -81,7 +83,7 @@ int LocalEngine::open_io() {
     Progress::Guard guard(progress_);
     datapath_.set_addresses(netdev_.addresses);
     datapath_.attach(
-        std::move(opened.io), [this](Path& path) { resolve(path); }, std::move(opened.loop));
+        std::move(opened.io), [this] { progress_.wake(); }, std::move(opened.loop));
   }
   progress_.wake();                       // to what it has to watch now
   max_udp_length_.store(max_udp_length);  // from here on progress() runs
@@ -98,7 +100,7 @@ void LocalEngine::close_io() {
   Progress::Guard guard(progress_);
   if (datapath_.wire() == nullptr) return;
   datapath_.forget_waiting_packets();
-  closed = datapath_.attach(std::make_unique<io::ClosedIo>(*datapath_.wire()), [this](Path& path) { resolve(path); });
+  closed = datapath_.attach(std::make_unique<io::ClosedIo>(*datapath_.wire()), [this] { progress_.wake(); });
 }
 
 int LocalEngine::create_qp(const QpInit& init, Qp*& qp) {
@@ -120,14 +122,12 @@ int LocalEngine::create_qp(const QpInit& init, Qp*& qp) {
 int LocalEngine::modify_qp(Qp& qp, const transport::QpAttributes& attributes, uint32_t mask) {
   std::lock_guard setup(setup_);  // `netdev_`
   learn_netdev();
+  std::shared_ptr<Destination> to;
   Path path;
   if (mask & transport::kQpAddressVector) {
+    if (const int error = find_destination(attributes.address, to); error != 0) return error;
     const wire::Qpn remote = (mask & transport::kQpDestQpn) ? attributes.dest_qpn : qp.transport->attributes().dest_qpn;
-    if (const int error = resolve_route(*view_, netdev_, attributes.address, qp.transport->qpn(), remote, path);
-        error != 0) {
-      return error;
-    }
-    find_neighbour(path);
+    path = make_path(attributes.address, to, qp.transport->qpn(), remote);
   }
   transport::QpAttributes adjusted = attributes;
   if (qp.is_ud()) {
@@ -135,7 +135,7 @@ int LocalEngine::modify_qp(Qp& qp, const transport::QpAttributes& attributes, ui
     adjusted.path_mtu = largest_path_mtu(netdev_.mtu, max_udp_length_.load());
     mask |= transport::kQpPathMtu;
   } else if (mask & transport::kQpPathMtu) {
-    const uint32_t mtu = (mask & transport::kQpAddressVector) ? path.mtu : netdev_.mtu;
+    const uint32_t mtu = to != nullptr ? to->route.mtu : netdev_.mtu;
     if (attributes.path_mtu > largest_path_mtu(mtu, max_udp_length_.load())) return EINVAL;
   }
   if ((mask & transport::kQpPort) && attributes.port != 1) return EINVAL;
@@ -145,7 +145,10 @@ int LocalEngine::modify_qp(Qp& qp, const transport::QpAttributes& attributes, ui
   const Time now = monotonic_now();
   if (mask & transport::kQpState) datapath_.settle_acks(qp, now);
   const int error = qp.transport->modify(adjusted, mask, now);
-  if (error == 0 && (mask & transport::kQpAddressVector)) qp.path = path;
+  if (error == 0 && to != nullptr) {
+    qp.stop_waiting();
+    qp.path = std::move(path);
+  }
   const transport::QpState state = qp.transport->state();
   // The application has its memory back, so what has not left must not leave any more.
   const bool ended = state == transport::QpState::kReset || state == transport::QpState::kErr;
@@ -212,11 +215,11 @@ void LocalEngine::destroy_srq(Srq* srq) {
 int LocalEngine::create_address(const transport::AddressVector& address, uint32_t& handle) {
   std::lock_guard setup(setup_);  // `netdev_`
   learn_netdev();
-  Path path;
-  if (const int error = resolve_route(*view_, netdev_, address, path); error != 0) return error;
+  std::shared_ptr<Destination> to;
+  if (const int error = find_destination(address, to); error != 0) return error;
+  const Path path = make_path(address, std::move(to));
   Progress::Guard guard(progress_);
-  find_neighbour(path);
-  handle = datapath_.address_handles().add(address, path);
+  handle = datapath_.address_handles().add(path);
   return handle != 0 ? 0 : ENOMEM;
 }
 
@@ -340,6 +343,7 @@ std::string LocalEngine::counters_text() const {
   line("packets the kernel refused to send", io.tx_errors);
   line("entries of AF_XDP rings that cannot be true", io.ring_errors);
   line("packets that captures missed: too slow", io.capture_dropped);
+  line("questions to the kernel about the network, of all devices", view_->requests());
   return text;
 }
 

@@ -61,14 +61,15 @@ class LocalEngine final : public Engine {
  private:
   int open_io();
   void close_io();
-  void watch_network(bool news);
-  void look_at_network(bool news);
-  void follow_network();
+  Time watch_network(bool readable);
+  Time look_at_network(bool readable);
+  void note(const net::News& news);
+  void follow_netdev();
   void learn_netdev();
-  void refresh_paths(const net::Netdev& netdev);
-  void refresh_handles(const net::Netdev& netdev);
-  void resolve(Path& path);
-  void find_neighbour(Path& path);
+  int find_destination(const transport::AddressVector& address, std::shared_ptr<Destination>& to);
+  void apply(Destination& to, Destination::Route&& route, uint64_t generation);
+  void refresh_routes(const net::News& news);
+  void ask_for_next_hops();
   void steer_addresses();
   void leave_groups(Qp& qp);
   void announce(const net::Netdev& before, const net::Netdev& after, bool gone);
@@ -79,11 +80,15 @@ class LocalEngine final : public Engine {
   const Options options_;
   const IoOpener opener_;
 
-  std::mutex setup_;  // opening the packet I/O, and `netdev_`
+  std::mutex setup_;  // opening the packet I/O, `netdev_` and `destinations_`
   net::Netdev netdev_;
   net::Netdev announced_;            // as handlers were told last
   std::atomic<bool> present_{true};  // the netdev is there and usable
-  std::atomic<uint64_t> seen_generation_{0};
+  Destinations destinations_;
+  std::mutex news_lock_;                                                                    // taken with no other one
+  net::News news_{.netdevs = true, .all_routes = false, .next_hops = false, .routes = {}};  // to be acted on
+  Time next_refresh_{};           // of routes; the background thread's
+  Datapath::NextHopList wanted_;  // likewise
   bool open_ = false;
   std::atomic<uint32_t> max_udp_length_{0};  // of the packet I/O; 0 before it is open
   std::function<void(const wire::MacAddress&, std::span<const wire::IpAddress>)> set_addresses_;

@@ -2,8 +2,8 @@
 // routes, neighbours, and the events that tell applications.
 
 #include <algorithm>
-#include <string>
-#include <unordered_map>
+#include <cerrno>
+#include <chrono>
 #include <utility>
 
 #include "engine/base/clock.h"
@@ -13,28 +13,19 @@ namespace uroce::engine {
 
 namespace {
 
-// QPs and address handles stay with the address they were made with, also when others come and go and it has another
-// place in the GID table. False: it is gone.
-bool keep_source(const net::Netdev& netdev, const Path& path, transport::AddressVector& address) {
-  const auto& gids = netdev.addresses;
-  const auto found = std::find(gids.begin(), gids.end(), path.envelope.source);
-  if (found == gids.end() || found - gids.begin() > UINT8_MAX) return false;
-  address.source_gid_index = static_cast<uint8_t>(found - gids.begin());
-  return true;
+// Between two looks at what routes have become, however many come and go: each costs questions to the kernel.
+constexpr Duration kRefreshInterval = std::chrono::milliseconds(50);
+
+bool has(const net::Netdev& netdev, const wire::IpAddress& address) {
+  return std::find(netdev.addresses.begin(), netdev.addresses.end(), address) != netdev.addresses.end();
 }
 
 }  // namespace
 
-// Reads what the kernel has to say now. If there is news, whoever read it, the background thread has to act on it.
-void LocalEngine::follow_network() {
-  view_->process_changes();
-  if (view_->generation() != seen_generation_.load()) progress_.wake();
-}
-
 // What the kernel says of the netdev now, for a call that depends on it. Packets for an address that the call may use
 // are taken from here on; all else that is new is left to the background thread. Caller holds setup_.
 void LocalEngine::learn_netdev() {
-  follow_network();
+  view_->process_changes();
   const auto netdev = view_->netdev(netdev_index_);
   if (!netdev) return;
   const bool moved = netdev->addresses != netdev_.addresses || netdev->mac != netdev_.mac;
@@ -43,7 +34,7 @@ void LocalEngine::learn_netdev() {
 }
 
 PortStatus LocalEngine::port_status() {
-  follow_network();
+  view_->process_changes();
   const auto netdev = view_->netdev(netdev_index_);
   PortStatus status;
   status.pkey_violations = static_cast<uint32_t>(counters().get(Counter::kDropWrongPkey));
@@ -58,26 +49,101 @@ PortStatus LocalEngine::port_status() {
   return status;
 }
 
-// Under the progress lock, for packets whose next hop has no address yet.
-void LocalEngine::resolve(Path& path) {
-  follow_network();
-  find_neighbour(path);
+// --- routes and next hops: never under the progress lock -----------------------------------------------------------
+
+// What packets with this address vector share with all others between the same addresses; its route is looked up unless
+// nothing has changed since that was done last. 0, EINVAL (no such GID, families differ) or ENETUNREACH. Caller holds
+// setup_.
+int LocalEngine::find_destination(const transport::AddressVector& address, std::shared_ptr<Destination>& to) {
+  if (address.source_gid_index >= netdev_.addresses.size()) return EINVAL;
+  const wire::IpAddress& source = netdev_.addresses[address.source_gid_index];
+  if (address.destination.is_unspecified() || source.is_v4() != address.destination.is_v4()) return EINVAL;
+  std::shared_ptr<Destination> found = destinations_.get(source, address.destination);
+  const uint64_t generation = view_->generation();
+  if (found->generation != generation) {
+    Destination::Route route;
+    if (const int error = look_up_route(*view_, netdev_, source, address.destination, route); error != 0) return error;
+    apply(*found, std::move(route), generation);
+  }
+  const auto& hop = found->route.next_hop;
+  if (hop && !kernel_routes_ && hop->ask_now(monotonic_now())) view_->resolve_neighbour(netdev_index_, hop->address);
+  to = std::move(found);
+  return 0;
 }
 
-void LocalEngine::find_neighbour(Path& path) {
-  if (kernel_routes_) {
-    path.resolved = true;
-  } else {
-    resolve_neighbour(*view_, netdev_index_, monotonic_now(), path);
+// Caller holds setup_.
+void LocalEngine::apply(Destination& to, Destination::Route&& route, uint64_t generation) {
+  to.generation = generation;
+  Progress::Guard guard(progress_);
+  std::swap(to.route, route);
+  datapath_.next_hops_changed();  // whoever waits may wait for another one now
+}
+
+// One destination after the other, so that traffic goes on in between. A route that is gone for the moment leaves it
+// as it is: the retry budget decides. So does an address of ours that is gone.
+void LocalEngine::refresh_routes(const net::News& news) {
+  std::lock_guard setup(setup_);
+  if (!present_) return;
+  for (const std::shared_ptr<Destination>& to : destinations_.held()) {
+    if (!news.concern_route_to(to->address) || !has(netdev_, to->source)) continue;
+    const uint64_t generation = view_->generation();
+    Destination::Route route;
+    if (look_up_route(*view_, netdev_, to->source, to->address, route) == 0) apply(*to, std::move(route), generation);
   }
 }
 
-// In the background thread, without the progress lock.
-void LocalEngine::look_at_network(bool news) {
-  if (news) view_->process_changes();
-  if (view_->generation() == seen_generation_.load()) return;
+// Next hops that there are packets for.
+void LocalEngine::ask_for_next_hops() {
+  if (!datapath_.wants_next_hops()) return;
+  wanted_.clear();
+  wanted_.reserve(Datapath::kMostWanted);
+  {
+    Progress::Guard guard(progress_);
+    datapath_.take_wanted_next_hops(wanted_);
+  }
+  for (const auto& hop : wanted_) view_->resolve_neighbour(hop->netdev_index, hop->address);
+  wanted_.clear();
+}
+
+// --- changes --------------------------------------------------------------------------------------------------------
+
+// Called by whichever thread has read it.
+void LocalEngine::note(const net::News& news) {
+  if (news.next_hops) datapath_.next_hops_changed();
+  {
+    std::lock_guard guard(news_lock_);
+    news_ += news;
+  }
+  progress_.wake();
+}
+
+// In the background thread, without the progress lock. Returns when it has something to do again, if nothing happens.
+Time LocalEngine::look_at_network(bool readable) {
+  if (readable) view_->process_changes();
+  ask_for_next_hops();
+  bool netdevs = false;
+  net::News routes;
+  {
+    std::lock_guard guard(news_lock_);
+    netdevs = std::exchange(news_.netdevs, false);
+    if (netdevs) news_.add_all_routes();  // they lead through netdevs, and to addresses of this host
+    if (!news_.all_routes && news_.routes.empty()) {
+      news_ = {};
+    } else if (monotonic_now() >= next_refresh_) {
+      routes = std::exchange(news_, {});
+    }
+  }
+  if (netdevs) follow_netdev();
+  if (routes) {
+    refresh_routes(routes);
+    next_refresh_ = monotonic_now() + kRefreshInterval;
+  }
+  std::lock_guard guard(news_lock_);
+  return news_ ? next_refresh_ : kNever;
+}
+
+void LocalEngine::follow_netdev() {
   std::lock_guard setup(setup_);
-  seen_generation_ = view_->generation();
   net::Netdev now_netdev = netdev_;
   const bool was_present = present_;
   const auto netdev = view_->netdev(netdev_index_);
@@ -92,57 +158,7 @@ void LocalEngine::look_at_network(bool news) {
   netdev_ = now_netdev;
   const net::Netdev before = std::exchange(announced_, std::move(now_netdev));
   if (before.addresses != netdev_.addresses || before.mac != netdev_.mac) steer_addresses();
-  refresh_paths(netdev_);
-  refresh_handles(netdev_);
   announce(before, netdev_, was_present && !present_);
-}
-
-// Routes and neighbours of all connected QPs anew. Route look-ups ask the kernel, so equal destinations share one.
-void LocalEngine::refresh_paths(const net::Netdev& netdev) {
-  Progress::Guard guard(progress_);
-  const Time now = monotonic_now();
-  std::unordered_map<std::string, Path> known;
-  datapath_.for_each_qp([&](Qp& qp) {
-    const transport::QpAttributes& attr = qp.transport->attributes();
-    if (attr.state != transport::QpState::kRtr && attr.state != transport::QpState::kRts) return;
-    transport::AddressVector address = attr.address;
-    if (!keep_source(netdev, qp.path, address)) return;
-    const auto bytes = [](const wire::IpAddress& ip) {
-      return std::string(reinterpret_cast<const char*>(ip.bytes.data()), ip.bytes.size());
-    };
-    const std::string key = bytes(address.destination) + bytes(qp.path.envelope.source);
-    auto it = known.find(key);
-    if (it == known.end()) {
-      Path path;
-      // A route that is gone for the moment leaves the QP where it is: the retry budget decides.
-      if (resolve_route(*view_, netdev, address, qp.transport->qpn(), attr.dest_qpn, path) != 0) return;
-      path.asked_at = qp.path.asked_at;
-      find_neighbour(path);
-      it = known.emplace(key, path).first;
-    }
-    const uint16_t port = qp.path.envelope.source_port;
-    const uint8_t traffic_class = qp.path.envelope.traffic_class;
-    const uint32_t flow_label = qp.path.envelope.flow_label;
-    qp.path = it->second;
-    qp.path.envelope.source_port = port;
-    qp.path.envelope.traffic_class = traffic_class;
-    qp.path.envelope.flow_label = flow_label;
-    datapath_.reschedule(qp, now);
-  });
-}
-
-// The same for address handles.
-void LocalEngine::refresh_handles(const net::Netdev& netdev) {
-  Progress::Guard guard(progress_);
-  datapath_.address_handles().for_each([&](AddressHandle& handle) {
-    Path path;
-    transport::AddressVector address = handle.address;
-    if (!keep_source(netdev, handle.path, address)) return;
-    if (resolve_route(*view_, netdev, address, path) != 0) return;
-    path.asked_at = handle.path.asked_at;
-    find_neighbour(path);
-    handle.path = path;
-  });
 }
 
 // A netdev that is gone takes its device along, as pulling a NIC does: everything stays callable and gets nowhere.

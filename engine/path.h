@@ -1,10 +1,10 @@
-// Where a connected QP's packets go: from an address vector to a filled-in envelope, kept up to date as routes and
-// neighbours change.
+// Where a QP's or an address handle's packets go: from an address vector to a filled-in envelope.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
-#include "engine/base/time.h"
+#include "engine/destination.h"
 #include "engine/net/net_view.h"
 #include "engine/transport/qp_state.h"
 #include "wire/envelope.h"
@@ -12,13 +12,13 @@
 namespace uroce::engine {
 
 struct Path {
+  // Addresses, port, traffic class and flow label are its own; MAC addresses and the hop limit are those of `to`, taken
+  // from there for every packet (Datapath).
   wire::Envelope envelope;
-  wire::IpAddress next_hop;
-  uint32_t mtu = 0;        // bytes the route allows, L3
-  bool loopback = false;   // the peer is this very device
-  bool same_host = false;  // the peer is another netdev of this host
-  bool resolved = false;   // envelope.destination_mac is right (or not needed)
-  Time asked_at{};         // when the kernel was last asked to resolve the next hop
+  std::shared_ptr<Destination> to;  // null: the envelope is complete
+  uint8_t hop_limit = 0;            // instead of the route's; 0: none
+
+  bool loopback() const { return to != nullptr && to->route.loopback; }
 };
 
 // The largest path MTU (256 to 4096 bytes) whose packets fit the netdev's MTU as Linux reckons it, and UDP datagrams of
@@ -28,13 +28,14 @@ uint32_t largest_path_mtu(uint32_t netdev_mtu, uint32_t max_udp_length);
 // The UDP source port that Linux and ConnectX derive for a connection, so that ECMP spreads QPs (wire.md "IP and UDP").
 uint16_t source_port(uint32_t flow_label, wire::Qpn local, wire::Qpn remote);
 
-// Fills `path` from an address vector. 0, or EINVAL (no such GID, families differ), ENETUNREACH (no route).
-int resolve_route(net::NetView& view, const net::Netdev& netdev, const transport::AddressVector& address,
-                  wire::Qpn local, wire::Qpn remote, Path& path);
-// The same for an address handle of UD, which is of no QP.
-int resolve_route(net::NetView& view, const net::Netdev& netdev, const transport::AddressVector& address, Path& path);
+// Looks up how packets get from `source`, an address of the netdev, to `destination`. Asks the kernel. 0, or
+// ENETUNREACH.
+int look_up_route(net::NetView& view, const net::Netdev& netdev, const wire::IpAddress& source,
+                  const wire::IpAddress& destination, Destination::Route& route);
 
-// Looks the next hop up; asks the kernel to find or confirm it when it is not known for certain.
-void resolve_neighbour(net::NetView& view, int netdev_index, Time now, Path& path);
+// The path of a connected QP; of an address handle of UD, which is of no QP.
+Path make_path(const transport::AddressVector& address, std::shared_ptr<Destination> to, wire::Qpn local,
+               wire::Qpn remote);
+Path make_path(const transport::AddressVector& address, std::shared_ptr<Destination> to);
 
 }  // namespace uroce::engine

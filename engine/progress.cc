@@ -15,6 +15,7 @@
 #include "engine/base/capabilities.h"
 #include "engine/base/clock.h"
 #include "engine/base/fork.h"
+#include "engine/memory/memory_access.h"
 
 namespace uroce::engine {
 
@@ -63,7 +64,7 @@ void ask_for_short_slices() {
 
 }  // namespace
 
-Progress::Progress(Datapath& datapath, int network_descriptor, std::function<void(bool)> look_at_network)
+Progress::Progress(Datapath& datapath, int network_descriptor, std::function<Time(bool)> look_at_network)
     : datapath_(datapath), network_descriptor_(network_descriptor), look_at_network_(std::move(look_at_network)) {}
 
 Progress::~Progress() {
@@ -136,7 +137,10 @@ Progress::Round Progress::round(Caller caller, Datapath::Moved& moved) {
   if (!holding) return Round::kBusy;
   if (datapath_.wire() == nullptr) return Round::kIdle;  // before the first QP
   const Time now = monotonic_now();
-  if (caller == Caller::kApplication) note_poll(now);
+  if (caller == Caller::kApplication) {
+    note_poll(now);
+    memory::keep_faults_unblocked(now);
+  }
   Datapath::Moved here;
   iterate(caller, now, here);
   moved += here;
@@ -273,7 +277,7 @@ void Progress::doze(Duration time) {
   if (sleep_expected_.load(std::memory_order_seq_cst) || handed_over_.load(std::memory_order_seq_cst)) {
     time = Duration{};
   }
-  descriptors_.assign({{kick_descriptor_, POLLIN, 0}, {network_descriptor_, POLLIN, 0}});
+  descriptors_.assign({{kick_descriptor_, POLLIN, 0}, network()});
   wait(time);
 }
 
@@ -285,7 +289,7 @@ void Progress::sleep() {
   const bool idle = wire == nullptr || (!datapath_.unfinished() && wire->prepare_to_wait());
   const Time deadline = datapath_.next_deadline();
   if (idle) {
-    descriptors_.assign({{kick_descriptor_, POLLIN, 0}, {network_descriptor_, POLLIN, 0}});
+    descriptors_.assign({{kick_descriptor_, POLLIN, 0}, network()});
     if (wire != nullptr) {
       const auto io = wire->wait_descriptors();
       descriptors_.insert(descriptors_.end(), io.begin(), io.end());
@@ -305,7 +309,16 @@ void Progress::sleep() {
   wait(time);
 }
 
+// News of the network is read ten times in 100 ms at most, however much of it there is, unless packets wait for some.
+pollfd Progress::network() const {
+  const bool deaf = monotonic_now() < deaf_until_ && !datapath_.waits_for_next_hops();
+  return {deaf ? -1 : network_descriptor_, POLLIN, 0};
+}
+
 void Progress::wait(Duration time) {
+  Time look_at = look_again_at_;
+  if (descriptors_[1].fd < 0 && network_descriptor_ >= 0) look_at = std::min(look_at, deaf_until_);
+  if (look_at != kNever) time = std::min(time, std::max(Duration{}, look_at - monotonic_now()));
   const timespec limit{time.count() / 1000000000, time.count() % 1000000000};
   const int ready =
       ppoll(descriptors_.data(), descriptors_.size(), time == Duration::max() ? nullptr : &limit, nullptr);
@@ -317,11 +330,12 @@ void Progress::wait(Duration time) {
   }
   const bool news = ready > 0 && descriptors_[1].revents != 0;
   try {
-    look_at_network_(news || look_again_);
+    look_again_at_ = look_at_network_(news || look_again_);
     look_again_ = false;
   } catch (const std::bad_alloc&) {
     look_again_ = true;
   }
+  if (news) deaf_until_ = waited_at_ + kNetworkInterval;
 }
 
 }  // namespace uroce::engine

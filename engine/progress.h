@@ -28,8 +28,8 @@ namespace uroce::engine {
 class Progress {
  public:
   // `network_descriptor` is slept on as well. `look_at_network` is called after every sleep, without the lock, and told
-  // whether the descriptor is readable.
-  Progress(Datapath& datapath, int network_descriptor, std::function<void(bool readable)> look_at_network);
+  // whether the descriptor is readable; it returns when to call it again at the latest.
+  Progress(Datapath& datapath, int network_descriptor, std::function<Time(bool readable)> look_at_network);
   ~Progress();
 
   // Starts the background thread, if it is not running yet. Before the datapath has its packet I/O, it watches the
@@ -87,12 +87,13 @@ class Progress {
   void doze(Duration time);
   void sleep();
   void wait(Duration time);
+  pollfd network() const;
   void wake_if_needed();
   void kick();
 
   Datapath& datapath_;
   const int network_descriptor_;
-  const std::function<void(bool)> look_at_network_;
+  const std::function<Time(bool)> look_at_network_;
 
   SpinLock lock_;
   std::atomic<int> waiting_{0};           // set-up calls that wait for the lock
@@ -108,6 +109,8 @@ class Progress {
   uint32_t receive_only_rounds_ = 0;  // the background thread's; in a row
   Time waited_at_{};                  // the background thread's; when it last looked at its descriptors
   bool look_again_ = false;           // the background thread's; there was no memory for what the network had to say
+  Time look_again_at_ = kNever;       // the background thread's; at the network
+  Time deaf_until_{};                 // the background thread's; to news of the network
   std::vector<pollfd> descriptors_;   // the background thread's, kept to spare allocations
   std::thread thread_;
 };

@@ -19,7 +19,7 @@ namespace intrusive = boost::intrusive;
 using ListHook = intrusive::list_member_hook<intrusive::link_mode<intrusive::auto_unlink>>;
 using SetHook = intrusive::set_member_hook<intrusive::link_mode<intrusive::auto_unlink>>;
 
-class Qp final : public transport::QpEvents {
+class Qp final : public transport::QpEvents, public NextHopWaiter {
  public:
   // `qpn` is assigned before construction.
   Qp(const QpInit& settings, wire::Qpn qpn, memory::MrTable& mrs, const transport::XrcSrqs& xrc_srqs,

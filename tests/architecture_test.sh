@@ -40,6 +40,26 @@ only files wire/envelope.h engine/device_identity.h engine/net/net_view.h files/
 only verbs_shim engine/engine.h engine/host.h engine/device_identity.h engine/port_counters.h engine/base/fork.h engine/base/spinlock.h engine/base/unique_fd.h engine/queue/ engine/transport/qp_state.h verbs_shim/
 for directory in wire engine/congestion engine/memory engine/queue engine/transport trace oracle dissector/analysis; do standard "$directory"; done
 
+# Nothing that asks the kernel about the network runs under the progress lock: neither the data path, which does not know
+# NetView, nor a block of LocalEngine in which a Progress::Guard lives.
+ask='NetView|net_view\.h|view_->|look_up_route|find_destination|learn_netdev|follow_netdev|refresh_routes'
+found=$(grep -nE "$ask" engine/datapath.{h,cc} engine/progress.{h,cc} engine/tx_burst.h engine/address_handles.h || true)
+[[ -z $found ]] || { complain "the data path asks about the network"; echo "$found"; }
+found=$(awk -v ask="$ask" '
+  FNR == 1 { depth = 0; guard = 0 }
+  { sub(/\/\/.*/, "") }
+  guard && $0 ~ ask { print FILENAME ":" FNR ": " $0 }
+  {
+    for (i = 1; i <= length($0); i++) {
+      c = substr($0, i, 1)
+      if (c == "{") depth++
+      if (c == "}" && --depth < guard) guard = 0
+    }
+  }
+  /Progress::Guard [a-z]+\(/ { guard = depth }
+' engine/local_engine*.cc)
+[[ -z $found ]] || { complain "LocalEngine asks about the network under the progress lock"; echo "$found"; }
+
 # pure LIBRARY PATTERN [EXCEPT]: no undefined symbol of the archive matches, except in objects that match EXCEPT.
 pure() {
   local archive=$build/archive/lib$1.a found

@@ -142,7 +142,7 @@ void FaultInjector::flip_bit(Arriving& packet) {
 
 FaultInjector::Leaving::Leaving(const wire::TxPacket& original)
     : envelope(*original.envelope), payload(original.payload_size), packet(original) {
-  readable = memory::guarded([&] {
+  readable = guard_payload(original, [&] {
     uint8_t* to = payload.data();
     for (size_t i = 0; i < original.fragment_count; ++i) {
       to = std::copy_n(original.fragments[i].data, original.fragments[i].size, to);

@@ -1,9 +1,9 @@
 #include "engine/io/frame_builder.h"
 
+#include <algorithm>
 #include <cassert>
 #include <cstring>
 
-#include "engine/memory/memory_access.h"
 #include "wire/bytes.h"
 #include "wire/crc32.h"
 #include "wire/icrc.h"
@@ -46,8 +46,15 @@ size_t build_ib(const wire::TxPacket& packet, const wire::Envelope& envelope, ui
   return static_cast<size_t>(p + 4 - out);
 }
 
+bool payload_covers(const wire::TxPacket& packet, uintptr_t from, uintptr_t to) {
+  const auto* const end = packet.fragments.begin() + packet.fragment_count;
+  return std::any_of(packet.fragments.begin(), end, [=](const wire::Fragment& fragment) {
+    return memory::overlap(fragment.data, fragment.size, from, to);
+  });
+}
+
 bool build_ib_guarded(const wire::TxPacket& packet, const wire::Envelope& envelope, uint8_t* out) {
-  return memory::guarded([&] { build_ib(packet, envelope, out); });
+  return guard_payload(packet, [&] { build_ib(packet, envelope, out); });
 }
 
 size_t build_frame(const wire::TxPacket& packet, uint16_t ip_id, uint8_t* out) {
@@ -58,7 +65,7 @@ size_t build_frame(const wire::TxPacket& packet, uint16_t ip_id, uint8_t* out) {
 }
 
 bool build_frame_guarded(const wire::TxPacket& packet, uint16_t ip_id, uint8_t* out) {
-  return memory::guarded([&] { build_frame(packet, ip_id, out); });
+  return guard_payload(packet, [&] { build_frame(packet, ip_id, out); });
 }
 
 uint32_t packet_icrc(const wire::TxPacket& packet, const wire::Envelope& envelope) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/memory/memory_access.h"
 #include "wire/tx_packet.h"
 
 namespace uroce::io {
@@ -20,7 +21,17 @@ size_t build_frame(const wire::TxPacket& packet, uint16_t ip_id, uint8_t* out);
 // what it leaves in, which the ICRC covers.
 size_t build_ib(const wire::TxPacket& packet, const wire::Envelope& envelope, uint8_t* out);
 
-// The same; false if the payload cannot be read (faults.md, 42), and then the bytes at `out` are unspecified.
+// Whether any byte of [from, to) belongs to the payload.
+bool payload_covers(const wire::TxPacket& packet, uintptr_t from, uintptr_t to);
+
+// Runs something that reads the payload, see memory::guarded(). False: a part of it cannot be read.
+template <class Run>
+bool guard_payload(const wire::TxPacket& packet, Run&& run) {
+  return memory::guarded(run, [&](uintptr_t from, uintptr_t to) { return payload_covers(packet, from, to); });
+}
+
+// The same as build_frame() and build_ib(); false if the payload cannot be read (faults.md, 42), and then the bytes at
+// `out` are unspecified.
 bool build_frame_guarded(const wire::TxPacket& packet, uint16_t ip_id, uint8_t* out);
 bool build_ib_guarded(const wire::TxPacket& packet, const wire::Envelope& envelope, uint8_t* out);
 

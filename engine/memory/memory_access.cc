@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstring>
 #include <mutex>
+#include <new>
 
 #include "engine/base/fork.h"
 
@@ -15,12 +16,24 @@ namespace {
 
 constexpr std::array<int, 2> kSignals = {SIGSEGV, SIGBUS};
 
-// Initial-exec: the handler must be able to look at it without allocating.
-__attribute__((tls_model("initial-exec"))) thread_local sigjmp_buf* recovery_point = nullptr;
+struct Recovery {
+  sigjmp_buf point;
+  const GuardedAccess* access;
+};
 
-// Written before our handler is in place: the actions that ours took the place of, the first time and the last time.
+// Initial-exec: the handler must be able to look at it without allocating.
+__attribute__((tls_model("initial-exec"))) thread_local Recovery* recovery = nullptr;
+__attribute__((tls_model("initial-exec"))) thread_local Time unblocked_at = Time::min();
+
 using Actions = std::array<struct sigaction, kSignals.size()>;
-Actions original, previous;
+// The actions that ours took the place of the first time. Each is written before our handler is in its place.
+Actions original;
+// ... and the last time. Other threads may be in the handler when they change, so each set stays as it is.
+struct Replaced {
+  Actions actions;
+  const Replaced* before;
+};
+std::atomic<const Replaced*> previous{nullptr};
 
 // The fault that is being handed on. Whoever came after us may chain back to us.
 __attribute__((tls_model("initial-exec"))) thread_local const void* handed_on = nullptr;
@@ -38,11 +51,26 @@ void hand_on(int signal, siginfo_t* info, void* context, const Actions& actions)
   }
 }
 
+// Whether the fault is of memory that the access in progress may touch.
+bool of_access(const siginfo_t& info, const GuardedAccess& access) {
+  constexpr uintptr_t kUserEnd = uintptr_t{1} << 47;
+  if (info.si_code <= 0) return false;  // from kill() and the like
+  // Addresses that no memory can have raise a general protection fault, which does not say where.
+  if (info.si_code == SI_KERNEL) return access.covers(access.argument, kUserEnd, UINTPTR_MAX);
+  auto from = reinterpret_cast<uintptr_t>(info.si_addr);
+  uintptr_t size = 1;
+  if (info.si_signo == SIGBUS && info.si_code == BUS_MCEERR_AR) {  // broken memory: the page, however large
+    size <<= info.si_addr_lsb & 63;
+    from &= ~(size - 1);
+  }
+  return access.covers(access.argument, from, from + size);
+}
+
 void on_fault(int signal, siginfo_t* info, void* context) {
-  if (recovery_point != nullptr && info->si_code > 0) siglongjmp(*recovery_point, 1);
+  if (recovery != nullptr && of_access(*info, *recovery->access)) siglongjmp(recovery->point, 1);
   const bool came_back = handed_on == context;
   handed_on = context;
-  hand_on(signal, info, context, came_back ? original : previous);
+  hand_on(signal, info, context, came_back ? original : previous.load(std::memory_order_acquire)->actions);
   handed_on = nullptr;
 }
 
@@ -54,11 +82,19 @@ void unblock_faults() {
   pthread_sigmask(SIG_UNBLOCK, &faults, nullptr);
 }
 
-struct Copy {
-  void* to;
-  const void* from;
-  size_t size;
-};
+// The set in which action `i` of `last` is replaced by `action`: one that there was already, or a new one. Null: there
+// is no memory.
+const Replaced* with(const Replaced* last, size_t i, const struct sigaction& action) {
+  static const Replaced* all = nullptr;
+  Actions actions = last != nullptr ? last->actions : Actions{};
+  actions[i] = action;
+  for (const Replaced* known = all; known != nullptr; known = known->before) {
+    if (std::memcmp(&known->actions, &actions, sizeof(actions)) == 0) return known;
+  }
+  const auto* const made = new (std::nothrow) Replaced{actions, all};
+  if (made != nullptr) all = made;
+  return made;
+}
 
 }  // namespace
 
@@ -70,9 +106,11 @@ int install_fault_handler() {
     struct sigaction current {};
     if (sigaction(kSignals[i], nullptr, &current) != 0) return errno;
     if ((current.sa_flags & SA_SIGINFO) && current.sa_sigaction == on_fault) continue;
+    const Replaced* const replaced = with(previous.load(std::memory_order_relaxed), i, current);
+    if (replaced == nullptr) return ENOMEM;
     if (!installed[i]) original[i] = current;
     installed[i] = true;
-    previous[i] = current;
+    previous.store(replaced, std::memory_order_release);
     struct sigaction ours {};
     ours.sa_sigaction = on_fault;
     // SA_NODEFER: we leave by siglongjmp, which does not give back the signal mask.
@@ -83,31 +121,33 @@ int install_fault_handler() {
   return 0;
 }
 
-bool run_guarded(void (*function)(void*), void* argument) {
-  thread_local bool prepared = false;
-  if (!prepared) unblock_faults();
-  prepared = true;
-  sigjmp_buf here;
-  if (sigsetjmp(here, 0) != 0) {
-    recovery_point = nullptr;
+void keep_faults_unblocked(Time now) {
+  if (unblocked_at != Time::min() && now - unblocked_at < std::chrono::milliseconds(1)) return;
+  unblocked_at = now;
+  unblock_faults();
+}
+
+bool run_guarded(const GuardedAccess& access) {
+  if (unblocked_at == Time::min()) keep_faults_unblocked(Time{});
+  Recovery here;
+  here.access = &access;
+  Recovery* const outer = recovery;  // of an access that a signal handler interrupted
+  if (sigsetjmp(here.point, 0) != 0) {
+    recovery = outer;
     return false;
   }
-  recovery_point = &here;
+  recovery = &here;
   std::atomic_signal_fence(std::memory_order_seq_cst);
-  function(argument);
+  access.run(access.argument);
   std::atomic_signal_fence(std::memory_order_seq_cst);
-  recovery_point = nullptr;
+  recovery = outer;
   return true;
 }
 
 bool copy(void* to, const void* from, size_t size) {
-  Copy c{to, from, size};
-  return run_guarded(
-      [](void* argument) {
-        const auto& what = *static_cast<const Copy*>(argument);
-        std::memcpy(what.to, what.from, what.size);
-      },
-      &c);
+  return guarded(
+      [=] { std::memcpy(to, from, size); },
+      [=](uintptr_t begin, uintptr_t end) { return overlap(from, size, begin, end) || overlap(to, size, begin, end); });
 }
 
 }  // namespace uroce::memory

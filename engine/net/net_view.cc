@@ -10,6 +10,7 @@
 #include <map>
 #include <mutex>
 #include <netinet/in.h>
+#include <new>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <utility>
@@ -82,11 +83,13 @@ class NetlinkView final : public NetView {
   std::vector<Netdev> netdevs() override;
   std::optional<Netdev> netdev(int index) override;
   std::optional<Route> route(int netdev_index, const IpAddress& source, const IpAddress& destination) override;
+  std::shared_ptr<NextHop> next_hop(int netdev_index, const IpAddress& address) override;
   Neighbour neighbour(int netdev_index, const IpAddress& address) override;
   void resolve_neighbour(int netdev_index, const IpAddress& address) override;
   int descriptor() const override { return notifications_.descriptor(); }
   bool process_changes() override;
   uint64_t generation() const override { return generation_.load(std::memory_order_acquire); }
+  uint64_t requests() const override { return request_count_.load(std::memory_order_relaxed); }
 
  private:
   struct Link {
@@ -96,25 +99,38 @@ class NetlinkView final : public NetView {
   };
   using Links = std::map<int, Link>;
 
-  void changed() { generation_.fetch_add(1, std::memory_order_acq_rel); }
+  // What a netdev's sysctls say about routes that have nothing of their own to say.
+  struct Defaults {
+    uint8_t ttl;
+    uint8_t hop_limit;
+    uint32_t ipv6_mtu;  // 0: that of the netdev
+  };
+
+  bool request(nl_msg& message, const NetlinkSocket::Handler& handler);
   bool dump(NlMessage (*make_request)(), const NetlinkSocket::Handler& handler);
   bool apply_link(Links& links, const nlmsghdr& message);
   void read_addresses(Links& links);
+  void read_neighbours();
   void read_everything();
-  bool read_changes();
-  void apply_notification(const nlmsghdr& message);
-  void apply_neighbour(const nlmsghdr& message);
+  News read_changes();
+  void apply_notification(const nlmsghdr& message, News& news);
+  void apply_neighbour(const nlmsghdr& message, News& news);
+  Neighbour ask_neighbour(const Link& link, const IpAddress& address);
+  static Neighbour seen_through(const Link& link, const Neighbour& neighbour);
+  const Defaults& defaults_of(const Netdev& netdev);
   std::optional<rtnetlink::RouteAnswer> ask_route(const Netdev& netdev, const IpAddress& source,
                                                   const IpAddress& destination);
 
   std::mutex mutex_;
   NetlinkSocket notifications_;
   NetlinkSocket requests_;
-  Links links_;                     // the usable netdevs
-  bool addresses_changed_ = false;  // read_addresses() is due
-  // Neighbours that somebody asked for and the last answer. Changes of others are of no interest: on a large segment
-  // the kernel reports some all the time.
-  std::map<std::pair<int, std::array<uint8_t, 16>>, Neighbour> asked_neighbours_;
+  std::atomic<uint64_t> request_count_{0};
+  Links links_;                       // the usable netdevs
+  std::map<int, Defaults> defaults_;  // of these, as far as somebody has needed them
+  bool addresses_changed_ = false;    // read_addresses() is due
+  bool missed_ = false;               // there was no memory for what a notification said
+  bool neighbours_changed_ = false;   // read_neighbours() is due
+  NextHops next_hops_;
   std::atomic<uint64_t> generation_{1};
 };
 
@@ -122,7 +138,7 @@ NetlinkView::NetlinkView() {
   // First subscribe, then read: nothing that changes in between is missed.
   static constexpr std::array kGroups = {
       RTNLGRP_LINK,       RTNLGRP_NEIGH,     RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV4_ROUTE,
-      RTNLGRP_IPV6_ROUTE, RTNLGRP_IPV4_RULE, RTNLGRP_IPV6_RULE,   RTNLGRP_NEXTHOP,
+      RTNLGRP_IPV6_ROUTE, RTNLGRP_IPV4_RULE, RTNLGRP_IPV6_RULE,   RTNLGRP_NEXTHOP,     RTNLGRP_IPV6_IFINFO,
   };
   std::array<int, kGroups.size()> groups{};
   std::copy(kGroups.begin(), kGroups.end(), groups.begin());
@@ -132,9 +148,14 @@ NetlinkView::NetlinkView() {
 
 // --- links and addresses ----------------------------------------------------------------------------------------
 
+bool NetlinkView::request(nl_msg& message, const NetlinkSocket::Handler& handler) {
+  request_count_.fetch_add(1, std::memory_order_relaxed);
+  return requests_.request(message, handler);
+}
+
 bool NetlinkView::dump(NlMessage (*make_request)(), const NetlinkSocket::Handler& handler) {
-  NlMessage message = make_request();
-  return requests_.request(*message, handler);
+  const NlMessage message = make_request();
+  return request(*message, handler);
 }
 
 // Brings one netdev up to date in `links`. True if that changed anything.
@@ -158,6 +179,9 @@ bool NetlinkView::apply_link(Links& links, const nlmsghdr& message) {
   }
   Link entry{std::move(now), link->arp};
   if (!is_new && known->second == entry) return false;
+  if (!is_new && (known->second.arp != entry.arp || known->second.netdev.mac != entry.netdev.mac)) {
+    neighbours_changed_ = true;
+  }
   links.insert_or_assign(entry.netdev.index, std::move(entry));
   return true;
 }
@@ -193,6 +217,7 @@ void NetlinkView::read_everything() {
   }
   read_addresses(links);
   links_ = std::move(links);
+  read_neighbours();
 }
 
 std::vector<Netdev> NetlinkView::netdevs() {
@@ -214,9 +239,16 @@ std::optional<Netdev> NetlinkView::netdev(int index) {
 std::optional<rtnetlink::RouteAnswer> NetlinkView::ask_route(const Netdev& netdev, const IpAddress& source,
                                                              const IpAddress& destination) {
   std::optional<rtnetlink::RouteAnswer> answer;
-  NlMessage message = rtnetlink::get_route(netdev.index, source, destination);
-  if (!requests_.request(*message, [&](const nlmsghdr& reply) { answer = rtnetlink::parse_route(reply); })) return {};
+  const NlMessage message = rtnetlink::get_route(netdev.index, source, destination);
+  if (!request(*message, [&](const nlmsghdr& reply) { answer = rtnetlink::parse_route(reply); })) return {};
   return answer;
+}
+
+const NetlinkView::Defaults& NetlinkView::defaults_of(const Netdev& netdev) {
+  const auto found = defaults_.find(netdev.index);
+  if (found != defaults_.end()) return found->second;
+  const Defaults defaults{default_ttl(), default_hop_limit(netdev.name), ipv6_mtu(netdev.name)};
+  return defaults_.emplace(netdev.index, defaults).first->second;
 }
 
 std::optional<Route> NetlinkView::route(int netdev_index, const IpAddress& source, const IpAddress& destination) {
@@ -243,63 +275,108 @@ std::optional<Route> NetlinkView::route(int netdev_index, const IpAddress& sourc
   route.local = local;
   route.next_hop = answer->gateway && !is_multicast(destination) ? *answer->gateway : destination;
   route.mtu = netdev.mtu;
-  if (uint32_t limit = destination.is_v4() ? 0 : ipv6_mtu(netdev.name)) route.mtu = std::min(route.mtu, limit);
+  const Defaults& defaults = defaults_of(netdev);
+  if (!destination.is_v4() && defaults.ipv6_mtu != 0) route.mtu = std::min(route.mtu, defaults.ipv6_mtu);
   if (answer->mtu != 0) route.mtu = std::min(route.mtu, answer->mtu);
   if (answer->hop_limit >= 1 && answer->hop_limit <= 255) {
     route.hop_limit = static_cast<uint8_t>(answer->hop_limit);
   } else {
-    route.hop_limit = destination.is_v4() ? default_ttl() : default_hop_limit(netdev.name);
+    route.hop_limit = destination.is_v4() ? defaults.ttl : defaults.hop_limit;
   }
   return route;
 }
 
 // --- neighbours -------------------------------------------------------------------------------------------------
 
-Neighbour NetlinkView::neighbour(int netdev_index, const IpAddress& address) {
-  if (is_multicast(address)) return {NeighbourState::kUsable, multicast_mac(address)};
-  std::lock_guard lock(mutex_);
-  auto link = links_.find(netdev_index);
-  if (link == links_.end()) return {};
+// Without ARP every frame that the kernel sends where it knows no neighbour has the netdev's own address.
+Neighbour NetlinkView::seen_through(const Link& link, const Neighbour& neighbour) {
+  if (neighbour.state != NeighbourState::kUnknown || link.arp) return neighbour;
+  return {NeighbourState::kUsable, link.netdev.mac};
+}
 
+Neighbour NetlinkView::ask_neighbour(const Link& link, const IpAddress& address) {
   Neighbour answer;
-  NlMessage message = rtnetlink::get_neighbour(netdev_index, address);
-  requests_.request(*message, [&](const nlmsghdr& reply) {
+  const NlMessage message = rtnetlink::get_neighbour(link.netdev.index, address);
+  request(*message, [&](const nlmsghdr& reply) {
     if (auto entry = rtnetlink::parse_neighbour(reply)) answer = entry->neighbour;
   });
-  // Without ARP every frame that the kernel sends there has the netdev's own address.
-  if (answer.state == NeighbourState::kUnknown && !link->second.arp) {
-    answer = {NeighbourState::kUsable, link->second.netdev.mac};
+  return seen_through(link, answer);
+}
+
+std::shared_ptr<NextHop> NetlinkView::next_hop(int netdev_index, const IpAddress& address) {
+  if (is_multicast(address)) {
+    return std::make_shared<NextHop>(netdev_index, address, Neighbour{NeighbourState::kUsable, multicast_mac(address)});
   }
-  auto [known, first_time] = asked_neighbours_.try_emplace({netdev_index, address.bytes}, answer);
-  if (!first_time && known->second != answer) {  // whoever has the former answer must learn of it
-    known->second = answer;
-    changed();
+  std::lock_guard lock(mutex_);
+  if (auto known = next_hops_.find(netdev_index, address)) return known;
+  const auto link = links_.find(netdev_index);
+  const Neighbour now = link == links_.end() ? Neighbour{} : ask_neighbour(link->second, address);
+  return next_hops_.add(netdev_index, address, now);
+}
+
+Neighbour NetlinkView::neighbour(int netdev_index, const IpAddress& address) {
+  if (is_multicast(address)) return {NeighbourState::kUsable, multicast_mac(address)};
+  News news;
+  Neighbour answer;
+  {
+    std::lock_guard lock(mutex_);
+    const auto link = links_.find(netdev_index);
+    if (link == links_.end()) return {};
+    answer = ask_neighbour(link->second, address);
+    if (const auto hop = next_hops_.find(netdev_index, address)) news.next_hops = hop->set(answer);
   }
+  if (news) tell_listeners(news);
   return answer;
 }
 
 void NetlinkView::resolve_neighbour(int netdev_index, const IpAddress& address) {
   std::lock_guard lock(mutex_);
-  NlMessage message = rtnetlink::use_neighbour(netdev_index, address);
-  if (!requests_.request(*message, [](const nlmsghdr&) {})) send_discard_datagram(netdev_index, address);
+  const NlMessage message = rtnetlink::use_neighbour(netdev_index, address);
+  if (!request(*message, [](const nlmsghdr&) {})) send_discard_datagram(netdev_index, address);
+}
+
+// All at once, for those that somebody holds. One that the kernel does not name it does not know.
+void NetlinkView::read_neighbours() {
+  if (next_hops_.size() == 0) return;
+  std::map<std::pair<int, std::array<uint8_t, 16>>, Neighbour> known;
+  const auto add = [&](const nlmsghdr& message) {
+    if (auto entry = rtnetlink::parse_neighbour(message)) {
+      known[{entry->netdev_index, entry->address.bytes}] = entry->neighbour;
+    }
+  };
+  for (int attempt = 0; attempt < kDumpAttempts; ++attempt) {
+    known.clear();
+    if (dump(rtnetlink::dump_neighbours, add)) break;
+  }
+  next_hops_.for_each([&](NextHop& hop) {
+    const auto found = known.find({hop.netdev_index, hop.address.bytes});
+    const Neighbour now = found == known.end() ? Neighbour{} : found->second;
+    const auto link = links_.find(hop.netdev_index);
+    hop.set(link == links_.end() ? Neighbour{} : seen_through(link->second, now));
+  });
 }
 
 // --- changes ----------------------------------------------------------------------------------------------------
 
-void NetlinkView::apply_neighbour(const nlmsghdr& message) {
-  auto entry = rtnetlink::parse_neighbour(message);
+void NetlinkView::apply_neighbour(const nlmsghdr& message, News& news) {
+  const auto entry = rtnetlink::parse_neighbour(message);
   if (!entry) return;
-  auto known = asked_neighbours_.find({entry->netdev_index, entry->address.bytes});
-  if (known == asked_neighbours_.end() || known->second == entry->neighbour) return;
-  known->second = entry->neighbour;
-  changed();
+  // Changes of others are of no interest: on a large segment the kernel reports some all the time.
+  const auto hop = next_hops_.find(entry->netdev_index, entry->address);
+  const auto link = links_.find(entry->netdev_index);
+  if (hop && link != links_.end()) news.next_hops |= hop->set(seen_through(link->second, entry->neighbour));
 }
 
-void NetlinkView::apply_notification(const nlmsghdr& message) {
+void NetlinkView::apply_notification(const nlmsghdr& message, News& news) {
   switch (message.nlmsg_type) {
     case RTM_NEWLINK:
     case RTM_DELLINK:
-      if (apply_link(links_, message)) changed();
+      if (const auto netdev_index = rtnetlink::parse_ipv6_settings(message)) {
+        defaults_.erase(*netdev_index);
+        news.add_all_routes();
+      } else {
+        news.netdevs |= apply_link(links_, message);
+      }
       break;
     case RTM_NEWADDR:
     case RTM_DELADDR:
@@ -308,32 +385,51 @@ void NetlinkView::apply_notification(const nlmsghdr& message) {
       break;
     case RTM_NEWNEIGH:
     case RTM_DELNEIGH:
-      apply_neighbour(message);
+      apply_neighbour(message, news);
       break;
-    default:  // a route, rule or next hop
-      changed();
+    case RTM_NEWROUTE:
+    case RTM_DELROUTE:
+      if (const auto prefix = rtnetlink::parse_route_prefix(message)) news.add_route(*prefix);
+      break;
+    default:  // a rule or next hop object
+      news.add_all_routes();
   }
 }
 
 bool NetlinkView::process_changes() {
-  const bool news = read_changes();
-  if (news) tell_listeners();
-  return news;
+  News news;
+  {
+    std::lock_guard lock(mutex_);
+    try {
+      news = read_changes();
+    } catch (const std::bad_alloc&) {
+      missed_ = true;
+      throw;
+    }
+    if (news.netdevs || news.all_routes || !news.routes.empty()) generation_.fetch_add(1, std::memory_order_acq_rel);
+  }
+  if (news) tell_listeners(news);
+  return static_cast<bool>(news);
 }
 
-bool NetlinkView::read_changes() {
-  std::lock_guard lock(mutex_);
-  uint64_t before = generation();
-  auto drained = notifications_.drain([this](const nlmsghdr& message) { apply_notification(message); });
-  if (drained == NetlinkSocket::Drained::kOverrun) {
+News NetlinkView::read_changes() {
+  News news;
+  const auto drained = notifications_.drain([&](const nlmsghdr& message) { apply_notification(message, news); });
+  if (drained == NetlinkSocket::Drained::kOverrun || std::exchange(missed_, false)) {
     read_everything();
-    changed();  // routes and neighbours may have changed unseen
+    news.netdevs = news.next_hops = true;
+    news.add_all_routes();  // they may have changed unseen
   } else if (addresses_changed_) {
     Links former = links_;
     read_addresses(links_);
-    if (links_ != former) changed();
+    news.netdevs |= links_ != former;
   }
-  return generation() != before;
+  if (std::exchange(neighbours_changed_, false)) {
+    read_neighbours();
+    news.next_hops = true;
+  }
+  if (news.netdevs) defaults_.clear();
+  return news;
 }
 
 }  // namespace

@@ -12,11 +12,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "engine/net/next_hop.h"
 #include "wire/envelope.h"
 
 namespace uroce::net {
@@ -47,13 +49,54 @@ struct Route {
   bool local = false;        // the destination is an address of this netdev
 };
 
-enum class NeighbourState : uint8_t { kUnknown, kResolving, kUsable, kStale, kFailed };
+// A range of addresses of one family; of IPv4 in the mapped form, 96 bits longer.
+struct Prefix {
+  static constexpr uint8_t kV4Bits = 96;
 
-struct Neighbour {
-  NeighbourState state = NeighbourState::kUnknown;
-  wire::MacAddress mac{};  // valid in kUsable and kStale, else zero
+  wire::IpAddress address;
+  uint8_t length = 0;  // bits
 
-  friend bool operator==(const Neighbour&, const Neighbour&) = default;
+  bool covers(const wire::IpAddress& other) const {
+    if (address.is_v4() != other.is_v4()) return false;
+    const size_t whole = length / 8;
+    if (!std::equal(other.bytes.begin(), other.bytes.begin() + whole, address.bytes.begin())) return false;
+    return length % 8 == 0 || (other.bytes[whole] ^ address.bytes[whole]) >> (8 - length % 8) == 0;
+  }
+};
+
+// What process_changes() has found.
+struct News {
+  bool netdevs = false;        // usable netdevs or their addresses
+  bool all_routes = false;     // which of them is not known: rules, next hop objects, or too many to name
+  bool next_hops = false;      // one that somebody waits for has been found, or has not (NextHop::await)
+  std::vector<Prefix> routes;  // that came, went or changed; kMostRoutes at most
+
+  static constexpr size_t kMostRoutes = 64;
+  explicit operator bool() const { return netdevs || all_routes || next_hops || !routes.empty(); }
+  bool concern_route_to(const wire::IpAddress& destination) const {
+    return all_routes ||
+           std::any_of(routes.begin(), routes.end(), [&](const Prefix& prefix) { return prefix.covers(destination); });
+  }
+  void add_route(const Prefix& prefix) {
+    if (all_routes) return;
+    if (routes.size() == kMostRoutes) return add_all_routes();
+    try {
+      routes.push_back(prefix);
+    } catch (const std::bad_alloc&) {
+      add_all_routes();
+    }
+  }
+  void add_all_routes() {
+    all_routes = true;
+    routes.clear();
+  }
+  News& operator+=(const News& other) {
+    netdevs |= other.netdevs;
+    next_hops |= other.next_hops;
+    if (other.all_routes) add_all_routes();
+    for (const Prefix& prefix : other.routes) add_route(prefix);
+    return *this;
+  }
 };
 
 class NetView {
@@ -75,9 +118,13 @@ class NetView {
   virtual std::optional<Route> route(int netdev_index, const wire::IpAddress& source,
                                      const wire::IpAddress& destination) = 0;
 
-  // The neighbour table's entry for an on-link address. Permanent and NOARP entries are usable; so is any address
-  // on a netdev without ARP and, by its fixed mapping, a multicast group. kStale: the MAC address is good to send to
-  // but not confirmed of late.
+  // The next hop as all who send to it share it, followed from now on. Asks the kernel if nobody holds it yet. What
+  // it is now is what neighbour() says. A netdev that is not there has neighbours that are not known.
+  virtual std::shared_ptr<NextHop> next_hop(int netdev_index, const wire::IpAddress& address) = 0;
+
+  // The neighbour table's entry for an on-link address, asked for anew. Permanent and NOARP entries are usable; so is
+  // any address on a netdev without ARP and, by its fixed mapping, a multicast group. kStale: the MAC address is good
+  // to send to but not confirmed of late.
   virtual Neighbour neighbour(int netdev_index, const wire::IpAddress& address) = 0;
 
   // Makes the kernel resolve or re-probe a neighbour (RTM_NEWNEIGH with NTF_USE; without CAP_NET_ADMIN by sending
@@ -87,12 +134,13 @@ class NetView {
 
   // Readable when the kernel has news; then call process_changes().
   virtual int descriptor() const = 0;
-  // Reads pending notifications without waiting. True if anything changed. A lost notification (ENOBUFS) leads to a
+  // Reads pending notifications without waiting. True if there was news. A lost notification (ENOBUFS) leads to a
   // complete re-read inside.
   virtual bool process_changes() = 0;
-  // Called after process_changes() has found something, in the thread that called it and without locks: one user of the
-  // view reads what the kernel has to say, and all have to act on it. It must not use the view.
-  void add_listener(const void* owner, std::function<void()> listener) {
+  // Called with what process_changes() has found, in the thread that called it and without locks: one user of the view
+  // reads what the kernel has to say, and all have to act on it. It must not use the view or wait for anything.
+  using Listener = std::function<void(const News&)>;
+  void add_listener(const void* owner, Listener listener) {
     std::lock_guard guard(listeners_lock_);
     listeners_[owner] = std::move(listener);
   }
@@ -100,26 +148,27 @@ class NetView {
     std::lock_guard guard(listeners_lock_);
     listeners_.erase(owner);
   }
-  // Goes up with every change of usable netdevs, their addresses, routes, rules, and the neighbours that neighbour()
-  // has been asked for: a cheap test whether cached data is fresh. Read it before asking. Sysctls and path MTUs that
-  // the kernel learns from ICMP are not announced, and seen by the next route().
+  // Goes up with every change of usable netdevs, their addresses, routes and rules: a cheap test whether what route()
+  // has said is still so. Read it before asking. Path MTUs that the kernel learns from ICMP are not announced, and seen
+  // by the next route(); sysctls are read anew when their netdev or an address changes.
   virtual uint64_t generation() const = 0;
+  // Requests sent to the kernel so far.
+  virtual uint64_t requests() const = 0;
 
  protected:
-  void tell_listeners() {
+  void tell_listeners(const News& news) {
     std::lock_guard guard(listeners_lock_);
-    for (const auto& [owner, listener] : listeners_) listener();
+    for (const auto& [owner, listener] : listeners_) listener(news);
   }
 
  private:
   std::mutex listeners_lock_;
-  std::map<const void*, std::function<void()>> listeners_;
+  std::map<const void*, Listener> listeners_;
 };
 
 // The netdev that has `address`; not for link-local ones, which more than one netdev may have.
 inline std::optional<Netdev> netdev_with(NetView& view, const wire::IpAddress& address) {
-  const bool link_local = !address.is_v4() && address.bytes[0] == 0xfe && (address.bytes[1] & 0xc0) == 0x80;
-  if (link_local) return std::nullopt;
+  if (address.is_link_local()) return std::nullopt;
   for (const Netdev& netdev : view.netdevs()) {
     if (std::find(netdev.addresses.begin(), netdev.addresses.end(), address) != netdev.addresses.end()) return netdev;
   }

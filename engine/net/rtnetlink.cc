@@ -82,6 +82,12 @@ std::optional<MacAddress> read_mac(const nlattr* attribute) {
   return mac;
 }
 
+// Ends with a null byte or the attribute.
+std::string read_text(const nlattr* attribute) {
+  const auto* text = static_cast<const char*>(nla_data(attribute));
+  return {text, strnlen(text, static_cast<size_t>(nla_len(attribute)))};
+}
+
 // The VLAN of an 802.1Q netdev, from IFLA_LINKINFO.
 std::optional<uint16_t> read_vlan_id(nlattr* link_info) {
   Attributes<IFLA_INFO_MAX> info{};
@@ -128,6 +134,10 @@ NlMessage get_route(int netdev_index, const IpAddress& source, const IpAddress& 
   return message;
 }
 
+NlMessage dump_neighbours() {
+  return make_request(RTM_GETNEIGH, NLM_F_DUMP, ndmsg{});
+}
+
 NlMessage get_neighbour(int netdev_index, const IpAddress& address) {
   ndmsg header{};
   header.ndm_family = family_of(address);
@@ -156,7 +166,7 @@ std::optional<Link> parse_link(const nlmsghdr& message) {
 
   Link link;
   link.netdev.index = header->ifi_index;
-  link.netdev.name = nla_get_string(attributes[IFLA_IFNAME]);
+  link.netdev.name = read_text(attributes[IFLA_IFNAME]);
   link.netdev.mtu = *mtu;
   link.netdev.up = (header->ifi_flags & IFF_UP) != 0;
   link.netdev.running = (header->ifi_flags & IFF_RUNNING) != 0;
@@ -167,6 +177,13 @@ std::optional<Link> parse_link(const nlmsghdr& message) {
   link.enslaved = read_u32(attributes[IFLA_MASTER]).value_or(0) != 0;
   link.arp = (header->ifi_flags & IFF_NOARP) == 0;
   return link;
+}
+
+std::optional<int> parse_ipv6_settings(const nlmsghdr& message) {
+  Attributes<IFLA_MAX> attributes{};
+  const auto* header = parse<ifinfomsg, IFLA_MAX>(message, attributes);
+  if (header == nullptr || header->ifi_family != AF_INET6) return std::nullopt;
+  return header->ifi_index;
 }
 
 std::optional<Address> parse_address(const nlmsghdr& message) {
@@ -203,6 +220,21 @@ std::optional<RouteAnswer> parse_route(const nlmsghdr& message) {
     }
   }
   return answer;
+}
+
+std::optional<Prefix> parse_route_prefix(const nlmsghdr& message) {
+  Attributes<RTA_MAX> attributes{};
+  if (message.nlmsg_type != RTM_NEWROUTE && message.nlmsg_type != RTM_DELROUTE) return std::nullopt;
+  const auto* header = parse<rtmsg, RTA_MAX>(message, attributes);
+  if (header == nullptr || (header->rtm_family != AF_INET && header->rtm_family != AF_INET6)) return std::nullopt;
+  const bool v4 = header->rtm_family == AF_INET;
+  if (header->rtm_dst_len > (v4 ? 32 : 128)) return std::nullopt;
+  // A default route is for all of its family and names no address.
+  constexpr uint8_t kZero[4] = {};
+  const IpAddress all = v4 ? IpAddress::v4(kZero) : IpAddress{};
+  const auto address = read_address(header->rtm_family, attributes[RTA_DST]);
+  if (!address && header->rtm_dst_len != 0) return std::nullopt;
+  return Prefix{address.value_or(all), static_cast<uint8_t>(header->rtm_dst_len + (v4 ? Prefix::kV4Bits : 0))};
 }
 
 std::optional<NeighbourEntry> parse_neighbour(const nlmsghdr& message) {

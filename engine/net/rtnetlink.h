@@ -1,5 +1,6 @@
 // The rtnetlink messages that NetView needs, as values: requests to send, answers and notifications to read.
-// Pure functions on bytes; the socket is netlink_socket.h.
+// Pure functions on bytes; the socket is netlink_socket.h. What is read is bounded by the lengths that libnl has
+// checked against the message's: nlmsg_parse() for attributes, nla_len() for what is in one (rtnetlink_fuzzer.cc).
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,7 @@ NlMessage dump_links();
 NlMessage dump_addresses();
 // `source` unspecified: the kernel chooses one, and the lookup is strictly bound to the netdev.
 NlMessage get_route(int netdev_index, const wire::IpAddress& source, const wire::IpAddress& destination);
+NlMessage dump_neighbours();
 NlMessage get_neighbour(int netdev_index, const wire::IpAddress& address);
 // As if a packet were to be sent there (NTF_USE): resolves or re-probes. Needs CAP_NET_ADMIN.
 NlMessage use_neighbour(int netdev_index, const wire::IpAddress& address);
@@ -30,6 +32,8 @@ struct Link {
 };
 // nullopt: no message about a whole link (bridge port and wireless events travel in the same group).
 std::optional<Link> parse_link(const nlmsghdr& message);
+// The netdev whose settings for IPv6 have changed, as by a router advertisement. nullopt: no such message.
+std::optional<int> parse_ipv6_settings(const nlmsghdr& message);
 
 struct Address {
   int netdev_index = 0;
@@ -47,6 +51,9 @@ struct RouteAnswer {
   uint32_t hop_limit = 0;  // 0: no metric
 };
 std::optional<RouteAnswer> parse_route(const nlmsghdr& message);
+
+// The destinations that a route is for; of a message about a route. nullopt: it is no such message.
+std::optional<Prefix> parse_route_prefix(const nlmsghdr& message);
 
 struct NeighbourEntry {
   int netdev_index = 0;

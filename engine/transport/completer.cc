@@ -266,17 +266,15 @@ void Completer::on_read_response(const wire::Packet& packet) {
     return;
   }
   // Acknowledges the SENDs and WRITEs before the READ; a READ or atomic in between has lost its response.
-  const uint32_t offset = window_.offset(packet.bth.psn);
-  if (!oldest_awaits_response()) {
+  while (!oldest_awaits_response()) {
     const SendQueue::Entry entry = qp_.sq.entry(qp_.sq.tail());
     const wire::Psn end = wire::Psn(entry.progress.first_psn) + entry.progress.psn_count;
-    if (window_.offset(end) > offset) {  // the PSN is a SEND's or WRITE's
+    if (window_.offset(end) > window_.offset(packet.bth.psn)) {  // the PSN is a SEND's or WRITE's
       qp_.counters.add(Counter::kDropUnsolicitedResponse);
       return;
     }
     acknowledge_before(end);
     if (qp_.failed) return;
-    return on_read_response(packet);
   }
   const SendQueue::Entry entry = qp_.sq.entry(qp_.sq.tail());
   if (!belongs_to_oldest(packet.bth.psn)) return on_overtaken();

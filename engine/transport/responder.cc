@@ -260,7 +260,9 @@ void Responder::on_atomic(const Packet& packet) {
   const memory::Translation t = translate(op.rkey, op.va, sizeof(uint64_t), memory::kRemoteAtomic);
   if (t.result != AccessResult::kOk) return refuse_access(packet);
   uint64_t original = 0;
-  if (!memory::guarded([&] { original = execute_atomic(t.address, packet); })) return memory_lost(packet.bth.psn);
+  if (!memory::guarded(t.address, sizeof(uint64_t), [&] { original = execute_atomic(t.address, packet); })) {
+    return memory_lost(packet.bth.psn);
+  }
   remember(packet, ReplayEntry::Kind::kAtomic, 1).original = original;
 }
 
@@ -274,7 +276,9 @@ void Responder::on_atomic_write(const Packet& packet) {
   if (t.result != AccessResult::kOk) return refuse_access(packet);
   uint64_t value;
   std::memcpy(&value, packet.payload.data(), sizeof(value));
-  if (!memory::guarded([&] { store_whole(t.address, value); })) return memory_lost(packet.bth.psn);
+  if (!memory::guarded(t.address, sizeof(value), [&] { store_whole(t.address, value); })) {
+    return memory_lost(packet.bth.psn);
+  }
   remember(packet, ReplayEntry::Kind::kBare, 1);
 }
 

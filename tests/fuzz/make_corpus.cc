@@ -7,6 +7,7 @@
 #include <iostream>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/engine/transport/peer_packet.h"
@@ -294,6 +295,84 @@ void make_dissected(Corpus corpus) {
   }
 }
 
+// --- netlink messages ------------------------------------------------------------------------------------------------
+
+Bytes attribute(uint16_t type, const Bytes& data) {
+  const auto length = static_cast<uint16_t>(4 + data.size());
+  Bytes bytes = {static_cast<uint8_t>(length), static_cast<uint8_t>(length >> 8), static_cast<uint8_t>(type),
+                 static_cast<uint8_t>(type >> 8)};
+  bytes.insert(bytes.end(), data.begin(), data.end());
+  bytes.resize((bytes.size() + 3) / 4 * 4);
+  return bytes;
+}
+
+Bytes netlink_message(uint16_t type, std::initializer_list<Bytes> parts) {
+  const Bytes body = concatenate(parts);
+  const auto length = static_cast<uint32_t>(16 + body.size());
+  const Bytes header = {static_cast<uint8_t>(length),
+                        static_cast<uint8_t>(length >> 8),
+                        0,
+                        0,
+                        static_cast<uint8_t>(type),
+                        static_cast<uint8_t>(type >> 8),
+                        2,
+                        0,  // NLM_F_MULTI
+                        1,
+                        0,
+                        0,
+                        0,
+                        0,
+                        0,
+                        0,
+                        0};
+  return concatenate({header, body});
+}
+
+// Numbers are those of linux/rtnetlink.h, if_link.h, if_addr.h and neighbour.h.
+void make_netlink(Corpus corpus) {
+  const Bytes ipv4 = {192, 0, 2, 1}, mac = {2, 0, 0, 0, 0, 1}, one = {1, 0, 0, 0};
+  const Bytes ipv6 = {0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+  const Bytes vlan =
+      attribute(18, concatenate({attribute(1, {'v', 'l', 'a', 'n', 0}), attribute(2, attribute(1, {42, 0}))}));
+  const Bytes link = netlink_message(16, {{0, 0, 1, 0},
+                                          {7, 0, 0, 0},
+                                          {0x43, 0, 1, 0},
+                                          {0, 0, 0, 0},
+                                          attribute(3, {'e', 't', 'h', '0', 0}),
+                                          attribute(4, {0xdc, 5, 0, 0}),
+                                          attribute(1, mac),
+                                          attribute(10, one),
+                                          vlan});
+  const Bytes settings = netlink_message(16, {{10, 0, 1, 0}, {7, 0, 0, 0}, {0x43, 0, 1, 0}, {0, 0, 0, 0}});
+  const Bytes address = netlink_message(
+      20, {{2, 24, 0x80, 0}, {7, 0, 0, 0}, attribute(1, ipv4), attribute(2, ipv4), attribute(8, {0x80, 0, 0, 0})});
+  const Bytes address6 = netlink_message(20, {{10, 64, 0x80, 0}, {7, 0, 0, 0}, attribute(1, ipv6)});
+  const Bytes metrics = attribute(8, concatenate({attribute(2, {0x78, 5, 0, 0}), attribute(10, {17, 0, 0, 0})}));
+  const Bytes route = netlink_message(24, {{2, 32, 0, 0, 254, 0, 0, 1},
+                                           {0, 0, 0, 0},
+                                           attribute(1, ipv4),
+                                           attribute(5, ipv4),
+                                           attribute(4, one),
+                                           attribute(15, one),
+                                           metrics});
+  const Bytes via = netlink_message(
+      24, {{2, 0, 0, 0, 254, 0, 0, 1}, {0, 0, 0, 0}, attribute(4, one), attribute(18, concatenate({{10, 0}, ipv6}))});
+  const Bytes gone = netlink_message(25, {{10, 128, 0, 0, 254, 0, 0, 1}, {0, 0, 0, 0}, attribute(1, ipv6)});
+  const Bytes neighbour =
+      netlink_message(28, {{2, 0, 0, 0}, {7, 0, 0, 0}, {2, 0, 0, 1}, attribute(1, ipv4), attribute(2, mac)});
+  const Bytes stale =
+      netlink_message(28, {{10, 0, 0, 0}, {7, 0, 0, 0}, {4, 0, 0, 1}, attribute(1, ipv6), attribute(2, mac)});
+  const std::pair<const char*, Bytes> messages[] = {
+      {"link", link}, {"settings", settings}, {"address", address},     {"address6", address6}, {"route", route},
+      {"via", via},   {"gone", gone},         {"neighbour", neighbour}, {"stale", stale}};
+  Bytes all;
+  for (const auto& [name, bytes] : messages) {
+    corpus.add(name, bytes);
+    all = concatenate({all, bytes});
+  }
+  corpus.add("all", all);
+}
+
 }  // namespace
 
 }  // namespace uroce::fuzz
@@ -311,6 +390,7 @@ int main(int argc, char** argv) {
     make_attacks({directory, "qp_pair_fuzzer"});
     make_garbage({directory, "hostile_memory_fuzzer"});
     make_captures({directory, "capture_fuzzer"});
+    make_netlink({directory, "rtnetlink_fuzzer"});
     make_dissected({directory, "dissector_fuzzer"});
   } catch (const std::exception& error) {
     std::cerr << "make_corpus: " << error.what() << "\n";

@@ -46,11 +46,15 @@ void put_text(std::array<char, N>& to, const std::string& from) {
   const size_t size = from.size() < N - 1 ? from.size() : N - 1;
   for (size_t i = 0; i < N; ++i) to[i] = i < size ? from[i] : '\0';
 }
+// What the other side says is shown to people: control characters, which a terminal might obey, are not passed on.
 template <size_t N>
 std::string get_text(const std::array<char, N>& from) {
-  size_t size = 0;
-  while (size < N && from[size] != '\0') ++size;
-  return std::string(from.data(), size);
+  std::string text;
+  for (size_t i = 0; i < N && from[i] != '\0'; ++i) {
+    const auto byte = static_cast<unsigned char>(from[i]);
+    text += (byte < ' ' && byte != '\n') || byte == 0x7f ? '?' : from[i];
+  }
+  return text;
 }
 
 // Both return 0 or an errno value. `fd`: goes with the message; -1: none.

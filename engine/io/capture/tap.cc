@@ -28,7 +28,7 @@ bool build_beginning(const wire::TxPacket& packet, uint8_t* out, size_t size) {
   envelope.ip_id = packet.ip_id;
   append(headers.data(), wire::emit_frame_headers(envelope, packet.udp_length(), headers.data()));
   append(packet.header.data(), packet.header_size);
-  const bool readable = memory::guarded([&] {
+  const bool readable = guard_payload(packet, [&] {
     for (size_t i = 0; i < packet.fragment_count; ++i) append(packet.fragments[i].data, packet.fragments[i].size);
   });
   static constexpr uint8_t kPad[4] = {};

@@ -103,11 +103,13 @@ class Host {
     path.envelope.source = address;
     path.envelope.destination = to;
     path.envelope.source_port = 0xc000;
-    path.loopback = to == address;
-    path.resolved = true;
+    if (to == address) {
+      path.to = std::make_shared<Destination>(address, to);
+      path.to->route.loopback = true;
+    }
     return path;
   }
-  uint32_t handle_to(const wire::IpAddress& to) { return datapath.address_handles().add({}, path_to(to)); }
+  uint32_t handle_to(const wire::IpAddress& to) { return datapath.address_handles().add(path_to(to)); }
 
   void post(Station& station, queue::SendWqe wqe, uint32_t offset, uint32_t size) {
     queue::SendQueue::Slot slot;

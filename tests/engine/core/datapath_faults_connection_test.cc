@@ -252,7 +252,8 @@ TEST(Fault10, OwnAddressFromOutside) {
   wire::Envelope own = rig.victim.qp->path.envelope;
   own.destination = own.source;
   rig.victim.connect(*inside, QpState::kRts, transport::test::default_attributes(), own);
-  inside->path.loopback = true;
+  inside->path.to = std::make_shared<Destination>(inside->path.envelope.source, inside->path.envelope.destination);
+  inside->path.to->route.loopback = true;
   rig.begin_traffic();
   Bytes ib = rig.ib(rig.write(kRqPsn, pattern(8, 77)));
   wire::store_be24(&ib[5], inside->transport->qpn().value());

@@ -26,45 +26,27 @@ wire::IpAddress group(uint32_t i) {
 }
 
 // FixedNetView, with every other address one hop away.
-class RoutedNetView final : public net::NetView {
+class RoutedNetView final : public FixedNetView {
  public:
-  std::vector<net::Netdev> netdevs() override { return view_.netdevs(); }
-  std::optional<net::Netdev> netdev(int index) override { return view_.netdev(index); }
   std::optional<net::Route> route(int, const wire::IpAddress&, const wire::IpAddress& to) override {
     return net::Route{.next_hop = to};
   }
   net::Neighbour neighbour(int, const wire::IpAddress&) override { return {net::NeighbourState::kUsable, {}}; }
-  void resolve_neighbour(int, const wire::IpAddress&) override {}
-  int descriptor() const override { return -1; }
-  bool process_changes() override { return false; }
-  uint64_t generation() const override { return 1; }
-
- private:
-  FixedNetView view_;
 };
 
 // FixedNetView, with a second address from some moment on, of which nobody is told.
-class GrowingNetView final : public net::NetView {
+class GrowingNetView final : public FixedNetView {
  public:
   std::vector<net::Netdev> netdevs() override { return {*netdev(1)}; }
   std::optional<net::Netdev> netdev(int index) override {
-    std::optional<net::Netdev> netdev = view_.netdev(index);
+    std::optional<net::Netdev> netdev = FixedNetView::netdev(index);
     if (grown) netdev->addresses.push_back(kSecondAddress);
     return netdev;
   }
-  std::optional<net::Route> route(int, const wire::IpAddress&, const wire::IpAddress&) override { return std::nullopt; }
-  net::Neighbour neighbour(int, const wire::IpAddress&) override { return {}; }
-  void resolve_neighbour(int, const wire::IpAddress&) override {}
-  int descriptor() const override { return -1; }
-  bool process_changes() override { return false; }
-  uint64_t generation() const override { return 1; }
 
   static inline const wire::IpAddress kSecondAddress =
       wire::IpAddress::v4(std::array<uint8_t, 4>{198, 51, 100, 1}.data());
   std::atomic<bool> grown{false};
-
- private:
-  FixedNetView view_;
 };
 
 // A wire that takes packets only while it is open.

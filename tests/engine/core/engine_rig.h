@@ -38,11 +38,15 @@ class FixedNetView : public net::NetView {
   std::vector<net::Netdev> netdevs() override { return {netdev_}; }
   std::optional<net::Netdev> netdev(int) override { return netdev_; }
   std::optional<net::Route> route(int, const wire::IpAddress&, const wire::IpAddress&) override { return std::nullopt; }
+  std::shared_ptr<net::NextHop> next_hop(int index, const wire::IpAddress& address) override {
+    return std::make_shared<net::NextHop>(index, address, neighbour(index, address));
+  }
   net::Neighbour neighbour(int, const wire::IpAddress&) override { return {}; }
   void resolve_neighbour(int, const wire::IpAddress&) override {}
   int descriptor() const override { return -1; }
   bool process_changes() override { return false; }
   uint64_t generation() const override { return 1; }
+  uint64_t requests() const override { return 0; }
 
  private:
   net::Netdev netdev_;

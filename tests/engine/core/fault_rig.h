@@ -121,7 +121,6 @@ class FaultHost {
                                                        {QpState::kRtr, transport::test::kToRtr},
                                                        {QpState::kRts, transport::test::kToRts}};
     which.path.envelope = envelope;
-    which.path.resolved = true;
     transport::QpAttributes a = attributes;
     for (const auto& [next, mask] : kSteps) {
       if (next > state) break;

@@ -16,8 +16,7 @@ class HookedIo final : public io::PacketIo {
   // Called in every receive(), with what arrived.
   using Hook = std::function<void(std::span<io::RxPacket> arrived)>;
 
-  // Unless `sleeps`, the background thread goes on with its rounds when there is nothing to do.
-  explicit HookedIo(Hook hook, bool sleeps = true) : hook_(std::move(hook)), sleeps_(sleeps) {}
+  explicit HookedIo(Hook hook) : hook_(std::move(hook)) {}
 
   size_t receive(std::span<io::RxPacket> out) override {
     const size_t count = link_->receive(out);
@@ -27,7 +26,7 @@ class HookedIo final : public io::PacketIo {
   size_t send(std::span<wire::TxPacket> burst) override { return link_->send(burst); }
   void flush() override { link_->flush(); }
   std::span<const pollfd> wait_descriptors() const override { return link_->wait_descriptors(); }
-  bool prepare_to_wait() override { return sleeps_ && link_->prepare_to_wait(); }
+  bool prepare_to_wait() override { return link_->prepare_to_wait(); }
   uint32_t max_udp_length() const override { return link_->max_udp_length(); }
   std::string description() const override { return link_->description(); }
   io::IoCounters counters() const override { return link_->counters(); }
@@ -35,7 +34,6 @@ class HookedIo final : public io::PacketIo {
  private:
   const std::unique_ptr<io::MemoryEnd> link_ = io::make_memory_loop();
   const Hook hook_;
-  const bool sleeps_;
 };
 
 }  // namespace uroce::engine::test

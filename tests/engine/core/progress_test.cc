@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <gtest/gtest.h>
 #include <memory>
 #include <mutex>
@@ -36,10 +37,10 @@ std::shared_ptr<LocalEngine> make_engine(IoOpener opener, std::shared_ptr<FixedN
   return std::make_shared<LocalEngine>(*view->netdev(1), view, Options{}, std::move(opener));
 }
 // `hook` runs in every round.
-IoOpener with_hook(HookedIo::Hook hook, bool sleeps = true) {
-  return [hook, sleeps](const net::Netdev&, const Options&) {
+IoOpener with_hook(HookedIo::Hook hook) {
+  return [hook](const net::Netdev&, const Options&) {
     OpenedIo opened;
-    opened.io = std::make_unique<HookedIo>(hook, sleeps);
+    opened.io = std::make_unique<HookedIo>(hook);
     return opened;
   };
 }
@@ -167,12 +168,28 @@ TEST(Progress, ThreadIsCancelledOutsideOfRoundsOnly) {
   set_up(*engine);
 }
 
+// The round copies application memory, and a fault that is blocked would kill the process (memory/memory_access.h).
+TEST(Progress, FaultsThatTheApplicationBlocksAreUnblocked) {
+  auto engine = engine::test::make_engine();
+  Connection c(*engine);
+  engine->progress();
+  sigset_t faults;
+  sigemptyset(&faults);
+  sigaddset(&faults, SIGSEGV);
+  pthread_sigmask(SIG_BLOCK, &faults, nullptr);
+  EXPECT_TRUE(eventually([&] {
+    engine->progress();
+    sigset_t mask;
+    pthread_sigmask(SIG_BLOCK, nullptr, &mask);
+    return sigismember(&mask, SIGSEGV) == 0;
+  }));
+}
+
 TEST(Progress, OutOfMemoryIsSurvivedInEveryThread) {
   std::atomic<int> failures{100};
-  const auto fail = [&](auto) {
+  auto engine = make_engine(with_hook([&](auto) {
     if (failures.load() > 0 && failures.fetch_sub(1) > 0) throw std::bad_alloc();
-  };
-  auto engine = make_engine(with_hook(fail, /*sleeps=*/false));
+  }));
   Connection c(*engine);
   Buffer buffer(*engine);
   for (uint64_t i = 0; i < 8; ++i) {
@@ -186,7 +203,10 @@ TEST(Progress, OutOfMemoryIsSurvivedInEveryThread) {
     received += c.cq_b.poll(8, [](const Cqe& cqe) { EXPECT_EQ(cqe.status, WcStatus::kSuccess); });
     return received == 8;
   }));
-  failures = 100;
+  // From now on nobody answers, and nobody but the background thread looks at the timers.
+  c.move(*c.b, QpState::kReset);
+  failures = 5;
+  ASSERT_TRUE(c.send(*c.a, 8));
   EXPECT_TRUE(eventually([&] { return failures.load() <= 0; })) << "by the background thread alone";
 }
 

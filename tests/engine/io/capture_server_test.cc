@@ -2,6 +2,7 @@
 #include <array>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -184,6 +185,52 @@ TEST_F(CaptureServerTest, NonsenseIsTurnedAway) {
   ASSERT_EQ(protocol::send(other, message, STDERR_FILENO), 0);
   EXPECT_EQ(protocol::receive(other, message, nullptr, kPatientMs), ECONNRESET);
   close(other);
+}
+
+size_t open_descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<size_t>(std::distance(begin(all), end(all)));
+}
+
+// A message with two descriptors: none of them stays open where it was received. One that is too long is none.
+TEST(CaptureProtocol, NothingStaysOfDescriptorsThatAreTooMany) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+  Message message;
+  std::array<char, sizeof(Message) + 1> bytes{};
+  std::memcpy(bytes.data(), &message, sizeof(message));
+  iovec piece{bytes.data(), sizeof(message)};
+  const int two[2] = {STDERR_FILENO, STDERR_FILENO};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(two))> control{};
+  msghdr header{};
+  header.msg_iov = &piece;
+  header.msg_iovlen = 1;
+  header.msg_control = control.data();
+  header.msg_controllen = control.size();
+  cmsghdr* const rights = CMSG_FIRSTHDR(&header);
+  rights->cmsg_level = SOL_SOCKET;
+  rights->cmsg_type = SCM_RIGHTS;
+  rights->cmsg_len = CMSG_LEN(sizeof(two));
+  std::memcpy(CMSG_DATA(rights), two, sizeof(two));
+  const size_t before = open_descriptors();
+  ASSERT_EQ(sendmsg(ends[0], &header, 0), static_cast<ssize_t>(piece.iov_len));
+  int fd = -1;
+  EXPECT_EQ(protocol::receive(ends[1], message, &fd, kPatientMs), 0);
+  close(fd);
+  EXPECT_EQ(open_descriptors(), before);
+  piece.iov_len = bytes.size();
+  ASSERT_EQ(sendmsg(ends[0], &header, 0), static_cast<ssize_t>(piece.iov_len));
+  EXPECT_EQ(protocol::receive(ends[1], message, &fd, kPatientMs), EPROTO);
+  EXPECT_EQ(open_descriptors(), before);
+  for (const int end : ends) close(end);
+}
+
+TEST(CaptureProtocol, TextIsFitForATerminal) {
+  std::array<char, 16> text;
+  protocol::put_text(text, "a\x1b[2J\x7f\n\r\xc3\xa4");
+  EXPECT_EQ(protocol::get_text(text), "a?[2J?\n?\xc3\xa4");
+  text.fill('x');
+  EXPECT_EQ(protocol::get_text(text), std::string(16, 'x')) << "not ended";
 }
 
 // A child has neither the socket nor the captures of its parent, and does not take them away at its end.

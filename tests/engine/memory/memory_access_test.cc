@@ -39,6 +39,10 @@ class Pages {
   bool unmapped_ = false;
 };
 
+void touch(uint8_t* at) {
+  *const_cast<volatile uint8_t*>(at) = 1;
+}
+
 class MemoryAccess : public testing::Test {
  protected:
   void SetUp() override { ASSERT_EQ(install_fault_handler(), 0); }
@@ -109,14 +113,55 @@ TEST_F(MemoryAccess, ManyFaultsInARowAndInSeveralThreads) {
 TEST_F(MemoryAccess, GuardsAnyAccess) {
   pages_.protect_middle(PROT_NONE);
   int steps = 0;
-  EXPECT_FALSE(guarded([&] {
+  EXPECT_FALSE(guarded(pages_.at(kPage), 1, [&] {
     ++steps;
-    *const_cast<volatile uint8_t*>(pages_.at(kPage)) = 1;
+    touch(pages_.at(kPage));
     ++steps;
   }));
   EXPECT_EQ(steps, 1);
-  EXPECT_TRUE(guarded([&] { ++steps; }));
+  EXPECT_TRUE(guarded(pages_.at(kPage), 1, [&] { ++steps; }));
 }
+
+// An access in a signal handler that interrupts another one has a recovery point of its own.
+TEST_F(MemoryAccess, GuardsNest) {
+  pages_.protect_middle(PROT_NONE);
+  bool inner = true, went_on = false;
+  EXPECT_FALSE(guarded(pages_.at(kPage), 1, [&] {
+    inner = copy(ours_.data(), pages_.at(kPage), 1);
+    went_on = true;
+    touch(pages_.at(kPage));
+  }));
+  EXPECT_FALSE(inner);
+  EXPECT_TRUE(went_on);
+}
+
+// Blocked faults kill; the application may block them after the thread's first access.
+TEST_F(MemoryAccess, FaultsAreUnblockedAgain) {
+  pages_.protect_middle(PROT_NONE);
+  EXPECT_FALSE(copy(ours_.data(), pages_.at(kPage), 1));
+  const auto is_blocked = [] {
+    sigset_t mask;
+    pthread_sigmask(SIG_BLOCK, nullptr, &mask);
+    return sigismember(&mask, SIGSEGV) == 1 || sigismember(&mask, SIGBUS) == 1;
+  };
+  const Time start{std::chrono::seconds(1)};
+  keep_faults_unblocked(start);
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
+  keep_faults_unblocked(start + std::chrono::microseconds(999));
+  EXPECT_TRUE(is_blocked()) << "not a system call every time";
+  keep_faults_unblocked(start + std::chrono::milliseconds(1));
+  EXPECT_FALSE(is_blocked());
+  EXPECT_FALSE(copy(ours_.data(), pages_.at(kPage), 1));
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they look at such an address first
+TEST_F(MemoryAccess, AddressThatNoMemoryCanHave) {
+  EXPECT_FALSE(copy(ours_.data(), reinterpret_cast<const void*>(0x1234'0000'0000'0000), 8));
+}
+#endif
 
 // What is not ours goes to whoever handled it before, also when that one came first and when it came later.
 volatile sig_atomic_t seen_by_application = 0;
@@ -135,12 +180,89 @@ TEST_F(MemoryAccess, FaultsOfTheApplicationReachItsHandler) {
         if (install_fault_handler() != 0) std::_Exit(1);
         pages_.protect_middle(PROT_NONE);
         if (copy(ours_.data(), pages_.at(kPage), 1)) std::_Exit(2);
-        *const_cast<volatile uint8_t*>(pages_.at(kPage)) = 1;
+        touch(pages_.at(kPage));
       },
       testing::ExitedWithCode(42), "");
 }
 
+// A program that finds out by faults what is written to, as garbage collectors do, in a handler that interrupts a copy.
+uint8_t* watched_page = nullptr;
+volatile sig_atomic_t writes_seen = 0;
+
+void on_write(int, siginfo_t* info, void*) {
+  if (info->si_addr != watched_page) std::_Exit(50);
+  writes_seen = writes_seen + 1;
+  mprotect(watched_page, kPage, PROT_READ | PROT_WRITE);
+}
+
+TEST_F(MemoryAccess, FaultsOfAHandlerThatInterruptsACopyAreTheApplications) {
+  EXPECT_EXIT(
+      {
+        watched_page = pages_.at(0);
+        pages_.protect_middle(PROT_NONE);
+        struct sigaction action {};
+        action.sa_sigaction = on_write;
+        action.sa_flags = SA_SIGINFO;
+        sigaction(SIGSEGV, &action, nullptr);
+        if (install_fault_handler() != 0) std::_Exit(1);
+        signal(SIGUSR1, [](int) { touch(watched_page); });
+        mprotect(watched_page, kPage, PROT_READ);
+        const bool copied = guarded(pages_.at(kPage), kPage, [&] {
+          raise(SIGUSR1);
+          if (writes_seen != 1) std::_Exit(2);
+          touch(pages_.at(kPage));  // and now the copy itself
+        });
+        std::_Exit(copied ? 3 : 43 + writes_seen);
+      },
+      testing::ExitedWithCode(44), "");
+}
+
+// The set of handlers that ours took the place of changes while other threads are in the handler.
+TEST_F(MemoryAccess, HandlersAreReplacedWhileFaultsAreHandedOn) {
+  EXPECT_EXIT(
+      {
+        static std::atomic<bool> stop{false};
+        static std::atomic<int> handled{0};
+        static uint8_t* const page = pages_.at(kPage);
+        const auto handler = [](int, siginfo_t*, void*) {
+          ++handled;
+          mprotect(page, kPage, PROT_READ | PROT_WRITE);
+        };
+        struct sigaction action {};
+        action.sa_flags = SA_SIGINFO;
+        action.sa_sigaction = handler;
+        sigaction(SIGSEGV, &action, nullptr);
+        if (install_fault_handler() != 0) std::_Exit(1);
+        std::thread faulting([] {
+          while (!stop) {
+            mprotect(page, kPage, PROT_NONE);
+            touch(page);
+          }
+        });
+        for (int i = 0; i < 2000 || handled < 100; ++i) {
+          sigaction(SIGSEGV, &action, nullptr);  // the application installs its own again, and registers memory
+          if (install_fault_handler() != 0) std::_Exit(1);
+        }
+        stop = true;
+        faulting.join();
+        std::_Exit(45);
+      },
+      testing::ExitedWithCode(45), "");
+}
+
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they handle it themselves
+TEST_F(MemoryAccess, FaultsOfOursOutsideOfTheMemoryAreNotHidden) {
+  EXPECT_EXIT(
+      {
+        signal(SIGSEGV, SIG_DFL);
+        if (install_fault_handler() != 0) std::_Exit(1);
+        pages_.protect_middle(PROT_NONE);
+        guarded(pages_.at(0), kPage, [&] { touch(pages_.at(kPage)); });
+        std::_Exit(3);
+      },
+      testing::KilledBySignal(SIGSEGV), "");
+}
+
 TEST_F(MemoryAccess, WithoutAHandlerTheProcessDiesAsItWould) {
   EXPECT_EXIT(
       {
@@ -148,7 +270,7 @@ TEST_F(MemoryAccess, WithoutAHandlerTheProcessDiesAsItWould) {
         if (install_fault_handler() != 0) std::_Exit(1);
         pages_.protect_middle(PROT_NONE);
         if (copy(ours_.data(), pages_.at(kPage), 1)) std::_Exit(2);
-        *const_cast<volatile uint8_t*>(pages_.at(kPage)) = 1;
+        touch(pages_.at(kPage));
       },
       testing::KilledBySignal(SIGSEGV), "");
 }

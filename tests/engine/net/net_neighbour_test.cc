@@ -1,6 +1,8 @@
-// NetView::neighbour() and resolve_neighbour(): entries of every state, real ARP and ND between two namespaces.
+// NetView::neighbour(), next_hop() and resolve_neighbour(): entries of every state, real ARP and ND between two
+// namespaces.
 #include <gtest/gtest.h>
 #include <string>
+#include <sys/socket.h>
 
 #include "engine/net/net_view.h"
 #include "tests/engine/net/net_test_support.h"
@@ -20,6 +22,7 @@ class NetNeighbourTest : public NetViewTest {
 
   Neighbour neighbour(const std::string& address) { return view_->neighbour(index_, ip(address)); }
   NeighbourState state(const std::string& address) { return neighbour(address).state; }
+  std::shared_ptr<NextHop> next_hop(const std::string& address) { return view_->next_hop(index_, ip(address)); }
   bool wait_for(const std::string& address, NeighbourState wanted) {
     return wait_until([&] { return state(address) == wanted; });
   }
@@ -52,11 +55,9 @@ TEST_F(NetNeighbourTest, StatesOfTheTable) {
 TEST_F(NetNeighbourTest, ResolvesByArpAndNeighbourDiscovery) {
   for (const char* address : {"192.0.2.2", "2001:db8::2", "fe80::b"}) {
     EXPECT_EQ(neighbour(address), Neighbour{}) << address;
-    const uint64_t before = view_->generation();
     view_->resolve_neighbour(index_, ip(address));
     EXPECT_TRUE(wait_for(address, NeighbourState::kUsable)) << address;
     EXPECT_EQ(neighbour(address), kPeer) << address;
-    EXPECT_GT(view_->generation(), before) << address;
   }
 }
 
@@ -91,37 +92,87 @@ TEST_F(NetNeighbourTest, SilentNeighbourFailsAndRecovers) {
   }
 }
 
-TEST_F(NetNeighbourTest, FollowsANewMacAddressAndRemoval) {
+TEST_F(NetNeighbourTest, NextHopFollowsTheTable) {
   run("ip neigh replace 192.0.2.50 lladdr 02:00:00:00:00:55 dev va0");
-  EXPECT_EQ(neighbour("192.0.2.50").mac, mac("02:00:00:00:00:55"));
+  const std::shared_ptr<NextHop> hop = next_hop("192.0.2.50");
+  EXPECT_EQ(hop->neighbour(), (Neighbour{NeighbourState::kUsable, mac("02:00:00:00:00:55")}));
+  run("ip neigh replace 192.0.2.50 lladdr 02:00:00:00:00:56 nud stale dev va0");
   settle();
-  run("ip neigh replace 192.0.2.50 lladdr 02:00:00:00:00:56 dev va0");
-  EXPECT_TRUE(settle());
-  EXPECT_EQ(neighbour("192.0.2.50").mac, mac("02:00:00:00:00:56"));
+  EXPECT_EQ(hop->neighbour(), (Neighbour{NeighbourState::kStale, mac("02:00:00:00:00:56")}));
   run("ip neigh del 192.0.2.50 dev va0");
-  EXPECT_TRUE(settle());
-  EXPECT_NE(state("192.0.2.50"), NeighbourState::kUsable);
-}
-
-TEST_F(NetNeighbourTest, OnlyNeighboursAskedForRaiseTheGeneration) {
-  neighbour("192.0.2.50");
   settle();
-  uint64_t before = view_->generation();
-  run("ip neigh replace 192.0.2.51 lladdr 02:00:00:00:00:55 dev va0");
-  EXPECT_FALSE(settle());
-  EXPECT_EQ(view_->generation(), before);
-  run("ip neigh replace 192.0.2.50 lladdr 02:00:00:00:00:55 dev va0");
-  EXPECT_TRUE(settle());
-  EXPECT_GT(view_->generation(), before);
+  EXPECT_FALSE(hop->neighbour().has_mac());
 }
 
-TEST_F(NetNeighbourTest, AnswerThatOvertakesItsNotificationRaisesTheGeneration) {
-  neighbour("192.0.2.50");  // one user of the view caches this
+TEST_F(NetNeighbourTest, NextHopIsSharedAndAskedForOnce) {
+  const std::shared_ptr<NextHop> hop = next_hop("192.0.2.50");
+  const uint64_t before = view_->requests();
+  EXPECT_EQ(next_hop("192.0.2.50"), hop);
+  EXPECT_EQ(view_->requests(), before);
+  EXPECT_NE(next_hop("192.0.2.51"), hop);
+  EXPECT_EQ(view_->requests(), before + 1);
+}
+
+TEST_F(NetNeighbourTest, OnlyWhoWaitsHearsOfNeighbours) {
+  const std::shared_ptr<NextHop> hop = next_hop("192.0.2.50");
   settle();
   const uint64_t before = view_->generation();
+  News heard;
+  view_->add_listener(this, [&](const News& news) { heard += news; });
+  run("ip neigh replace 192.0.2.51 lladdr 02:00:00:00:00:55 dev va0");  // nobody holds it
+  EXPECT_FALSE(settle());
+  hop->await();
   run("ip neigh replace 192.0.2.50 lladdr 02:00:00:00:00:55 dev va0");
-  EXPECT_EQ(state("192.0.2.50"), NeighbourState::kUsable);  // another one sees it first
-  EXPECT_GT(view_->generation(), before);
+  EXPECT_TRUE(settle());
+  EXPECT_TRUE(heard.next_hops);
+  EXPECT_FALSE(heard.netdevs || heard.all_routes || !heard.routes.empty());
+  heard = {};
+  run("ip neigh replace 192.0.2.50 lladdr 02:00:00:00:00:56 dev va0");  // nobody waits any more
+  EXPECT_FALSE(settle());
+  EXPECT_EQ(hop->neighbour().mac, mac("02:00:00:00:00:56"));
+  EXPECT_EQ(view_->generation(), before) << "no route has changed";
+  view_->remove_listener(this);
+}
+
+TEST_F(NetNeighbourTest, AnswerThatOvertakesItsNotificationCounts) {
+  const std::shared_ptr<NextHop> hop = next_hop("192.0.2.50");
+  settle();
+  hop->await();
+  News heard;
+  view_->add_listener(this, [&](const News& news) { heard += news; });
+  run("ip neigh replace 192.0.2.50 lladdr 02:00:00:00:00:55 dev va0");
+  EXPECT_EQ(state("192.0.2.50"), NeighbourState::kUsable);  // another user of the view asks
+  EXPECT_TRUE(hop->neighbour().has_mac());
+  EXPECT_TRUE(heard.next_hops);
+  view_->remove_listener(this);
+}
+
+TEST_F(NetNeighbourTest, NextHopsAreReadAnewAfterLostNotifications) {
+  const std::shared_ptr<NextHop> hop = next_hop("192.0.2.50"), gone = next_hop("2001:db8::50");
+  run("ip neigh replace 2001:db8::50 lladdr 02:00:00:00:00:55 dev va0");
+  settle();
+  ASSERT_TRUE(gone->neighbour().has_mac());
+  const int tiny = 1;  // the kernel's minimum
+  ASSERT_EQ(setsockopt(view_->descriptor(), SOL_SOCKET, SO_RCVBUF, &tiny, sizeof(tiny)), 0);
+  run("for i in 1 2 3 4 5 6 7 8 9; do ip link set va0 mtu 200$i; done;"
+      "ip neigh replace 192.0.2.50 lladdr 02:00:00:00:00:55 dev va0; ip neigh del 2001:db8::50 dev va0");
+  EXPECT_TRUE(settle());
+  EXPECT_EQ(hop->neighbour().mac, mac("02:00:00:00:00:55"));
+  EXPECT_FALSE(gone->neighbour().has_mac());
+}
+
+TEST_F(NetNeighbourTest, NextHopWithoutArpFollowsTheNetdev) {
+  const std::shared_ptr<NextHop> hop = next_hop("192.0.2.60");
+  EXPECT_FALSE(hop->neighbour().has_mac());
+  run("ip link set va0 arp off");
+  EXPECT_TRUE(settle());
+  EXPECT_EQ(hop->neighbour(), (Neighbour{NeighbourState::kUsable, mac("02:00:00:00:00:0a")}));
+  run("ip link set va0 address 02:00:00:00:00:1a");
+  EXPECT_TRUE(settle());
+  EXPECT_EQ(hop->neighbour().mac, mac("02:00:00:00:00:1a"));
+  run("ip link set va0 arp on");
+  EXPECT_TRUE(settle());
+  EXPECT_FALSE(hop->neighbour().has_mac());
 }
 
 TEST_F(NetNeighbourTest, NetdevWithoutArp) {

@@ -123,7 +123,8 @@ TEST_F(NetRouteTest, MetricsOfTheRoute) {
 
 TEST_F(NetRouteTest, DefaultsOfTheNamespace) {
   run("echo 33 > /proc/sys/net/ipv4/ip_default_ttl; echo 34 > /proc/sys/net/ipv6/conf/va0/hop_limit;"
-      "echo 1280 > /proc/sys/net/ipv6/conf/va0/mtu");
+      "echo 1280 > /proc/sys/net/ipv6/conf/va0/mtu; ip addr add 198.51.100.1/24 dev va0");
+  EXPECT_TRUE(settle());  // they are read anew with the next change of the netdev
   EXPECT_EQ(from_v4("192.0.2.9")->hop_limit, 33);
   EXPECT_EQ(from_v6("2001:db8::9")->hop_limit, 34);
   EXPECT_EQ(from_v4("192.0.2.9")->mtu, 1500u);

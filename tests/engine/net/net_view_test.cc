@@ -117,8 +117,8 @@ TEST(NetLinkMessage, KnowsTheVlanOfANetdev) {
 TEST_F(NetViewTest, TellsItsListeners) {
   open(1);
   int one = 0, two = 0;
-  view_->add_listener(&one, [&one] { ++one; });
-  view_->add_listener(&two, [&two] { ++two; });
+  view_->add_listener(&one, [&one](const News& news) { one += news.netdevs; });
+  view_->add_listener(&two, [&two](const News& news) { two += news.netdevs; });
   run("ip addr add 192.0.2.1/24 dev va0");
   EXPECT_TRUE(wait_until([this] { return va0().addresses.size() == 2; }));
   EXPECT_GT(one, 0);
