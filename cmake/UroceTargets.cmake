@@ -65,8 +65,11 @@ endfunction()
 #   sanitize  unit suites, whatever a fuzzer drives: clang, ASan and UBSan. The default of the functions below.
 #   tsan      what has threads
 #   release   what tests the product as it is shipped: preloaded, between hosts, for minutes of virtual time
-# A preset says in UROCE_TESTS which of them it has; the preset dev has all but tsan.
-set(UROCE_TESTS "release;sanitize" CACHE STRING "The tests to build: of release, sanitize, tsan; empty for none")
+# A preset says in UROCE_TESTS which of them it has.
+set(UROCE_TESTS ON CACHE STRING "The tests to build: of release, sanitize, tsan; ON: all but tsan; OFF: none")
+if(UROCE_TESTS STREQUAL "ON")
+  set(UROCE_TESTS release sanitize)
+endif()
 
 # Test code is compiled for the compiler's speed; the code under test keeps the preset's optimisation.
 set(UROCE_TEST_OPTIONS -O0 -g1 -fPIE)
@@ -83,9 +86,9 @@ function(uroce_wanted variable)
   endforeach()
 endfunction()
 
-# uroce_add_test(NAME name COMMAND ... [IN BUILD...] [LABELS ...] [TIMEOUT seconds] [CONFIGURATIONS ...]
-# [PROPERTIES ...]): a CTest test. A
-# name that exists in several builds gets the build's behind it. The exit code 77 says that it could not run here.
+# uroce_add_test(NAME name COMMAND ... [IN BUILD...] [LABELS ...] [TIMEOUT seconds] [CONFIGURATIONS ...] [PROPERTIES ...]): a
+# CTest test. A name that exists in several builds gets the build's behind it. The exit code 77 says that it could not run
+# here.
 function(uroce_add_test)
   cmake_parse_arguments(ARG "" "NAME;TIMEOUT" "COMMAND;IN;LABELS;CONFIGURATIONS;PROPERTIES" ${ARGN})
   if(NOT ARG_IN)
