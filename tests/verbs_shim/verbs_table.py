@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes docs/verbs.md from what the tests call, or checks it.
+"""Makes the tables of docs/verbs.md from what the tests call, or checks them. What stands above them is written by hand.
 
 Runs verbs_client_test with the instrumented shim (call_trace.cc) and puts what was called beside what is there: the
 library's exports and the slots of the dispatch tables. Exit codes: 0 as it should be; 1 something is never called, or
@@ -20,6 +20,7 @@ TABLES = {"ibv_context_ops": "context->ops", "verbs_context": "verbs_context", "
           "ibv_cq_ex": "ibv_cq_ex", "ibv_dm": "ibv_dm"}
 # Slots whose function is set in an array of its own: newer than the header.
 NEWER_SLOTS = {"ibv_qp_ex": {"wr_flush": "wr_flush"}}
+GENERATED = "## Functions"  # the heading of what is made; what stands above it is kept
 OURS = "UROCE_1"  # the node of functions that are not of libibverbs
 
 
@@ -145,11 +146,11 @@ class Table:
             yield f"| {compatible} of `_compat_*` | null, nothing calls them since 2007 | |"
 
     def text(self):
-        lines = ["# Which verbs are there", "",
-                 "Made by `tests/verbs_shim/verbs_table.py` from a run of the tests; the test `verbs_table` fails when it is not",
-                 "up to date or when nothing calls a function or slot. Anew: `cmake --build build/release --target verbs_table`.",
-                 "\"There\" is *yes*, or the errno that a call answers. \"Called by\" is the first test in `tests/verbs_shim` that",
-                 "calls it, from outside the library.", "", "## Functions", *self.public(), "",
+        lines = [GENERATED, "",
+                 "From here on made by `tests/verbs_shim/verbs_table.py` from a run of the tests; the test `verbs_table` fails when",
+                 "it is not up to date or when nothing calls a function or slot. Anew:",
+                 "`cmake --build build/release --target verbs_table`. \"There\" is *yes*, or the errno that a call answers. \"Called",
+                 "by\" is the first test in `tests/verbs_shim` that calls it, from outside the library.", *self.public(), "",
                  "### Symbols that only rdma-core's own providers and programs of before 2007 ask for", "",
                  "`AbsentTest.PrivateSymbolsAndThoseBefore2007` calls all of them; `ibv_query_gid_type` works, the others do",
                  "nothing or answer EOPNOTSUPP.", "", "| node | functions |", "|---|---|", *self.hidden()]
@@ -171,15 +172,15 @@ def main():
     parser.add_argument("--write", action="store_true", help="write docs/verbs.md instead of checking it")
     options = parser.parse_args()
     table = Table(options)
-    text = table.text()
     path = os.path.join(options.source, "docs", "verbs.md")
+    written = open(path).read() if os.path.exists(path) else ""
+    text = written.partition(GENERATED)[0] + table.text()
     if table.never:
         sys.exit("no test calls: " + ", ".join(sorted(set(table.never))))
     if options.write:
         with open(path, "w") as file:
             file.write(text)
         return
-    written = open(path).read() if os.path.exists(path) else ""
     if without_tests(written) != without_tests(text):
         sys.stdout.writelines(difflib.unified_diff(written.splitlines(True), text.splitlines(True), path, "this run"))
         sys.exit("docs/verbs.md is out of date: cmake --build BUILD --target verbs_table")
