@@ -57,7 +57,8 @@ struct QpInit {
   bool block_own_multicast = false;           // UD: takes no copies of what it sends to groups it is in
   queue::CompletionQueue* send_cq = nullptr;  // outlive the QP; null where the type has none (XRC)
   queue::CompletionQueue* recv_cq = nullptr;
-  Srq* srq = nullptr;              // instead of a receive queue of its own; outlives the QP
+  Srq* srq = nullptr;  // instead of a receive queue of its own; outlives the QP
+  std::byte *send_memory = nullptr, *receive_memory = nullptr;  // for the queues (queue/work_queue.h); outlive the QP
   EventHandler* events = nullptr;  // outlives the QP; called under the progress lock: must not call the engine
   void* context = nullptr;
 };
@@ -66,6 +67,7 @@ struct SrqInit {
   uint32_t pd = 0;
   uint32_t xrcd = 0;  // 0: not for XRC
   uint32_t max_wr = 1, max_sge = 1;
+  std::byte* memory = nullptr;           // as QpInit::receive_memory
   queue::CompletionQueue* cq = nullptr;  // XRC: where its receives complete; outlives the SRQ
   EventHandler* events = nullptr;        // as QpInit::events
   void* context = nullptr;

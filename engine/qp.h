@@ -25,8 +25,8 @@ class Qp final : public transport::QpEvents, public NextHopWaiter {
   Qp(const QpInit& settings, wire::Qpn qpn, memory::MrTable& mrs, const transport::XrcSrqs& xrc_srqs,
      Counters& counters)
       : init(settings),
-        sq(init.max_send_wr, init.max_send_sge, init.max_inline),
-        rq(init.srq != nullptr ? 1 : init.max_recv_wr, init.max_recv_sge),
+        sq(init.max_send_wr, init.max_send_sge, init.max_inline, init.send_memory),
+        rq(init.srq != nullptr ? 1 : init.max_recv_wr, init.max_recv_sge, init.receive_memory),
         transport(make_transport({.type = init.type,
                                   .qpn = qpn,
                                   .pd = init.pd,

@@ -12,7 +12,7 @@ namespace uroce::engine {
 class Srq final : public queue::ReceiveQueue {
  public:
   Srq(const SrqInit& settings, uint32_t number)
-      : ReceiveQueue(settings.max_wr, settings.max_sge),
+      : ReceiveQueue(settings.max_wr, settings.max_sge, settings.memory),
         init(settings),
         srqn(number),
         target{this, settings.cq, settings.pd, settings.pd} {}

@@ -42,7 +42,13 @@ Cq* create_cq(ibv_context* context, const CqRequest& request) {
   if (!take_quota(context, engine::ObjectKind::kCq)) return fail(ENOMEM);
   std::unique_ptr<Cq> cq;
   const int error = without_exceptions([&] {
-    cq = std::make_unique<Cq>(request.entries, request.channel, request.overrun);
+    QueueMemory memory;
+    if (request.parent_domain != nullptr) {
+      const int failure = memory.allocate(request.parent_domain->allocator, Cq::bytes(request.entries),
+                                          queue::CompletionQueue::kAlignment, QueueKind::kCompletion);
+      if (failure != 0) return failure;
+    }
+    cq = std::make_unique<Cq>(request.entries, request.channel, request.overrun, std::move(memory));
     return 0;
   });
   if (error != 0) {
@@ -113,7 +119,10 @@ ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* cq_context, ibv_comp_
 
 int ibv_destroy_cq(ibv_cq* verbs) {
   Cq& cq = from(verbs);
-  if (orphaned(cq.context)) return forget(cq);
+  if (orphaned(cq.context)) {
+    cq.memory.abandon();
+    return forget(cq);
+  }
   if (cq.users != 0) return answer(EBUSY);
   if (from(cq.context).moderated_cqs.remove(&cq)) cq.engine->moderate_cq(cq, 0, {});  // else closed, or never was
   if (cq.channel != nullptr) {

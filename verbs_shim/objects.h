@@ -160,6 +160,54 @@ inline Td& from(ibv_td* td) {
   return *static_cast<Td*>(td);
 }
 
+// What an application's allocator is asked for memory for (IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS); each provider has
+// numbers of its own.
+enum class QueueKind : uint64_t { kSend = 1, kReceive = 2, kSharedReceive = 3, kCompletion = 4 };
+
+// How a parent domain's application allocates the memory of queues made on it.
+struct QueueAllocator {
+  decltype(ibv_parent_domain_init_attr::alloc) allocate = nullptr;  // null: it does not
+  decltype(ibv_parent_domain_init_attr::free) release = nullptr;
+  ibv_pd* pd = nullptr;
+  void* context = nullptr;
+};
+
+// Memory for one queue, from the allocator of a parent domain. The allocator is application code: it is called without
+// any lock of ours.
+class QueueMemory {
+ public:
+  QueueMemory() = default;
+  QueueMemory(QueueMemory&& other) noexcept
+      : allocator_(other.allocator_), data_(std::exchange(other.data_, nullptr)), kind_(other.kind_) {}
+  QueueMemory& operator=(QueueMemory&&) = delete;
+  ~QueueMemory() { release(); }
+
+  // 0, or ENOMEM. Where there is no allocator, or it leaves the memory to us, data() stays null.
+  int allocate(const QueueAllocator& allocator, size_t bytes, size_t alignment, QueueKind kind) {
+    if (allocator.allocate == nullptr) return 0;
+    void* const got =
+        allocator.allocate(allocator.pd, allocator.context, bytes, alignment, static_cast<uint64_t>(kind));
+    if (got == IBV_ALLOCATOR_USE_DEFAULT) return 0;
+    if (got == nullptr || reinterpret_cast<uintptr_t>(got) % alignment != 0) return ENOMEM;
+    allocator_ = allocator;
+    data_ = got;
+    kind_ = kind;
+    return 0;
+  }
+  std::byte* data() const { return static_cast<std::byte*>(data_); }
+  void release() {
+    if (data_ != nullptr) allocator_.release(allocator_.pd, allocator_.context, data_, static_cast<uint64_t>(kind_));
+    data_ = nullptr;
+  }
+  // Leaves it where it is: of an object that a forked child inherited.
+  void abandon() { data_ = nullptr; }
+
+ private:
+  QueueAllocator allocator_;
+  void* data_ = nullptr;
+  QueueKind kind_{};
+};
+
 // `handle` is the protection domain's identity in the engine: that of a parent domain is its PD's.
 struct Pd : ibv_pd {
   Pd() = default;
@@ -168,6 +216,7 @@ struct Pd : ibv_pd {
   PdUsers users;         // MRs, QPs, AHs, SRQs, windows, parent domains
   Pd* parent = nullptr;  // of a parent domain: the PD that it extends
   Td* thread_domain = nullptr;
+  QueueAllocator allocator;  // of a parent domain
 };
 
 inline Pd& from(ibv_pd* pd) {
@@ -187,9 +236,16 @@ inline Channel& from(ibv_comp_channel* channel) {
   return *static_cast<Channel*>(channel);
 }
 
-struct Cq : ibv_cq_ex, queue::CompletionQueue {
-  Cq(uint32_t capacity, ibv_comp_channel* events_to, Overrun overrun = Overrun::kFail)
-      : ibv_cq_ex{}, CompletionQueue(capacity, events_to == nullptr ? nullptr : &from(events_to), overrun) {}
+// A base, so that it is there before the queue that lies in it and goes after it.
+struct CqMemory {
+  QueueMemory memory;
+};
+
+struct Cq : ibv_cq_ex, CqMemory, queue::CompletionQueue {
+  Cq(uint32_t capacity, ibv_comp_channel* events_to, Overrun overrun, QueueMemory ring)
+      : ibv_cq_ex{},
+        CqMemory{std::move(ring)},
+        CompletionQueue(capacity, events_to == nullptr ? nullptr : &from(events_to), overrun, memory.data()) {}
 
   engine::Engine* engine = nullptr;
   Pd* parent_domain = nullptr;
@@ -245,6 +301,7 @@ struct Srq : ibv_srq {
   engine::Engine* engine = nullptr;
   engine::Srq* engine_srq = nullptr;
   queue::ReceiveQueue* receive_queue = nullptr;
+  QueueMemory memory;  // of the queue
   SpinLock receive_lock;
   std::shared_ptr<XrcDomain> domain;  // null: not for XRC
   ibv_cq* cq = nullptr;               // XRC: where receives complete
@@ -285,6 +342,7 @@ struct Qp : QpAbi {
   std::shared_ptr<QpCore> core;
   queue::SendQueue* send_queue = nullptr;
   queue::ReceiveQueue* receive_queue = nullptr;
+  QueueMemory send_memory, receive_memory;  // of the queues
   SpinLock send_lock;
   SpinLock receive_lock;
   WrBuilder builder;

@@ -57,12 +57,16 @@ ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* a
   constexpr uint32_t kKnown = kAllocators | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
   if (attr->pd == nullptr || attr->pd->context != context || (attr->comp_mask & ~kKnown)) return fail(EINVAL);
   if (attr->td != nullptr && attr->td->context != context) return fail(EINVAL);
-  // Queues are the engine's memory, which no NIC has to reach: there is nothing that an allocator could place better.
-  if (attr->comp_mask & kAllocators) return fail(EOPNOTSUPP);
+  const bool allocates = attr->comp_mask & kAllocators;
+  if (allocates && (attr->alloc == nullptr || attr->free == nullptr)) return fail(EINVAL);
   return create_pd(context, [&](std::unique_ptr<Pd>& pd) {
     pd = std::make_unique<Pd>();
     pd->handle = attr->pd->handle;
     pd->parent = &from(attr->pd);
+    if (allocates) {
+      const bool has_context = attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+      pd->allocator = {attr->alloc, attr->free, pd.get(), has_context ? attr->pd_context : nullptr};
+    }
     ++pd->parent->users;
     if (attr->td != nullptr) {
       pd->thread_domain = &from(attr->td);

@@ -100,6 +100,24 @@ engine::QpInit engine_init(const QpRequest& request, QpCore& core) {
   return init;
 }
 
+// On a parent domain whose application allocates. 0 or ENOMEM.
+int allocate_queues(const QpRequest& request, Qp& qp, engine::QpInit& init) {
+  if (request.pd == nullptr) return 0;
+  const QueueAllocator& allocator = from(request.pd).allocator;
+  const size_t send_bytes = queue::SendQueue::bytes(init.max_send_wr, init.max_send_sge, init.max_inline);
+  if (const int error =
+          qp.send_memory.allocate(allocator, send_bytes, queue::SendQueue::kAlignment, QueueKind::kSend)) {
+    return error;
+  }
+  init.send_memory = qp.send_memory.data();
+  if (!has_receive_queue(request)) return 0;
+  const size_t receive_bytes = queue::ReceiveQueue::bytes(init.max_recv_wr, init.max_recv_sge);
+  const int error =
+      qp.receive_memory.allocate(allocator, receive_bytes, queue::SendQueue::kAlignment, QueueKind::kReceive);
+  init.receive_memory = qp.receive_memory.data();
+  return error;
+}
+
 void fill_verbs_qp(const QpRequest& request, ibv_qp& verbs) {
   const ibv_qp_init_attr& attr = request.attr;
   verbs.context = request.context;
@@ -164,10 +182,12 @@ ibv_qp* create_qp(const QpRequest& request) {
     qp = std::make_unique<Qp>();
     qp->core = std::make_shared<QpCore>();
     qp->engine = context.engine.get();
+    engine::QpInit init = engine_init(request, *qp->core);
+    if (const int failure = allocate_queues(request, *qp, init)) return failure;
     // Complete before the engine has it: an event may name it at once.
     fill_verbs_qp(request, qp->verbs.qp_base);
     attach(*qp);
-    return qp->engine->create_qp(engine_init(request, *qp->core), qp->core->engine_qp);
+    return qp->engine->create_qp(init, qp->core->engine_qp);
   });
   if (error != 0) {
     context.qps.remove(qp.get());
@@ -376,6 +396,8 @@ int ibv_destroy_qp(ibv_qp* verbs) {
   if (orphaned(verbs->context)) return abandon(qp);
   if (from(verbs->context).qps.remove(&qp)) release_engine_qp(qp);  // else the device has been closed
   drain_events(qp);
+  qp.send_memory.release();
+  qp.receive_memory.release();
   ibv_context* const context = verbs->context;
   const bool keeps_context = verbs->pd == nullptr;
   if (!keeps_context) count_uses(*verbs, -1);

@@ -46,11 +46,16 @@ ibv_srq* create_srq(const SrqRequest& request, ibv_srq_attr& attr) {
     srq->engine = context.engine.get();
     srq->cq = request.cq;
     if (request.xrcd != nullptr) srq->domain = from(request.xrcd).domain;
+    const int failure =
+        srq->memory.allocate(from(request.pd).allocator, queue::ReceiveQueue::bytes(attr.max_wr, attr.max_sge),
+                             queue::SendQueue::kAlignment, QueueKind::kSharedReceive);
+    if (failure != 0) return failure;
     engine::SrqInit init;
     init.pd = request.pd->handle;
     init.xrcd = srq->domain ? srq->domain->number : 0;
     init.max_wr = attr.max_wr;
     init.max_sge = attr.max_sge;
+    init.memory = srq->memory.data();
     init.cq = request.cq == nullptr ? nullptr : &from(request.cq);
     init.events = &context.on_event;
     init.context = srq.get();
@@ -139,6 +144,7 @@ int ibv_destroy_srq(ibv_srq* verbs) {
   if (srq.users != 0) return answer(EBUSY);
   if (from(verbs->context).srqs.remove(&srq)) srq.engine->destroy_srq(srq.engine_srq);  // else the device was closed
   drain_events(srq);
+  srq.memory.release();
   if (srq.cq != nullptr) --from(srq.cq).users;
   if (srq.domain) --srq.domain->users;
   --from(verbs->pd).users;

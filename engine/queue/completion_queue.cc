@@ -13,8 +13,17 @@ uint32_t ring_mask(uint32_t capacity) {
 }
 }  // namespace
 
-CompletionQueue::CompletionQueue(uint32_t capacity, CompletionNotifier* notifier, Overrun overrun)
-    : mask_(ring_mask(capacity)), ring_(make_ring(capacity)), notifier_(notifier), on_overrun_(overrun) {}
+CompletionQueue::CompletionQueue(uint32_t capacity, CompletionNotifier* notifier, Overrun overrun, std::byte* memory)
+    : mask_(ring_mask(capacity)),
+      ring_(memory == nullptr ? make_ring(capacity) : Ring(reinterpret_cast<Cqe*>(memory), FreeRing{false})),
+      notifier_(notifier),
+      on_overrun_(overrun) {
+  if (memory != nullptr) std::uninitialized_value_construct_n(ring_.get(), size_t{mask_} + 1);
+}
+
+size_t CompletionQueue::bytes(uint32_t capacity) {
+  return (size_t{ring_mask(capacity)} + 1) * sizeof(Cqe);
+}
 
 bool CompletionQueue::push(const Cqe& cqe) {
   const uint32_t head = head_.load(std::memory_order_relaxed);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -86,14 +87,27 @@ class CompletionNotifier {
   ~CompletionNotifier() = default;
 };
 
+// Of a ring that the queue has allocated; one in memory that it was given is its owner's.
+struct FreeRing {
+  bool allocated_here = true;
+  void operator()(Cqe* ring) const {
+    if (allocated_here) std::free(ring);
+  }
+};
+
 class CompletionQueue {
  public:
   enum class Arm : uint8_t { kNone = 0, kSolicited = 1, kAny = 2 };
 
   enum class Overrun : uint8_t { kFail, kOverwrite };
 
-  // `capacity` CQEs at least fit (rounded up to a power of two). `notifier` may be null and must outlive the queue.
-  CompletionQueue(uint32_t capacity, CompletionNotifier* notifier, Overrun overrun = Overrun::kFail);
+  // `capacity` CQEs at least fit (rounded up to a power of two). `notifier` may be null and must outlive the queue. The
+  // ring lies in `memory`, if that is not null: bytes() of it, aligned to kAlignment, until the queue is resized or
+  // ends.
+  CompletionQueue(uint32_t capacity, CompletionNotifier* notifier, Overrun overrun = Overrun::kFail,
+                  std::byte* memory = nullptr);
+  static size_t bytes(uint32_t capacity);
+  static constexpr size_t kAlignment = 64;
 
   // The producer's; other threads read it while nobody resizes.
   uint32_t capacity() const { return mask_ + 1; }
@@ -137,9 +151,6 @@ class CompletionQueue {
   // From now on at least `capacity` CQEs fit; what is in the queue stays. False, and nothing changes: there are more of
   // them. Caller holds the progress lock; `ring` comes from make_ring(capacity) before and is the old one after, so
   // that nobody allocates under locks.
-  struct FreeRing {
-    void operator()(Cqe* ring) const { std::free(ring); }
-  };
   using Ring = std::unique_ptr<Cqe[], FreeRing>;
   static Ring make_ring(uint32_t capacity);  // throws std::bad_alloc
   bool resize(uint32_t capacity, Ring& ring);

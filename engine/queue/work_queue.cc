@@ -12,17 +12,23 @@ uint32_t ring_mask(uint32_t depth) {
 }
 }  // namespace
 
-SendQueue::SendQueue(uint32_t depth, uint32_t max_sge, uint32_t max_inline)
+SendQueue::SendQueue(uint32_t depth, uint32_t max_sge, uint32_t max_inline, std::byte* memory)
     : depth_(std::max(depth, 1u)),
       mask_(ring_mask(depth)),
       max_sge_(std::clamp(max_sge, 1u, kMaxSge)),
       max_inline_(max_inline),
-      posted_(new SendWqe[mask_ + 1]{}),
-      posted_sges_(new Sge[size_t{mask_ + 1} * max_sge_]{}),
-      inline_(new uint8_t[size_t{mask_ + 1} * std::max(max_inline, 1u)]),
+      posted_(size_t{mask_} + 1, memory),
+      posted_sges_((size_t{mask_} + 1) * max_sge_, memory),
+      inline_((size_t{mask_} + 1) * std::max(max_inline, 1u), memory),
       wqes_(new SendWqe[mask_ + 1]{}),
       sges_(new Sge[size_t{mask_ + 1} * max_sge_]{}),
       progress_(new SendProgress[mask_ + 1]{}) {}
+
+size_t SendQueue::bytes(uint32_t depth, uint32_t max_sge, uint32_t max_inline) {
+  const size_t slots = size_t{ring_mask(depth)} + 1;
+  return Slots<SendWqe>::bytes(slots) + Slots<Sge>::bytes(slots * std::clamp(max_sge, 1u, kMaxSge)) +
+         Slots<uint8_t>::bytes(slots * std::max(max_inline, 1u));
+}
 
 bool SendQueue::reserve(uint32_t ahead, Slot& out) {
   const uint32_t index = head_.load(std::memory_order_relaxed) + ahead;
@@ -62,12 +68,17 @@ void SendQueue::reset() {
   tail_.store(fetched_, std::memory_order_release);
 }
 
-ReceiveQueue::ReceiveQueue(uint32_t depth, uint32_t max_sge)
+ReceiveQueue::ReceiveQueue(uint32_t depth, uint32_t max_sge, std::byte* memory)
     : depth_(std::max(depth, 1u)),
       mask_(ring_mask(depth)),
       max_sge_(std::clamp(max_sge, 1u, kMaxSge)),
-      wqes_(new ReceiveWqe[mask_ + 1]{}),
-      sges_(new Sge[size_t{mask_ + 1} * max_sge_]{}) {}
+      wqes_(size_t{mask_} + 1, memory),
+      sges_((size_t{mask_} + 1) * max_sge_, memory) {}
+
+size_t ReceiveQueue::bytes(uint32_t depth, uint32_t max_sge) {
+  const size_t slots = size_t{ring_mask(depth)} + 1;
+  return Slots<ReceiveWqe>::bytes(slots) + Slots<Sge>::bytes(slots * std::clamp(max_sge, 1u, kMaxSge));
+}
 
 bool ReceiveQueue::post(uint64_t wr_id, std::span<const Sge> sges) {
   const uint32_t head = head_.load(std::memory_order_relaxed);
@@ -101,8 +112,8 @@ bool ReceiveQueue::resize(uint32_t depth) {
   const uint32_t posted = available();
   if (posted > depth) return false;
   const uint32_t mask = ring_mask(depth);
-  std::unique_ptr<ReceiveWqe[]> wqes(new ReceiveWqe[mask + 1]{});
-  std::unique_ptr<Sge[]> sges(new Sge[size_t{mask + 1} * max_sge_]{});
+  Slots<ReceiveWqe> wqes(size_t{mask} + 1);
+  Slots<Sge> sges((size_t{mask} + 1) * max_sge_);
   const uint32_t tail = tail_.load(std::memory_order_relaxed);
   for (uint32_t index = tail; index != tail + posted; ++index) {
     const size_t from = index & mask_;

@@ -6,9 +6,11 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <type_traits>
 
 namespace uroce::queue {
 
@@ -81,10 +83,39 @@ struct SendProgress {
   bool taken = false;  // unreliable transports: the bytes of all its packets have been made
 };
 
+// The slots of a ring, all zero: allocated here, or placed in memory that outlives them.
+template <class T>
+class Slots {
+ public:
+  static_assert(std::is_trivially_destructible_v<T>);
+  static constexpr size_t kAlignment = 64;
+  static constexpr size_t bytes(size_t count) { return (count * sizeof(T) + kAlignment - 1) & ~(kAlignment - 1); }
+
+  explicit Slots(size_t count) : own_(new T[count]{}), first_(own_.get()) {}
+  // In the next bytes(count) of `memory`, which goes on behind them; null: allocated.
+  Slots(size_t count, std::byte*& memory) {
+    if (memory == nullptr) {
+      *this = Slots(count);
+    } else {
+      first_ = reinterpret_cast<T*>(memory);
+      std::uninitialized_value_construct_n(first_, count);
+      memory += bytes(count);
+    }
+  }
+  T& operator[](size_t index) const { return first_[index]; }
+
+ private:
+  std::unique_ptr<T[]> own_;
+  T* first_ = nullptr;
+};
+
 class SendQueue {
  public:
-  // `depth` WQEs can be outstanding, of up to `max_sge` SGEs or `max_inline` bytes each.
-  SendQueue(uint32_t depth, uint32_t max_sge, uint32_t max_inline);
+  // `depth` WQEs can be outstanding, of up to `max_sge` SGEs or `max_inline` bytes each. What the application writes to
+  // lies in `memory`, if that is not null: bytes() of it, aligned to kAlignment.
+  SendQueue(uint32_t depth, uint32_t max_sge, uint32_t max_inline, std::byte* memory = nullptr);
+  static size_t bytes(uint32_t depth, uint32_t max_sge, uint32_t max_inline);
+  static constexpr size_t kAlignment = Slots<SendWqe>::kAlignment;
 
   uint32_t depth() const { return depth_; }
   uint32_t max_sge() const { return max_sge_; }
@@ -133,9 +164,9 @@ class SendQueue {
   const uint32_t max_sge_;
   const uint32_t max_inline_;
   // Written by the application:
-  std::unique_ptr<SendWqe[]> posted_;
-  std::unique_ptr<Sge[]> posted_sges_;
-  std::unique_ptr<uint8_t[]> inline_;  // payload only, so reading it more than once harms nobody
+  Slots<SendWqe> posted_;
+  Slots<Sge> posted_sges_;
+  Slots<uint8_t> inline_;  // payload only, so reading it more than once harms nobody
   // The engine's own:
   std::unique_ptr<SendWqe[]> wqes_;
   std::unique_ptr<Sge[]> sges_;
@@ -153,7 +184,9 @@ struct ReceiveWqe {
 
 class ReceiveQueue {
  public:
-  ReceiveQueue(uint32_t depth, uint32_t max_sge);
+  // `memory` as for a SendQueue.
+  ReceiveQueue(uint32_t depth, uint32_t max_sge, std::byte* memory = nullptr);
+  static size_t bytes(uint32_t depth, uint32_t max_sge);
   ReceiveQueue(const ReceiveQueue&) = delete;
   ReceiveQueue& operator=(const ReceiveQueue&) = delete;
 
@@ -191,8 +224,8 @@ class ReceiveQueue {
   uint32_t mask_;
   const uint32_t max_sge_;
   uint32_t limit_ = 0;  // under the progress lock
-  std::unique_ptr<ReceiveWqe[]> wqes_;
-  std::unique_ptr<Sge[]> sges_;
+  Slots<ReceiveWqe> wqes_;
+  Slots<Sge> sges_;
   alignas(64) std::atomic<uint32_t> head_{0};
   alignas(64) std::atomic<uint32_t> tail_{0};
 };

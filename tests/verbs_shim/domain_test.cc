@@ -1,6 +1,10 @@
 // Protection domains, thread domains, parent domains, and the import of devices and protection domains.
+#include <algorithm>
 #include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <fcntl.h>
+#include <map>
 #include <unistd.h>
 
 #include "fixture.h"
@@ -71,8 +75,8 @@ TEST_F(DomainTest, ParentDomainsAreRefusedForWhatTheyCannotBe) {
   EXPECT_EQ(errno, EINVAL);
   attr.pd = client_.pd;
   attr.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS;
-  EXPECT_EQ(ibv_alloc_parent_domain(client_.context, &attr), nullptr);
-  EXPECT_EQ(errno, EOPNOTSUPP);
+  EXPECT_EQ(ibv_alloc_parent_domain(client_.context, &attr), nullptr) << "without the functions";
+  EXPECT_EQ(errno, EINVAL);
   attr.comp_mask = 1u << 20;
   EXPECT_EQ(ibv_alloc_parent_domain(client_.context, &attr), nullptr);
   EXPECT_EQ(errno, EINVAL);
@@ -80,6 +84,123 @@ TEST_F(DomainTest, ParentDomainsAreRefusedForWhatTheyCannotBe) {
   td.comp_mask = 1;
   EXPECT_EQ(ibv_alloc_td(client_.context, &td), nullptr);
   EXPECT_EQ(errno, EINVAL);
+}
+
+// An application's allocator, as libmlx5 calls it: asked for the memory of each queue made on its parent domain.
+struct Allocator {
+  static void* allocate(ibv_pd* pd, void* context, size_t size, size_t alignment, uint64_t kind) {
+    auto& self = *static_cast<Allocator*>(context);
+    EXPECT_EQ(pd, self.pd);
+    ++self.asked;
+    if (self.answer != self.kOwn) return self.answer;
+    void* memory = aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+    std::memset(memory, kRubbish, size);
+    self.live[memory] = kind;
+    return memory;
+  }
+  static void release(ibv_pd* pd, void* context, void* memory, uint64_t kind) {
+    auto& self = *static_cast<Allocator*>(context);
+    EXPECT_EQ(pd, self.pd);
+    const auto found = self.live.find(memory);
+    ASSERT_NE(found, self.live.end());
+    EXPECT_EQ(found->second, kind);
+    self.live.erase(found);
+    free(memory);
+  }
+
+  // The queues make use of all that they have asked for: none of it begins with what was there.
+  bool in_use() const {
+    return std::all_of(live.begin(), live.end(), [](const auto& one) {
+      const auto* bytes = static_cast<const unsigned char*>(one.first);
+      return std::any_of(bytes, bytes + 16, [](unsigned char byte) { return byte != kRubbish; });
+    });
+  }
+
+  static constexpr unsigned char kRubbish = 0xa5;
+  void* const kOwn = this;
+  void* answer = kOwn;
+  ibv_pd* pd = nullptr;
+  int asked = 0;
+  std::map<void*, uint64_t> live;
+};
+
+TEST_F(DomainTest, QueuesOnAParentDomainLieWhereTheApplicationSays) {
+  Allocator allocator;
+  ibv_parent_domain_init_attr attr{};
+  attr.pd = client_.pd;
+  attr.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+  attr.alloc = Allocator::allocate;
+  attr.free = Allocator::release;
+  attr.pd_context = &allocator;
+  ibv_pd* pd = ibv_alloc_parent_domain(client_.context, &attr);
+  ASSERT_NE(pd, nullptr);
+  allocator.pd = pd;
+
+  for (void* const answer : {allocator.kOwn, IBV_ALLOCATOR_USE_DEFAULT}) {
+    allocator.answer = answer;
+    allocator.asked = 0;
+    ibv_cq_init_attr_ex cq_attr{};
+    cq_attr.cqe = 64;
+    cq_attr.wc_flags = IBV_WC_STANDARD_FLAGS;
+    cq_attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_PD;
+    cq_attr.parent_domain = pd;
+    ibv_cq_ex* extended = ibv_create_cq_ex(client_.context, &cq_attr);
+    ASSERT_NE(extended, nullptr);
+    ibv_cq* cq = ibv_cq_ex_to_cq(extended);
+    ibv_srq_init_attr srq_attr{nullptr, {8, 2, 0}};
+    ibv_srq* srq = ibv_create_srq(pd, &srq_attr);
+    ASSERT_NE(srq, nullptr);
+    EXPECT_EQ(allocator.asked, 2);
+    client on_parent = client_;
+    on_parent.pd = pd;
+    ibv_qp* a = client_create_qp(&on_parent, cq);
+    ibv_qp* b = client_create_qp(&on_parent, cq);
+    ASSERT_TRUE(a != nullptr && b != nullptr);
+    EXPECT_EQ(allocator.asked, 6) << "a send and a receive queue each";
+    EXPECT_EQ(allocator.live.size(), answer == allocator.kOwn ? 6u : 0u);
+    ASSERT_EQ(client_connect(&client_, a, b->qp_num), 0);
+    ASSERT_EQ(client_connect(&client_, b, a->qp_num), 0);
+
+    // More messages than slots, so that every slot is used.
+    client_.memory[4096] = 77;
+    for (int i = 0; i < 100; ++i) {
+      ibv_sge to{reinterpret_cast<uintptr_t>(client_.memory) + 64, 1, client_.mr->lkey};
+      ibv_recv_wr receive{};
+      receive.sg_list = &to;
+      receive.num_sge = 1;
+      ibv_recv_wr* bad_receive = nullptr;
+      ASSERT_EQ(ibv_post_recv(b, &receive, &bad_receive), 0);
+      ibv_sge from{reinterpret_cast<uintptr_t>(client_.memory) + 4096, 1, client_.mr->lkey};
+      ibv_send_wr send{};
+      send.sg_list = &from;
+      send.num_sge = 1;
+      send.opcode = IBV_WR_SEND;
+      send.send_flags = IBV_SEND_SIGNALED;
+      ibv_send_wr* bad = nullptr;
+      ASSERT_EQ(ibv_post_send(a, &send, &bad), 0);
+      for (int completion = 0; completion < 2; ++completion) {
+        ibv_wc wc{};
+        ASSERT_EQ(client_wait(cq, &wc), 1);
+        EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+      }
+    }
+    EXPECT_EQ(client_.memory[64], 77);
+    client_.memory[64] = 0;
+    EXPECT_TRUE(allocator.in_use());
+    EXPECT_EQ(ibv_resize_cq(cq, 1000), 0);
+    EXPECT_EQ(ibv_destroy_qp(a), 0);
+    EXPECT_EQ(ibv_destroy_qp(b), 0);
+    EXPECT_EQ(ibv_destroy_srq(srq), 0);
+    EXPECT_EQ(ibv_destroy_cq(cq), 0);
+    EXPECT_TRUE(allocator.live.empty()) << "each was given back once";
+  }
+
+  allocator.answer = nullptr;
+  errno = 0;
+  ibv_srq_init_attr srq_attr{nullptr, {8, 2, 0}};
+  EXPECT_EQ(ibv_create_srq(pd, &srq_attr), nullptr);
+  EXPECT_EQ(errno, ENOMEM);
+  EXPECT_EQ(ibv_dealloc_pd(pd), 0) << "what failed holds nothing";
 }
 
 // --- import ----------------------------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ TEST(Layout, ObjectsAreFoundFromTheirVerbsPointers) {
   Qp qp;
   EXPECT_EQ(&from(&qp.verbs.qp_base), &qp);
   EXPECT_EQ(&from(&qp.verbs), &qp);
-  Cq cq(1, nullptr);
+  Cq cq(1, nullptr, queue::CompletionQueue::Overrun::kFail, {});
   ibv_cq_ex* verbs = &cq;
   EXPECT_EQ(&from(ibv_cq_ex_to_cq(verbs)), &cq);
 }

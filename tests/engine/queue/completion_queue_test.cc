@@ -2,7 +2,10 @@
 #include "engine/queue/completion_queue.h"
 
 #include <atomic>
+#include <cstddef>
+#include <cstdlib>
 #include <gtest/gtest.h>
+#include <memory>
 #include <semaphore>
 #include <thread>
 #include <vector>
@@ -41,6 +44,25 @@ TEST(CompletionQueue, CapacityIsAtLeastWhatWasAskedFor) {
     EXPECT_GE(cq.capacity(), capacity);
     for (uint32_t i = 0; i < cq.capacity(); ++i) ASSERT_TRUE(cq.push(cqe(i)));
     EXPECT_FALSE(cq.overrun());
+  }
+}
+
+// What an application's allocator gives: as much as was asked for and no more; the sanitizer watches its end.
+TEST(CompletionQueue, LiesInTheMemoryGivenUntilItIsResized) {
+  for (const uint32_t capacity : {1u, 2u, 5u, 64u}) {
+    const std::unique_ptr<std::byte, decltype(&std::free)> memory(
+        static_cast<std::byte*>(std::malloc(CompletionQueue::bytes(capacity))), std::free);
+    CompletionQueue cq(capacity, nullptr, CompletionQueue::Overrun::kFail, memory.get());
+    for (uint32_t i = 0; i < 3 * cq.capacity(); ++i) {
+      ASSERT_TRUE(cq.push(cqe(i)));
+      EXPECT_EQ(take(cq), std::vector<uint64_t>{i});
+    }
+    for (uint32_t i = 0; i < cq.capacity(); ++i) ASSERT_TRUE(cq.push(cqe(i)));
+    EXPECT_FALSE(cq.push(cqe(99)));
+    const uint32_t before = cq.capacity();
+    CompletionQueue::Ring ring = CompletionQueue::make_ring(200);
+    ASSERT_TRUE(cq.resize(200, ring));
+    EXPECT_EQ(take(cq).size(), before);
   }
 }
 

@@ -1,6 +1,8 @@
 // The rings between application and engine: reserve, publish, fetch, release; and what a hostile application writes.
 #include "engine/queue/work_queue.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <gtest/gtest.h>
 #include <thread>
@@ -30,6 +32,61 @@ uint64_t fetch_one(SendQueue& sq) {
   const uint32_t index = sq.fetched();
   sq.fetch();
   return sq.entry(index).wqe.wr_id;
+}
+
+// Memory for a queue, as an application's allocator gives it: exactly as much as was asked for, full of rubbish. What
+// lies behind it is watched here, and by the sanitizer.
+class GivenMemory {
+ public:
+  explicit GivenMemory(size_t size)
+      : size_(size), data_(static_cast<std::byte*>(std::aligned_alloc(SendQueue::kAlignment, size))) {
+    std::memset(data_, 0xa5, size);
+  }
+  ~GivenMemory() { std::free(data_); }
+  std::byte* data() const { return data_; }
+  bool has(const void* place) const { return place >= data_ && place < data_ + size_; }
+
+ private:
+  const size_t size_;
+  std::byte* const data_;
+};
+
+TEST(GivenMemory, HoldsTheSendQueueAndNothingBehindIt) {
+  for (const uint32_t depth : {0u, 1u, 3u, 64u, 100u}) {
+    for (const uint32_t sges : {0u, 1u, 3u, 100u}) {
+      for (const uint32_t inline_bytes : {0u, 1u, 65u}) {
+        GivenMemory memory(SendQueue::bytes(depth, sges, inline_bytes));
+        SendQueue sq(depth, sges, inline_bytes, memory.data());
+        SendQueue::Slot slot;
+        for (uint32_t i = 0; i < 2 * sq.depth(); ++i) {
+          ASSERT_TRUE(sq.reserve(0, slot));
+          *slot.wqe = wqe(i);
+          std::fill_n(slot.sges, sq.max_sge(), Sge{});
+          std::memset(slot.inline_data, 0xff, sq.max_inline());
+          ASSERT_TRUE(memory.has(slot.wqe) && memory.has(slot.sges));
+          sq.publish(1);
+          ASSERT_EQ(fetch_one(sq), i);
+          sq.release();
+        }
+      }
+    }
+  }
+}
+
+TEST(GivenMemory, HoldsTheReceiveQueueUntilItIsResized) {
+  for (const uint32_t depth : {0u, 1u, 3u, 64u}) {
+    GivenMemory memory(ReceiveQueue::bytes(depth, 3));
+    ReceiveQueue rq(depth, 3, memory.data());
+    const std::vector<Sge> sges(3, Sge{1, 2, 3});
+    for (uint32_t i = 0; i < rq.depth(); ++i) ASSERT_TRUE(rq.post(i, sges));
+    ASSERT_TRUE(rq.resize(200));
+    for (uint32_t i = 0; !rq.empty(); ++i) {
+      ReceiveWqe taken;
+      Sge taken_sges[kMaxSge];
+      ASSERT_TRUE(rq.take(taken, taken_sges));
+      EXPECT_EQ(taken.wr_id, i);
+    }
+  }
 }
 
 // --- SendQueue -------------------------------------------------------------------------------------------------------
