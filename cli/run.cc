@@ -128,7 +128,7 @@ int complain_about(const Target& target, const std::string& command) {
 
 // liburoce.so. nullopt, after a line on stderr: it cannot be preloaded.
 std::optional<std::string> library_to_preload() {
-  const std::optional<std::string> library = find_library();
+  std::optional<std::string> library = find_library();
   if (!library) {
     complain(kExitFailed, fmt::format("there is no liburoce.so in {}; {}", library_directory(), kHowToGetLibraries));
     return std::nullopt;

@@ -36,6 +36,7 @@
 namespace uroce::io {
 
 struct XdpCalls {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a name that is declared
 #define UROCE_MEMBER(result, name, parameters, arguments) decltype(&::name) name;
   UROCE_XDP_CALLS(UROCE_MEMBER)
 #undef UROCE_MEMBER

@@ -2,7 +2,7 @@
 #include "engine/io/xdp_library/calls.h"
 
 extern "C" [[gnu::visibility("default")]] const uroce::io::XdpCalls uroce_xdp_calls = {
-#define UROCE_ADDRESS(result, name, parameters, arguments) &name,
+#define UROCE_ADDRESS(result, name, parameters, arguments) &(name),
     UROCE_XDP_CALLS(UROCE_ADDRESS)
 #undef UROCE_ADDRESS
 };
