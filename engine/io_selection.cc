@@ -1,8 +1,13 @@
 #include "engine/io_selection.h"
 
 #include <cstdio>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
 
 #include "engine/base/concat.h"
+#include "engine/base/fork.h"
 #include "engine/capture_setup.h"
 #include "engine/io/af_xdp.h"
 #include "engine/io/af_xdp_error.h"
@@ -17,6 +22,21 @@ void say(const net::Netdev& netdev, const std::string& text) {
   // One write, so that lines of several processes do not mix.
   const std::string line = concat("uroce: ", netdev.name, ": ", text, "\n");
   std::fputs(line.c_str(), stderr);
+}
+
+// What has been said of netdevs that cannot be opened. A program asks again with each QP that it creates.
+struct Said {
+  std::mutex lock;
+  std::set<std::pair<int, std::string>> errors;
+};
+
+void say_once(const net::Netdev& netdev, const std::string& text) {
+  Said& said = per_process<Said>();
+  {
+    std::lock_guard guard(said.lock);
+    if (!said.errors.emplace(netdev.index, text).second) return;
+  }
+  say(netdev, text);
 }
 
 std::variant<OpenedIo, io::IoError> open_af_xdp(const net::Netdev& netdev, const Options& options) {
@@ -76,7 +96,7 @@ std::variant<OpenedIo, io::IoError> open_packet_io(const net::Netdev& netdev, co
   std::string reason;
   std::variant<OpenedIo, io::IoError> result = choose(netdev, options, reason);
   if (const auto* const error = std::get_if<io::IoError>(&result)) {
-    say(netdev, text_of(*error));
+    say_once(netdev, text_of(*error));
     return result;
   }
   auto& opened = std::get<OpenedIo>(result);
