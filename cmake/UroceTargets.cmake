@@ -86,11 +86,11 @@ function(uroce_wanted variable)
   endforeach()
 endfunction()
 
-# uroce_add_test(NAME name COMMAND ... [IN BUILD...] [LABELS ...] [TIMEOUT seconds] [CONFIGURATIONS ...] [PROPERTIES ...]): a
-# CTest test. A name that exists in several builds gets the build's behind it. The exit code 77 says that it could not run
-# here.
+# uroce_add_test(NAME name COMMAND ... [IN BUILD...] [LABELS ...] [TIMEOUT seconds] [CONFIGURATIONS ...] [PROPERTIES ...]
+# [GOOGLETEST]): a CTest test. A name that exists in several builds gets the build's behind it. The exit code 77 says that it
+# could not run here, and the last line of output why; GOOGLETEST: it notes itself what it skips (tests/run_tests.h).
 function(uroce_add_test)
-  cmake_parse_arguments(ARG "" "NAME;TIMEOUT" "COMMAND;IN;LABELS;CONFIGURATIONS;PROPERTIES" ${ARGN})
+  cmake_parse_arguments(ARG "GOOGLETEST" "NAME;TIMEOUT" "COMMAND;IN;LABELS;CONFIGURATIONS;PROPERTIES" ${ARGN})
   if(NOT ARG_IN)
     set(ARG_IN sanitize)
   endif()
@@ -105,7 +105,14 @@ function(uroce_add_test)
   if(builds GREATER 1)
     string(APPEND ARG_NAME _${build})
   endif()
-  add_test(NAME ${ARG_NAME} COMMAND ${ARG_COMMAND} CONFIGURATIONS ${ARG_CONFIGURATIONS})
+  list(POP_FRONT ARG_COMMAND program)
+  if(TARGET ${program})
+    set(program $<TARGET_FILE:${program}>)
+  endif()
+  if(NOT ARG_GOOGLETEST)
+    set(program ${PROJECT_SOURCE_DIR}/tests/recorded_test.sh ${ARG_NAME} ${program})
+  endif()
+  add_test(NAME ${ARG_NAME} COMMAND ${program} ${ARG_COMMAND} CONFIGURATIONS ${ARG_CONFIGURATIONS})
   set_tests_properties(${ARG_NAME} PROPERTIES
     LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77 ${ARG_PROPERTIES})
 endfunction()
@@ -122,10 +129,10 @@ function(uroce_test name)
     return()
   endif()
   add_executable(${name} ${ARG_SOURCES})
-  target_link_libraries(${name} PRIVATE uroce_options ${ARG_DEPENDS} GTest::gtest_main GTest::gmock)
+  target_link_libraries(${name} PRIVATE uroce_options ${ARG_DEPENDS} uroce_test_main)
   target_compile_options(${name} PRIVATE ${UROCE_TEST_OPTIONS})
   target_precompile_headers(${name} REUSE_FROM uroce_test_headers)
-  uroce_add_test(NAME ${name} COMMAND ${name} IN ${ARG_IN}
+  uroce_add_test(NAME ${name} COMMAND ${name} GOOGLETEST IN ${ARG_IN}
     LABELS ${ARG_LABELS} TIMEOUT ${ARG_TIMEOUT} PROPERTIES ${ARG_PROPERTIES})
 endfunction()
 

@@ -39,10 +39,7 @@ bool wait_for(ibv_context* context, ibv_event_type type) {
 // --- with nothing but an open device ---------------------------------------------------------------------------------
 
 TEST(DeviceEvents, OfAddresses) {
-  run_alone("DISABLED_DeviceEvents.Addresses");
-}
-
-TEST(DISABLED_DeviceEvents, Addresses) {
+  if (!alone()) return;
   settle("rdma0");
   client client{};
   ASSERT_EQ(client_open(&client), 0);
@@ -59,10 +56,7 @@ TEST(DISABLED_DeviceEvents, Addresses) {
 }
 
 TEST(DeviceEvents, OfThePort) {
-  run_alone("DISABLED_DeviceEvents.Port");
-}
-
-TEST(DISABLED_DeviceEvents, Port) {
+  if (!alone()) return;
   client client{};
   ASSERT_EQ(client_open(&client), 0);
   run("ip link set rdma0 down");
@@ -88,12 +82,9 @@ TEST(DISABLED_DeviceEvents, Port) {
 
 // --- several netdevs in one process ----------------------------------------------------------------------------------
 
-TEST(DeviceEvents, OfSeveralNetdevs) {
-  run_alone("DISABLED_DeviceEvents.SeveralNetdevs", kAllNetdevs);
-}
-
 // All engines of a process watch the network through one socket: whoever reads it, every one learns of its own.
-TEST(DISABLED_DeviceEvents, SeveralNetdevs) {
+TEST(DeviceEvents, OfSeveralNetdevs) {
+  if (!alone(kAllNetdevs)) return;
   settle("rdma0");
   settle("other0");
   int count = 0;
@@ -118,13 +109,10 @@ TEST(DISABLED_DeviceEvents, SeveralNetdevs) {
 
 // --- a netdev that goes away -----------------------------------------------------------------------------------------
 
-TEST(DeviceEvents, WhenTheNetdevGoesAway) {
-  run_alone("DISABLED_RemovalTest.*");
-}
+using RemovalTest = ConnectedTest;
 
-using DISABLED_RemovalTest = ConnectedTest;
-
-TEST_F(DISABLED_RemovalTest, IsFatalOnceAndEverythingStaysCallable) {
+TEST_F(RemovalTest, IsFatalOnceAndEverythingStaysCallable) {
+  if (!alone()) return;
   run("ip link del rdma0");
   std::vector<ibv_event_type> events;
   ibv_async_event event;

@@ -267,9 +267,7 @@ TEST_F(ForkTest, GrandchildrenAreOnTheirOwnAsWell) {
 
 class ForkOverWire : public testing::TestWithParam<const char*> {
  protected:
-  void run_with_io(const std::string& test) {
-    run_alone("DISABLED_ForkOverWire." + test, std::string(kAllNetdevs) + " UROCE_IO=" + GetParam());
-  }
+  static bool alone_with_io() { return alone(std::string(kAllNetdevs) + " UROCE_IO=" + GetParam()); }
 };
 
 INSTANTIATE_TEST_SUITE_P(Io, ForkOverWire, testing::Values("udp", "af_xdp"),
@@ -301,12 +299,9 @@ void busy_child(Side& side, const std::string& free_netdev) {
   exit(0);
 }
 
-TEST_P(ForkOverWire, UnderTraffic) {
-  run_with_io("UnderTraffic");
-}
-
 // Children are forked while threads send, and make and destroy objects: they may find any lock taken.
-TEST(DISABLED_ForkOverWire, UnderTraffic) {
+TEST_P(ForkOverWire, UnderTraffic) {
+  if (!alone_with_io()) return;
   set_up_wire();
   run("ip link add free0 type veth peer name free1 && ip link set free0 up && ip link set free1 up");
   Side near("rdma0"), far("other0");
@@ -348,13 +343,10 @@ TEST(DISABLED_ForkOverWire, UnderTraffic) {
   churn.join();
 }
 
-TEST(ForkOverWire, ChildDoesNotShareTheNetdevByUdp) {
-  run_alone("DISABLED_ForkOverWire.NotByUdp", std::string(kAllNetdevs) + " UROCE_IO=af_xdp");
-}
-
 // The parent takes all RoCE packets of the netdev with AF_XDP: a child that fell back to UDP sockets would wait for
 // ever.
-TEST(DISABLED_ForkOverWire, NotByUdp) {
+TEST(ForkOverWire, ChildDoesNotShareTheNetdevByUdp) {
+  if (!alone(std::string(kAllNetdevs) + " UROCE_IO=af_xdp")) return;
   Side parent("rdma0");
   for (const char* io : {"auto", "udp", "af_xdp"}) {
     EXPECT_EQ(run_child([io] {
@@ -371,12 +363,9 @@ TEST(DISABLED_ForkOverWire, NotByUdp) {
   }
 }
 
-TEST_P(ForkOverWire, ChildKeepsNothingAttached) {
-  run_with_io("NothingAttached");
-}
-
 // The parent goes while the child lives: the netdev is free for the next one.
-TEST(DISABLED_ForkOverWire, NothingAttached) {
+TEST_P(ForkOverWire, ChildKeepsNothingAttached) {
+  if (!alone_with_io()) return;
   set_up_wire();
   int alive[2];
   ASSERT_EQ(pipe(alive), 0);

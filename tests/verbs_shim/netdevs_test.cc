@@ -21,9 +21,7 @@ namespace {
 
 class Netdevs : public testing::TestWithParam<const char*> {
  protected:
-  void run_with_io(const std::string& test) {
-    run_alone("DISABLED_Netdevs." + test, std::string(kAllNetdevs) + " UROCE_IO=" + GetParam());
-  }
+  static bool alone_with_io() { return alone(std::string(kAllNetdevs) + " UROCE_IO=" + GetParam()); }
 };
 
 INSTANTIATE_TEST_SUITE_P(Io, Netdevs, testing::Values("udp", "af_xdp"),
@@ -32,10 +30,7 @@ INSTANTIATE_TEST_SUITE_P(Io, Netdevs, testing::Values("udp", "af_xdp"),
 // --- QPs of one process on two netdevs -------------------------------------------------------------------------------
 
 TEST_P(Netdevs, OfOneProcessTalkToEachOther) {
-  run_with_io("TalkToEachOther");
-}
-
-TEST(DISABLED_Netdevs, TalkToEachOther) {
+  if (!alone_with_io()) return;
   set_up_wire();
   Side near("rdma0"), far("other0");
   ASSERT_EQ(near.connect(far, "192.0.2.1", "192.0.2.2"), 0);
@@ -48,10 +43,7 @@ TEST(DISABLED_Netdevs, TalkToEachOther) {
 
 TEST_P(Netdevs, OfOneProcessTalkOverIpv6) {
   if (std::string(GetParam()) == "udp") GTEST_SKIP() << "the kernel does not send to its own IPv6 addresses by wire";
-  run_with_io("TalkOverIpv6");
-}
-
-TEST(DISABLED_Netdevs, TalkOverIpv6) {
+  if (!alone_with_io()) return;
   set_up_wire();
   Side near("rdma0"), far("other0");
   ASSERT_EQ(near.connect(far, "fd00:192:0:2::1", "fd00:192:0:2::2"), 0);
@@ -60,12 +52,9 @@ TEST(DISABLED_Netdevs, TalkOverIpv6) {
   ASSERT_EQ(far.write(near, 2), IBV_WC_SUCCESS);
 }
 
-TEST_P(Netdevs, HaveAThreadEach) {
-  run_with_io("AThreadEach");
-}
-
 // Several contexts and connections at once, each direction driven by a thread of its own.
-TEST(DISABLED_Netdevs, AThreadEach) {
+TEST_P(Netdevs, HaveAThreadEach) {
+  if (!alone_with_io()) return;
   set_up_wire();
   Side near1("rdma0"), far1("other0"), near2("rdma0"), far2("other0");
   ASSERT_NE(near1.context, near2.context);
@@ -83,14 +72,6 @@ TEST(DISABLED_Netdevs, AThreadEach) {
 }
 
 // --- VLANs -----------------------------------------------------------------------------------------------------------
-
-TEST_P(Netdevs, MayBeVlans) {
-  if (system("LD_PRELOAD= ip link add link rdma0 name rdma0.1 type vlan id 1 && LD_PRELOAD= ip link del rdma0.1") !=
-      0) {
-    GTEST_SKIP() << "this kernel has no VLANs";
-  }
-  run_with_io("Vlans");
-}
 
 // Sees every frame of a netdev, as tcpdump does.
 class Tap {
@@ -140,7 +121,12 @@ class Tap {
   const int fd_;
 };
 
-TEST(DISABLED_Netdevs, Vlans) {
+TEST_P(Netdevs, MayBeVlans) {
+  if (system("LD_PRELOAD= ip link add link rdma0 name rdma0.1 type vlan id 1 && LD_PRELOAD= ip link del rdma0.1") !=
+      0) {
+    GTEST_SKIP() << "this kernel has no VLANs";
+  }
+  if (!alone_with_io()) return;
   run("ip link add link rdma0 name rdma0.100 type vlan id 100 && ip link add link other0 name other0.100 type vlan id "
       "100");
   run("ip link set rdma0.100 up && ip link set other0.100 up");
@@ -162,10 +148,7 @@ TEST(DISABLED_Netdevs, Vlans) {
 
 // Drivers without XDP of their own: AF_XDP in generic mode.
 TEST_P(Netdevs, MayBeStackedOnOthers) {
-  run_with_io("Stacked");
-}
-
-TEST(DISABLED_Netdevs, Stacked) {
+  if (!alone_with_io()) return;
   run("ip link add link rdma0 name near0 type macvlan mode bridge && ip link set near0 up");
   run("ip link add link other0 name far0 type macvlan mode bridge && ip link set far0 up");
   run("ip addr del 192.0.2.1/24 dev rdma0");
@@ -179,13 +162,10 @@ TEST(DISABLED_Netdevs, Stacked) {
 
 // --- addresses that come and go --------------------------------------------------------------------------------------
 
-TEST_P(Netdevs, KeepConnectionsWhenOtherAddressesComeAndGo) {
-  run_with_io("AddressesComeAndGo");
-}
-
 // The connection uses the second address: its place in the GID table moves when the first one goes, and the peer's MAC
 // address changes afterwards, which only a refreshed path knows.
-TEST(DISABLED_Netdevs, AddressesComeAndGo) {
+TEST_P(Netdevs, KeepConnectionsWhenOtherAddressesComeAndGo) {
+  if (!alone_with_io()) return;
   set_up_wire();
   // A new MAC address brings no new link-local one then, so that it is what has to be noticed.
   run("sysctl -qw net.ipv6.conf.other0.disable_ipv6=1");
@@ -267,10 +247,7 @@ TEST(DISABLED_Netdevs, HotMemory) {
 }
 
 TEST_P(Netdevs, CarryTrafficOfEveryAddress) {
-  run_with_io("EveryAddress");
-}
-
-TEST(DISABLED_Netdevs, EveryAddress) {
+  if (!alone_with_io()) return;
   set_up_wire();
   run("ip addr add 203.0.113.1/24 dev rdma0 && ip addr add 203.0.113.2/24 dev other0");
   run("ip addr add fd00:203::1/64 dev rdma0 nodad && ip addr add fd00:203::2/64 dev other0 nodad");
@@ -301,10 +278,6 @@ TEST(DISABLED_Netdevs, EveryAddress) {
 
 // --- a netdev that goes away -----------------------------------------------------------------------------------------
 
-TEST_P(Netdevs, MayGoAwayUnderTraffic) {
-  run_with_io("GoAway");
-}
-
 double cpu_seconds() {
   timespec used{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
@@ -320,7 +293,8 @@ int open_links() {
   return count;
 }
 
-TEST(DISABLED_Netdevs, GoAway) {
+TEST_P(Netdevs, MayGoAwayUnderTraffic) {
+  if (!alone_with_io()) return;
   set_up_wire();
   {
     Side near("rdma0"), far("other0");
@@ -342,10 +316,14 @@ TEST(DISABLED_Netdevs, GoAway) {
       } while (event.event_type != IBV_EVENT_DEVICE_FATAL);
     }
     EXPECT_EQ(open_links(), 0) << "nothing is left of what was attached";
-    // Nobody spins: there is nothing to wait for. A second of idleness is what is measured.
-    const double before = cpu_seconds();
-    std::this_thread::sleep_for(std::chrono::seconds(1));
-    EXPECT_LT(cpu_seconds() - before, 0.2);
+    // Nobody spins: there is nothing to wait for. A second of idleness comes; on a busy machine not at once.
+    double used = 1;
+    for (int attempt = 0; attempt < 20 && used >= 0.2; ++attempt) {
+      const double before = cpu_seconds();
+      std::this_thread::sleep_for(std::chrono::seconds(1));
+      used = cpu_seconds() - before;
+    }
+    EXPECT_LT(used, 0.2);
   }
   // The same names again are new devices, which work.
   run("ip link add rdma0 type veth peer name other0 && ip link set rdma0 up && ip link set other0 up");

@@ -5,11 +5,10 @@
 #include <gtest/gtest.h>
 #include <string>
 
+#include "tests/run_tests.h"
 #include "tests/verbs_shim/own_network.h"
 
 namespace {
-
-constexpr int kSkipped = 77;
 
 struct TestName final : testing::EmptyTestEventListener {
   void OnTestStart(const testing::TestInfo& test) override {
@@ -22,10 +21,9 @@ struct TestName final : testing::EmptyTestEventListener {
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   if (!enter_own_network()) {
-    std::fputs("skipped: this needs the right to make a network namespace\n", stderr);
-    return kSkipped;
+    return uroce::test::skip_all("this needs the right to make a network namespace");
   }
   if (getenv("UROCE_TEST_ALL_NETDEVS") == nullptr) setenv("UROCE_NETDEV", "rdma0", 1);
   testing::UnitTest::GetInstance()->listeners().Append(new TestName);
-  return RUN_ALL_TESTS();
+  return uroce::test::run_tests();
 }

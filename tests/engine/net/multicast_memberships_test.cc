@@ -18,6 +18,7 @@ class MulticastMembershipsTest : public NetViewTest {
  protected:
   void SetUp() override {
     NetViewTest::SetUp();
+    if (IsSkipped()) return;
     open(1);
   }
   // /proc/net is of the thread's namespace.
