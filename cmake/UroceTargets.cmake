@@ -86,11 +86,12 @@ function(uroce_wanted variable)
   endforeach()
 endfunction()
 
-# uroce_add_test(NAME name COMMAND ... [IN BUILD...] [LABELS ...] [TIMEOUT seconds] [CONFIGURATIONS ...] [PROPERTIES ...]
-# [GOOGLETEST]): a CTest test. A name that exists in several builds gets the build's behind it. The exit code 77 says that it
-# could not run here, and the last line of output why; GOOGLETEST: it notes itself what it skips (tests/run_tests.h).
+# uroce_add_test(NAME name COMMAND ... [IN BUILD...] [LABELS ...] [TIMEOUT seconds] [CONFIGURATIONS ...] [ENVIRONMENT ...]
+# [PROPERTIES ...] [GOOGLETEST]): a CTest test. A name that exists in several builds gets the build's behind it. The exit
+# code 77 says that it could not run here, and the last line of output why; GOOGLETEST: it notes itself what it skips
+# (tests/run_tests.h).
 function(uroce_add_test)
-  cmake_parse_arguments(ARG "GOOGLETEST" "NAME;TIMEOUT" "COMMAND;IN;LABELS;CONFIGURATIONS;PROPERTIES" ${ARGN})
+  cmake_parse_arguments(ARG "GOOGLETEST" "NAME;TIMEOUT" "COMMAND;IN;LABELS;CONFIGURATIONS;ENVIRONMENT;PROPERTIES" ${ARGN})
   if(NOT ARG_IN)
     set(ARG_IN sanitize)
   endif()
@@ -114,7 +115,7 @@ function(uroce_add_test)
   endif()
   add_test(NAME ${ARG_NAME} COMMAND ${program} ${ARG_COMMAND} CONFIGURATIONS ${ARG_CONFIGURATIONS})
   set_tests_properties(${ARG_NAME} PROPERTIES
-    LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77 ${ARG_PROPERTIES})
+    LABELS "${ARG_LABELS}" ENVIRONMENT "${ARG_ENVIRONMENT}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77 ${ARG_PROPERTIES})
 endfunction()
 
 # uroce_test(name SOURCES ... [DEPENDS ...] [IN BUILD...] [LABELS ...] [TIMEOUT seconds] [PROPERTIES ...]): a GoogleTest

@@ -61,7 +61,7 @@ class RequesterJudge {
   MessageSequence sequence_;
   RetryJudge retries_;
 
-  std::optional<wire::Psn> cursor_;       // what comes next if it goes on in order
+  std::optional<wire::Psn> cursor_;  // what comes next if it goes on in order
   bool order_known_ = false;
   std::optional<wire::Psn> interrupted_;  // the cursor before it went back
   uint32_t run_ = 0;                      // packets since it went back

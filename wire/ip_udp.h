@@ -92,8 +92,8 @@ inline size_t frame_header_size(const Envelope& envelope) {
 // checksum is filled in, UDP checksum is 0 as native endpoints send it (also on IPv6).
 size_t emit_frame_headers(const Envelope& envelope, uint32_t udp_length, uint8_t* out);
 
-// What stands in front of a UD payload in the receive buffer: the IPv6 header, or 20 zero bytes and the IPv4 header (IBTA
-// A17.4.5.1).
+// What stands in front of a UD payload in the receive buffer: the IPv6 header, or 20 zero bytes and the IPv4 header
+// (IBTA A17.4.5.1).
 inline constexpr size_t kGrhSize = 40;
 void emit_grh_area(const Envelope& envelope, uint32_t udp_length, uint8_t* out);
 

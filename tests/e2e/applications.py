@@ -3,7 +3,6 @@
 the packets on both sides. See suite.py."""
 
 import itertools
-import os
 import re
 import sys
 from pathlib import Path

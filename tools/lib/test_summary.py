@@ -17,7 +17,7 @@ SUMMARY = re.compile(r"\d+% tests passed")
 
 
 def report(records, builds, seconds):
-    skipped = records.read_text().splitlines() if records.exists() else []
+    skipped = set(records.read_text().splitlines()) if records.exists() else set()
     if skipped:
         yield f"{len(skipped)} skipped:"
         yield from (f"  {line}" for line in sorted(skipped))

@@ -34,7 +34,8 @@ class CaptureOutput {
 };
 
 // Files by name, for their owner only to read. What another user could have put there is not written: a symbolic link
-// is ELOOP, a file or pipe of another user or with a second name is EEXIST. `files` > 1: a ring; FILE.pcapng becomes FILE_00001.pcapng and so on, and the oldest go.
+// is ELOOP, a file or pipe of another user or with a second name is EEXIST. `files` > 1: a ring; FILE.pcapng becomes
+// FILE_00001.pcapng and so on, and the oldest go.
 class CaptureFiles final : public CaptureOutput {
  public:
   CaptureFiles(std::string path, uint32_t files, uint64_t size_limit)

@@ -1,6 +1,6 @@
-/* Loads libibverbs at run time, as NCCL and others do, with the versions of symbols that these ask for; then opens every
- * device. Not linked with libibverbs.
- * Usage: loads_verbs NAME     prints the file that it got, then a line for each device. */
+/* Loads libibverbs at run time, as NCCL and others do, with the versions of symbols that these ask for; then opens
+ * every device. Not linked with libibverbs. Usage: loads_verbs NAME     prints the file that it got, then a line for
+ * each device. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <infiniband/verbs.h>
@@ -46,7 +46,9 @@ static const struct {
 
 static void* library;
 
-static void* find(const char* name) { return dlvsym(library, name, "IBVERBS_1.1"); }
+static void* find(const char* name) {
+  return dlvsym(library, name, "IBVERBS_1.1");
+}
 
 int main(int count, char** arguments) {
   struct ibv_device** (*get_device_list)(int*);
