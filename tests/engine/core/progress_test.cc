@@ -278,10 +278,10 @@ TEST(Progress, SetUpCallRunsTheRoundThatWasLeftToIt) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// Set-up calls of many threads without a pause, and threads that poll for messages: both get on.
+// Set-up calls of several threads without a pause, and threads that poll for messages: both get on.
 TEST(Progress, NeitherSetUpCallsNorTrafficStarve) {
-  constexpr int kSettingUp = 12, kPolling = 4, kCalls = 50;
-  constexpr uint64_t kMessages = 200;
+  constexpr int kSettingUp = 4, kPolling = 2, kCalls = 20;
+  constexpr uint64_t kMessages = 40;
   auto engine = engine::test::make_engine();
   std::atomic<int> busy{kSettingUp + kPolling};
   std::vector<std::thread> threads;
