@@ -37,7 +37,7 @@ only trace wire/ engine/base/ trace/
 only oracle wire/ engine/base/ trace/ oracle/
 only dissector wire/ dissector/
 only files wire/envelope.h engine/device_identity.h engine/net/net_view.h files/
-only verbs_shim engine/engine.h engine/host.h engine/device_identity.h engine/port_counters.h engine/base/fork.h engine/base/spinlock.h engine/base/unique_fd.h engine/queue/ engine/transport/qp_state.h verbs_shim/
+only verbs_shim engine/engine.h engine/host.h engine/device_identity.h engine/port_counters.h engine/base/caller_state.h engine/base/fork.h engine/base/spinlock.h engine/base/unique_fd.h engine/queue/ engine/transport/qp_state.h verbs_shim/
 for directory in wire engine/congestion engine/memory engine/queue engine/transport trace oracle dissector/analysis; do standard "$directory"; done
 
 # Nothing that asks the kernel about the network runs under the progress lock: neither the data path, which does not know

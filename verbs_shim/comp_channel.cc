@@ -35,6 +35,7 @@ ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
 }
 
 int ibv_destroy_comp_channel(ibv_comp_channel* verbs) {
+  const uroce::NoCancellation uncancelled;
   Channel& channel = from(verbs);
   if (orphaned(channel.context)) {
     ::close(channel.fd);

@@ -130,6 +130,7 @@ ibv_context* ibv_import_device(int cmd_fd) {
 // Takes everything from the engine that the application has left, as the kernel does when the device file is closed.
 // Applications do leave objects: perftest forgets a CQ.
 int ibv_close_device(ibv_context* verbs) {
+  const uroce::NoCancellation uncancelled;
   Context& context = from(verbs);
   if (orphaned(verbs)) {  // objects still point to it, and the engine is its parent's
     ::close(verbs->cmd_fd);

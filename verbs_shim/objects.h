@@ -16,6 +16,7 @@
 #include <system_error>
 #include <utility>
 
+#include "engine/base/caller_state.h"
 #include "engine/base/fork.h"
 #include "engine/base/spinlock.h"
 #include "engine/base/unique_fd.h"
@@ -390,9 +391,11 @@ inline int answer(int error) {
   return error;
 }
 
-// Keeps exceptions inside: answers what `body` returns, or the errno value of what it threw.
+// Keeps exceptions inside: answers what `body` returns, or the errno value of what it threw. Keeps the thread inside as
+// well: pthread_cancel() would unwind it through objects half made.
 template <class Body>
 int without_exceptions(Body&& body) noexcept {
+  const NoCancellation uncancelled;
   try {
     return answer(body());
   } catch (const std::bad_alloc&) {

@@ -8,19 +8,27 @@
 
 namespace uroce {
 
+class NoCancellation {
+ public:
+  NoCancellation() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+  ~NoCancellation() { pthread_setcancelstate(before_, nullptr); }
+  NoCancellation(const NoCancellation&) = delete;
+  NoCancellation& operator=(const NoCancellation&) = delete;
+
+ private:
+  int before_ = PTHREAD_CANCEL_ENABLE;
+};
+
 class CallerState {
  public:
-  CallerState() : errno_(errno) { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state_); }
-  ~CallerState() {
-    pthread_setcancelstate(cancel_state_, nullptr);
-    errno = errno_;
-  }
+  CallerState() : errno_(errno) {}
+  ~CallerState() { errno = errno_; }
   CallerState(const CallerState&) = delete;
   CallerState& operator=(const CallerState&) = delete;
 
  private:
   const int errno_;
-  int cancel_state_ = PTHREAD_CANCEL_ENABLE;
+  const NoCancellation no_cancellation_;
 };
 
 }  // namespace uroce

@@ -404,6 +404,35 @@ void ThreadsTest::steady_connection() {
   HOLDS(ibv_destroy_cq(cq) == 0);
 }
 
+// As rping does to its threads. Verbs of libibverbs that wait for nothing are done before the thread ends.
+TEST_F(ThreadsTest, IsCancelledOutsideOfVerbsOnly) {
+  bool finished = false;
+  std::thread thread([&] {
+    pthread_cancel(pthread_self());  // acts at the next cancellation point
+    client other{};
+    HOLDS(client_open(&other) == 0);
+    ibv_comp_channel* channel = ibv_create_comp_channel(other.context);
+    ibv_cq* cq = ibv_create_cq(other.context, 64, nullptr, channel, 0);
+    ibv_qp* qp = client_create_qp(&other, cq);
+    HOLDS(qp != nullptr);
+    HOLDS(client_connect(&other, qp, qp->qp_num) == 0);
+    ibv_port_attr port{};
+    HOLDS(ibv_query_port(other.context, 1, &port) == 0);
+    ibv_ah_attr attr = address(gid_);
+    ibv_ah* ah = ibv_create_ah(other.pd, &attr);
+    HOLDS(ah != nullptr && ibv_destroy_ah(ah) == 0);
+    HOLDS(ibv_destroy_qp(qp) == 0);
+    HOLDS(ibv_destroy_cq(cq) == 0);
+    HOLDS(ibv_destroy_comp_channel(channel) == 0);
+    client_close(&other);
+    finished = true;
+    pthread_testcancel();
+    finished = false;
+  });
+  thread.join();
+  EXPECT_TRUE(finished);
+}
+
 TEST_F(ThreadsTest, DoEverythingAtOnce) {
   std::vector<std::thread> steady, workers;
   const auto start = [this](std::vector<std::thread>& threads, void (ThreadsTest::*body)()) {
