@@ -373,6 +373,34 @@ void make_netlink(Corpus corpus) {
   corpus.add("all", all);
 }
 
+// --- AF_XDP rings ----------------------------------------------------------------------------------------------------
+
+// `count` frames of `size` bytes on a queue; `changed`: the byte of the headers that is another one.
+Bytes frames_arrive(uint8_t queue, uint8_t count, uint16_t size, uint8_t changed = 0xff) {
+  const auto low = static_cast<uint8_t>(size), high = static_cast<uint8_t>(size >> 8);
+  return {0, queue, static_cast<uint8_t>(count - 1), low, high, 1, changed, 1, 1, 1};
+}
+
+// Behind the number of queues: large frames on each of them, packets and others; wrong descriptors.
+void make_rings(Corpus corpus) {
+  constexpr uint8_t kIpv4Version = 14, kSomePort = 34;
+  for (const uint8_t queues : {1, 2, 8}) {
+    for (const uint8_t honest : {0, 1}) {
+      const Bytes receive = concatenate({{3}, Bytes(queues), {63}});
+      Bytes all = {honest, 1, static_cast<uint8_t>(queues - 1)};
+      for (const uint16_t size : {60, 3840, 3841, 5000, 8192, 8193}) {
+        for (uint8_t queue = 0; queue < queues; ++queue) {
+          const uint8_t changed = (queue + size) % 3 == 0 ? kIpv4Version : kSomePort;
+          all = concatenate({all, frames_arrive(queue, 30, size, changed), receive});
+        }
+        if (!honest) all = concatenate({all, {2, 0, 3, 0, 0, 1, 1, 0, 0, 0, 2, 0, 1, 0, 0, 1, 0, 0, 0, 0}});
+        all = concatenate({all, receive, receive});
+      }
+      corpus.add((honest ? "honest_" : "broken_") + std::to_string(queues), all);
+    }
+  }
+}
+
 }  // namespace
 
 }  // namespace uroce::fuzz
@@ -391,6 +419,7 @@ int main(int argc, char** argv) {
     make_garbage({directory, "hostile_memory_fuzzer"});
     make_captures({directory, "capture_fuzzer"});
     make_netlink({directory, "rtnetlink_fuzzer"});
+    make_rings({directory, "af_xdp_receive_fuzzer"});
     make_dissected({directory, "dissector_fuzzer"});
   } catch (const std::exception& error) {
     std::cerr << "make_corpus: " << error.what() << "\n";
