@@ -86,7 +86,7 @@ class Datapath {
   void remove(Qp& qp, Time now);
   // Takes the QP's completions out of its queues (destroy, reset).
   static void purge_completions(Qp& qp);
-  // Packets wait for room in the packet I/O, if there is one yet.
+  // Packets wait for room in the packet I/O, if there is one yet, or in it for the kernel.
   bool backpressured() const { return (wire_burst_ && wire_burst_->waiting()) || loop_burst_->waiting(); }
   // Sends the ACK that the QP owes, if any, at once.
   void settle_acks(Qp& qp, Time now);

@@ -30,8 +30,10 @@ constexpr Duration kDefer = std::chrono::microseconds(500);
 // microsecond).
 constexpr uint32_t kStreamRounds = 4;
 constexpr int kStreamPauses = 60;
-// Between two attempts to send what the packet I/O has no room for (a netdev that is down, say).
-constexpr Duration kBackpressure = std::chrono::milliseconds(1);
+// Between two attempts to send what the packet I/O has no room for (a netdev that is down, say) or what the kernel put
+// off; grows as long as they fail.
+constexpr Duration kMinPressure = std::chrono::microseconds(50);
+constexpr Duration kMaxPressure = std::chrono::milliseconds(1);
 // How long it keeps away from a core whose application thread holds the lock.
 constexpr Duration kBrief = std::chrono::microseconds(50);
 // How long a thread that finds packets all the time goes without a look at the network.
@@ -237,7 +239,7 @@ void Progress::run() {
     try {
       turn(turns);
     } catch (const std::bad_alloc&) {  // for the list of descriptors
-      std::this_thread::sleep_for(kBackpressure);
+      std::this_thread::sleep_for(kMaxPressure);
     }
   }
 }
@@ -286,25 +288,28 @@ void Progress::sleep() {
   std::unique_lock holding(lock_, std::try_to_lock);
   if (!holding) return doze(kBrief);
   io::PacketIo* const wire = datapath_.wire();  // null before the first QP
-  const bool idle = wire == nullptr || (!datapath_.unfinished() && wire->prepare_to_wait());
+  // What waits for the packet I/O is tried again soon, and keeps nobody awake meanwhile.
+  const bool pressed = wire != nullptr && datapath_.backpressured();
+  const bool idle = wire == nullptr || ((pressed || !datapath_.unfinished()) && wire->prepare_to_wait());
   const Time deadline = datapath_.next_deadline();
   if (idle) {
     descriptors_.assign({{kick_descriptor_, POLLIN, 0}, network()});
     if (wire != nullptr) {
       const auto io = wire->wait_descriptors();
       descriptors_.insert(descriptors_.end(), io.begin(), io.end());
+      if (!pressed) std::for_each(descriptors_.begin(), descriptors_.end(), [](pollfd& d) { d.events = POLLIN; });
     }
     wakes_at_.store(deadline.time_since_epoch().count(), std::memory_order_relaxed);
-    background_.store(Background::kAsleep, std::memory_order_seq_cst);
+    background_.store(pressed ? Background::kDeferring : Background::kAsleep, std::memory_order_seq_cst);
   }
-  const bool backpressured = wire != nullptr && datapath_.backpressured();
   holding.unlock();
-  if (backpressured) return doze(kBackpressure);
+  pressure_ = pressed ? std::clamp(2 * pressure_, kMinPressure, kMaxPressure) : Duration{};
   if (!idle || datapath_.rung()) {
     background_.store(Background::kRunning, std::memory_order_seq_cst);
     return;
   }
   Duration time = deadline == kNever ? Duration::max() : std::max(Duration{}, deadline - monotonic_now());
+  if (pressed) time = std::min(time, pressure_);
   if (look_again_) time = std::min(time, kNetworkInterval);
   wait(time);
 }

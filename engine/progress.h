@@ -108,6 +108,7 @@ class Progress {
   int kick_descriptor_ = -1;
   uint32_t receive_only_rounds_ = 0;  // the background thread's; in a row
   Time waited_at_{};                  // the background thread's; when it last looked at its descriptors
+  Duration pressure_{};               // the background thread's; how long it waited for room last
   bool look_again_ = false;           // the background thread's; there was no memory for what the network had to say
   Time look_again_at_ = kNever;       // the background thread's; at the network
   Time deaf_until_{};                 // the background thread's; to news of the network

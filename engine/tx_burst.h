@@ -45,14 +45,14 @@ class TxBurst {
     return true;
   }
 
-  // submit(), and the kernel's kick if anything is queued.
+  // submit(), and the kernel's kick if anything is queued; what it puts off is kicked again next time.
   void flush() {
     submit();
-    if (dirty_) io_.flush();
-    dirty_ = false;
+    if (dirty_) dirty_ = !io_.flush();
   }
 
-  bool waiting() const { return count_ > 0; }
+  // For room in the packet I/O, or for a kick.
+  bool waiting() const { return count_ > 0 || dirty_; }
   // Memory that the waiting packets for which `gone(packet)` holds point to is about to go away: they are lost, as on a
   // wire. The others keep their order.
   template <class Gone>
@@ -78,7 +78,7 @@ class TxBurst {
   std::array<wire::TxPacket, kSize> packets_;
   size_t count_ = 0;
   size_t sent_ = 0;
-  bool dirty_ = false;
+  bool dirty_ = false;  // sent and not yet kicked
 };
 
 }  // namespace uroce::engine

@@ -43,30 +43,29 @@ bool AfXdp::send_one(wire::TxPacket& packet) {
   return true;
 }
 
-void AfXdp::flush() {
-  kick_later_ = false;
+bool AfXdp::flush() {
+  bool all = true;
   for (const std::unique_ptr<Queue>& queue : queues_) {
     switch (queue->xsk.kick(counters_.tx_errors)) {
       case XskQueue::Kick::kDone:
         break;
       case XskQueue::Kick::kLater:
-        kick_later_ = true;
+        all = false;
         break;
-      case XskQueue::Kick::kError:
+      case XskQueue::Kick::kError:  // a netdev that is down, say: left to the timers
         ++counters_.tx_errors;
         break;
     }
   }
+  return all;
 }
 
-// What could not be kicked now has to be kicked again by us; a netdev that is down, in contrast, is left to the timers.
 bool AfXdp::prepare_to_wait() {
-  flush();
   for (const std::unique_ptr<Queue>& queue : queues_) {
     queue->xsk.wake_rx_if_needed();
     if (!queue->xsk.rx_empty()) return false;
   }
-  return !kick_later_;
+  return true;
 }
 
 int AfXdp::set_local_addresses(std::span<const wire::IpAddress> addresses) {

@@ -43,7 +43,7 @@ class AfXdp final : public PacketIo {
 
   size_t receive(std::span<RxPacket> out) override { return receiver_.receive(queues_, out); }
   size_t send(std::span<wire::TxPacket> burst) override;
-  void flush() override;
+  bool flush() override;
   std::span<const pollfd> wait_descriptors() const override { return wait_descriptors_; }
   bool prepare_to_wait() override;
   uint32_t max_udp_length() const override { return max_udp_length_; }
@@ -89,8 +89,7 @@ class AfXdp final : public PacketIo {
   XskReceiver receiver_;
   uint32_t max_udp_length_ = 0;
   uint16_t next_ip_id_ = 0;
-  bool kick_later_ = false;  // the kernel refused the last kick for the moment
-  IoCounters counters_;      // of sending
+  IoCounters counters_;  // of sending
 };
 
 }  // namespace uroce::io

@@ -31,7 +31,7 @@ class Capture final : public PacketIo {
 
   size_t receive(std::span<RxPacket> out) override;
   size_t send(std::span<wire::TxPacket> burst) override;
-  void flush() override { inner_->flush(); }
+  bool flush() override { return inner_->flush(); }
   std::span<const pollfd> wait_descriptors() const override { return inner_->wait_descriptors(); }
   bool prepare_to_wait() override { return inner_->prepare_to_wait(); }
   uint32_t max_udp_length() const override { return inner_->max_udp_length(); }

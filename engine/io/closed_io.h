@@ -19,7 +19,7 @@ class ClosedIo final : public PacketIo {
     counters_.tx_errors += burst.size();
     return burst.size();
   }
-  void flush() override {}
+  bool flush() override { return true; }
   std::span<const pollfd> wait_descriptors() const override { return {}; }
   bool prepare_to_wait() override { return true; }
   uint32_t max_udp_length() const override { return max_udp_length_; }

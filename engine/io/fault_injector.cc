@@ -196,9 +196,9 @@ void FaultInjector::send_due() {
   due.erase(due.begin(), due.begin() + static_cast<ptrdiff_t>(sent));
 }
 
-void FaultInjector::flush() {
+bool FaultInjector::flush() {
   send_due();
-  inner_->flush();
+  return inner_->flush() && leaving_.due().empty();
 }
 
 }  // namespace uroce::io

@@ -41,7 +41,7 @@ class FaultInjector final : public PacketIo {
 
   size_t receive(std::span<RxPacket> out) override;
   size_t send(std::span<wire::TxPacket> burst) override;
-  void flush() override;
+  bool flush() override;
   std::span<const pollfd> wait_descriptors() const override { return inner_->wait_descriptors(); }
   // Packets held here wake nobody: keep polling until they are out.
   bool prepare_to_wait() override { return arriving_.empty() && leaving_.empty() && inner_->prepare_to_wait(); }

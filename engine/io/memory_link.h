@@ -30,7 +30,7 @@ class MemoryEnd final : public PacketIo {
 
   size_t receive(std::span<RxPacket> out) override;
   size_t send(std::span<wire::TxPacket> burst) override;
-  void flush() override {}
+  bool flush() override { return true; }
   // Nothing to sleep on: only the thread that would sleep could end the sleep.
   std::span<const pollfd> wait_descriptors() const override { return {}; }
   bool prepare_to_wait() override;

@@ -66,11 +66,12 @@ class PacketIo {
   // A packet whose payload cannot be read any more is taken, not sent, and marked `unreadable`.
   virtual size_t send(std::span<wire::TxPacket> burst) = 0;
 
-  // Gets everything that send() queued on its way (the kernel kick). Cheap when there is nothing.
-  virtual void flush() = 0;
+  // Gets everything that send() queued on its way (the kernel kick). Cheap when there is nothing. False: the kernel put
+  // some of it off, and nobody will say when it has time: call again soon.
+  virtual bool flush() = 0;
 
-  // Descriptors to sleep on: readable when receive() would return packets. The set is stable for the life of the
-  // object.
+  // Descriptors to sleep on: readable when receive() would return packets; `events` asks for POLLOUT as well while
+  // send() lacks room and the kernel will tell when there is some. The set is stable for the life of the object.
   virtual std::span<const pollfd> wait_descriptors() const = 0;
 
   // Called before a sleep on wait_descriptors(); false: do not sleep, packets may be waiting already.

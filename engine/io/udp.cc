@@ -74,6 +74,7 @@ size_t UdpIo::receive_from(Socket& socket, size_t& used, std::span<RxPacket> out
 }
 
 size_t UdpIo::send(std::span<wire::TxPacket> burst) {
+  for (pollfd& descriptor : wait_descriptors_) descriptor.events = POLLIN;
   size_t taken = 0;
   while (taken < burst.size()) {
     // As many as one call can send: one socket, so one IP version.
@@ -107,7 +108,10 @@ size_t UdpIo::send_run(std::span<wire::TxPacket> run, const Socket& socket) {
         sendmmsg(socket.socket.fd(), &tx_headers_[done], static_cast<unsigned>(ready - done), MSG_DONTWAIT);
     if (sent < 0) {
       if (errno == EINTR) continue;
-      if (errno == EAGAIN) return done;
+      if (errno == EAGAIN) {  // the send buffer is full
+        wait_for_room(socket);
+        return done;
+      }
       ++counters_.tx_errors;  // this one packet: no route, larger than the path MTU, source address gone ...
       ++done;
       continue;
@@ -117,6 +121,12 @@ size_t UdpIo::send_run(std::span<wire::TxPacket> run, const Socket& socket) {
   }
   if (ready < run.size()) run[done++].unreadable = true;
   return done;
+}
+
+void UdpIo::wait_for_room(const Socket& socket) {
+  for (pollfd& descriptor : wait_descriptors_) {
+    if (descriptor.fd == socket.socket.fd()) descriptor.events = POLLIN | POLLOUT;
+  }
 }
 
 std::string UdpIo::description() const {

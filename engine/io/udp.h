@@ -35,7 +35,7 @@ class UdpIo final : public PacketIo {
 
   size_t receive(std::span<RxPacket> out) override;
   size_t send(std::span<wire::TxPacket> burst) override;
-  void flush() override {}  // send() has done it
+  bool flush() override { return true; }  // send() has done it
   std::span<const pollfd> wait_descriptors() const override { return wait_descriptors_; }
   bool prepare_to_wait() override { return true; }
   uint32_t max_udp_length() const override { return max_udp_length_; }
@@ -53,6 +53,7 @@ class UdpIo final : public PacketIo {
   // Receives into the slots from `used` on and moves it.
   size_t receive_from(Socket& socket, size_t& used, std::span<RxPacket> out);
   size_t send_run(std::span<wire::TxPacket> run, const Socket& socket);
+  void wait_for_room(const Socket& socket);
 
   int ifindex_;
   uint32_t max_udp_length_;

@@ -28,6 +28,7 @@ constexpr uint32_t kMaxQueues = 8;
 constexpr uint32_t kChunks = 96;  // per queue
 constexpr uint32_t kChunk = 4096;
 constexpr uint32_t kMaxHeadroom = 256;
+constexpr int kOperations = 200;
 constexpr size_t kLargestFrame = 12000;
 
 using Bytes = std::vector<uint8_t>;
@@ -49,7 +50,7 @@ class Run {
   }
 
   void run() {
-    while (!input_.empty()) {
+    for (int i = 0; i < kOperations && !input_.empty(); ++i) {
       switch (input_.below(4)) {
         case 0:
         case 1:
@@ -84,7 +85,7 @@ class Run {
   // Some equal frames. A byte of the headers may be changed, and the length is any.
   void frames_arrive() {
     const size_t queue = input_.below(queue_count_);
-    const int count = 1 + input_.byte() % 96;
+    const int count = 1 + input_.byte() % 40;
     const auto made = std::make_shared<Bytes>(input_.word() % kLargestFrame, ++filling_);
     Bytes& frame = *made;
     wire::Envelope envelope;

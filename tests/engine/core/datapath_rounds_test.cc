@@ -43,6 +43,43 @@ TEST_F(Rounds, TimeNeverGoesBackwards) {
   EXPECT_EQ(sends[0].timestamp, static_cast<uint64_t>(latest.time_since_epoch().count()));
 }
 
+// A wire whose kernel is short of something for some kicks.
+class PuttingOff final : public io::PacketIo {
+ public:
+  explicit PuttingOff(int& kicks) : kicks_(kicks) {}
+  size_t receive(std::span<io::RxPacket>) override { return 0; }
+  size_t send(std::span<wire::TxPacket> burst) override { return burst.size(); }
+  bool flush() override { return --kicks_ <= 0; }
+  std::span<const pollfd> wait_descriptors() const override { return {}; }
+  bool prepare_to_wait() override { return true; }
+  uint32_t max_udp_length() const override { return 4096; }
+  std::string description() const override { return {}; }
+  io::IoCounters counters() const override { return {}; }
+
+ private:
+  int& kicks_;
+};
+
+// Nothing else is to be done meanwhile.
+TEST_F(Rounds, KicksThatWerePutOffAreRepeated) {
+  Station& station = a.add(QpType::kUd);
+  a.connect(station);
+  const uint32_t handle = a.handle_to(b.address);
+  int kicks = 6;
+  a.datapath.attach(std::make_unique<PuttingOff>(kicks), nullptr);
+  a.datagram(station, 1, handle, 17, 0, 8);
+  while (kicks > 0) {
+    const int before = kicks;
+    a.run();
+    ASSERT_LT(kicks, before) << "not kicked again";
+    EXPECT_EQ(a.datapath.backpressured(), kicks > 0);
+    EXPECT_EQ(a.datapath.unfinished(), kicks > 0);
+  }
+  EXPECT_THAT(station.sends(), SizeIs(1));
+  a.run();
+  EXPECT_EQ(kicks, 0) << "kicked without need";
+}
+
 TEST_F(Rounds, WhoRangFirstIsServedFirst) {
   Station& receiver = b.add(QpType::kUd);
   b.connect(receiver);

@@ -53,6 +53,9 @@ class GrowingNetView final : public FixedNetView {
 struct Valve {
   std::atomic<bool> open{true};
   std::atomic<uint32_t> passed{0};
+  std::atomic<bool> kickable{true};  // otherwise kicks are put off
+  std::atomic<uint32_t> kicks{0};
+  std::atomic<uint32_t> slept_on{0};
 };
 class ValveIo final : public io::PacketIo {
  public:
@@ -63,8 +66,14 @@ class ValveIo final : public io::PacketIo {
     valve_.passed += static_cast<uint32_t>(burst.size());
     return burst.size();
   }
-  void flush() override {}
-  std::span<const pollfd> wait_descriptors() const override { return {}; }
+  bool flush() override {
+    ++valve_.kicks;
+    return valve_.kickable;
+  }
+  std::span<const pollfd> wait_descriptors() const override {
+    ++valve_.slept_on;
+    return {};
+  }
   bool prepare_to_wait() override { return true; }
   uint32_t max_udp_length() const override { return 1480; }
   std::string description() const override { return "valve"; }
@@ -223,6 +232,45 @@ TEST(EngineEnd, NothingLeavesAfterErrorOrReset) {
     EXPECT_TRUE(ud.cq.empty());
     engine->destroy_address(handle);
   }
+}
+
+// --- a packet I/O that cannot at the moment --------------------------------------------------------------------------
+
+// The sends have completed, so nobody else would ever ask again.
+TEST(EnginePressure, KicksThatWerePutOffAreRepeatedByTheBackgroundThread) {
+  Valve valve;
+  auto engine = make_engine_behind(valve);
+  UdQp ud(*engine);
+  ud.to_rts();
+  uint32_t handle = 0;
+  ASSERT_EQ(engine->create_address(vector_to(kPeer), handle), 0);
+  valve.kickable = false;
+  ud.send(1, handle);
+  ud.wait(1);
+  const uint32_t kicks = valve.kicks;
+  while (valve.kicks < kicks + 20) std::this_thread::yield();
+  valve.kickable = true;
+  const uint32_t last = valve.kicks;
+  while (valve.kicks == last) std::this_thread::yield();
+  engine->destroy_address(handle);
+}
+
+// Packets may arrive meanwhile, and room is told of by the same descriptors.
+TEST(EnginePressure, SleepsOnThePacketIoWhileItHasNoRoom) {
+  Valve valve;
+  auto engine = make_engine_behind(valve);
+  UdQp ud(*engine);
+  ud.to_rts();
+  uint32_t handle = 0;
+  ASSERT_EQ(engine->create_address(vector_to(kPeer), handle), 0);
+  valve.open = false;
+  ud.send(1, handle);
+  const uint32_t slept_on = valve.slept_on;
+  while (valve.slept_on < slept_on + 20) std::this_thread::yield();
+  valve.open = true;
+  ud.wait(1);
+  EXPECT_EQ(valve.passed, 1u);
+  engine->destroy_address(handle);
 }
 
 // --- multicast -------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ class HookedIo final : public io::PacketIo {
     return count;
   }
   size_t send(std::span<wire::TxPacket> burst) override { return link_->send(burst); }
-  void flush() override { link_->flush(); }
+  bool flush() override { return link_->flush(); }
   std::span<const pollfd> wait_descriptors() const override { return link_->wait_descriptors(); }
   bool prepare_to_wait() override { return link_->prepare_to_wait(); }
   uint32_t max_udp_length() const override { return link_->max_udp_length(); }

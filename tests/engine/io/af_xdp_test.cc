@@ -426,7 +426,7 @@ TEST(AfXdp, SurvivesTheNetdevGoingDownAndUp) {
   exchange(*a, *b, burst);
   VethPair::run(veth.a(), "ip link set dev va down");
   a->send(burst.packets());
-  a->flush();
+  EXPECT_TRUE(a->flush()) << "would be kicked all the time";
   EXPECT_EQ(a->counters().tx_errors, 1u);
   EXPECT_TRUE(a->prepare_to_wait()) << "would spin while the netdev is down";
   VethPair::run(veth.a(), "ip link set dev va up");

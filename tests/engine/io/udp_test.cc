@@ -1,6 +1,7 @@
 // What is special about UdpIo; packets in both directions are in af_xdp_test.cc.
 #include "engine/io/udp.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -166,6 +167,26 @@ TEST_F(Udp, DescriptorsBecomeReadable) {
   burst.add(VethPair::envelope_v6(veth.a(), veth.b()), 1, 8);
   a->send(burst.packets());
   EXPECT_EQ(poll(fds.data(), fds.size(), 20000), 1);
+}
+
+// The netdev is slow: packets stay in the send buffer, and poll() tells when there is room in it again.
+TEST_F(Udp, DescriptorsBecomeWritableWhenThereIsRoomAgain) {
+  const VethPair veth;
+  const auto a = open_udp(veth.a());
+  ASSERT_TRUE(a);
+  VethPair::run(veth.a(), "tc qdisc add dev va root tbf rate 1gbit burst 64kb limit 100mb");
+  const auto asks_for_room = [&](const pollfd& descriptor) { return (descriptor.events & POLLOUT) != 0; };
+  const auto descriptors = a->wait_descriptors();
+  EXPECT_TRUE(std::none_of(descriptors.begin(), descriptors.end(), asks_for_room));
+  TestBurst burst;
+  for (uint32_t psn = 0; psn < 64; ++psn) burst.add(VethPair::envelope_v4(veth.a(), veth.b()), psn, 1024);
+  ASSERT_TRUE(eventually([&] { return a->send(burst.packets()) < burst.size(); }));
+  EXPECT_EQ(std::count_if(descriptors.begin(), descriptors.end(), asks_for_room), 1) << "of IPv4";
+  std::vector<pollfd> fds(descriptors.begin(), descriptors.end());
+  EXPECT_EQ(poll(fds.data(), fds.size(), 20000), 1);
+  EXPECT_TRUE(std::any_of(fds.begin(), fds.end(), [](const pollfd& d) { return (d.revents & POLLOUT) != 0; }));
+  EXPECT_EQ(a->send(burst.packets()), burst.size());
+  EXPECT_TRUE(std::none_of(descriptors.begin(), descriptors.end(), asks_for_room));
 }
 
 TEST_F(Udp, FullReceiveBufferIsCounted) {
