@@ -87,7 +87,7 @@ Datapath::Moved Datapath::iterate(Caller caller, Time now) {
   collect_doorbells(now, kDoorbellLimit);
   look_after_waiting(now);
   moved.sent += transmit(now);
-  moved.received += receive(*wire_, now);
+  moved.received += receive_wire(now);
   while (const size_t looped = receive(*loop_, now)) moved.received += looped;
   expire_timers(now);
   moderated_cqs_.expire(now);
@@ -163,7 +163,9 @@ size_t Datapath::transmit(Time now) {
   acks += transmit_acks(waited_);
   wire_burst_->flush();
   loop_burst_->flush();
-  return static_cast<size_t>(kTransmitLimit - budget) + acks;
+  const size_t sent = static_cast<size_t>(kTransmitLimit - budget) + acks;
+  sent_since_receive_ += sent;
+  return sent;
 }
 
 // A CNP goes ahead of data: it has a class of service of its own (wire.md "ConnectX and DCQCN").
@@ -396,6 +398,18 @@ void Datapath::purge_completions(Qp& qp) {
 }
 
 // --- receiving ------------------------------------------------------------------------------------------------------
+
+// As many as were sent since, or all that are there: who sends a lot is answered a lot, and may be sent as much.
+size_t Datapath::receive_wire(Time now) {
+  const size_t wanted = std::min(std::exchange(sent_since_receive_, 0), kReceiveLimit);
+  size_t received = 0;
+  do {
+    const size_t count = receive(*wire_, now);
+    if (count == 0) break;
+    received += count;
+  } while (received < wanted);
+  return received;
+}
 
 size_t Datapath::receive(io::PacketIo& io, Time now) {
   const size_t count = io.receive(arrived_);

@@ -113,10 +113,11 @@ class Datapath {
 
  private:
   static constexpr size_t kReceiveBurst = 64;
-  static constexpr size_t kDoorbellLimit = 256;  // per round
-  static constexpr size_t kTimerLimit = 256;     // likewise
-  static constexpr int kQuantum = 16;            // packets of one QP before the next one's turn
-  static constexpr int kTransmitLimit = 4 * 32;  // packets sent before arrivals are looked at again
+  static constexpr size_t kDoorbellLimit = 256;                // per round
+  static constexpr size_t kTimerLimit = 256;                   // likewise
+  static constexpr int kQuantum = 16;                          // packets of one QP before the next one's turn
+  static constexpr int kTransmitLimit = 4 * 32;                // packets sent before arrivals are looked at again
+  static constexpr size_t kReceiveLimit = 2 * kTransmitLimit;  // arrivals wanted before the next packets are sent
 
   template <class Gone>
   void forget_waiting_if(Gone&& gone) {
@@ -139,6 +140,7 @@ class Datapath {
   void look_after_waiting(Time now);
   void on_done(const wire::TxPacket& packet);
   void publish_state(Qp& qp, Time now);
+  size_t receive_wire(Time now);
   size_t receive(io::PacketIo& io, Time now);
   void deliver(const io::RxPacket& rx, bool looped, Time now);
   void deliver_watched(io::PacketIo& io, size_t count, bool looped, Time now);
@@ -165,6 +167,7 @@ class Datapath {
   std::array<io::RxPacket, kReceiveBurst> arrived_;
   Time now_{};            // of the last round
   Time transmit_time_{};  // of the transmission in progress
+  size_t sent_since_receive_ = 0;
 
   std::atomic<Qp*> rung_{nullptr};
   Qp* first_rung_ = nullptr;  // QPs whose doorbell has been taken from there and not been looked at

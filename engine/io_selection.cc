@@ -4,6 +4,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "engine/base/concat.h"
@@ -51,9 +52,22 @@ std::variant<OpenedIo, io::IoError> open_af_xdp(const net::Netdev& netdev, const
   if (auto* error = std::get_if<io::IoError>(&result)) return *error;
   auto& xdp = std::get<std::unique_ptr<io::AfXdp>>(result);
   OpenedIo opened;
-  opened.set_addresses = [xsk = xdp.get()](const wire::MacAddress& mac, std::span<const wire::IpAddress> addresses) {
-    xsk->set_mac(mac);
-    xsk->set_local_addresses(addresses);
+  opened.set_addresses = [xsk = xdp.get(), netdev, before = 0](const wire::MacAddress& mac,
+                                                               std::span<const wire::IpAddress> addresses) mutable {
+    const int mac_error = xsk->set_mac(mac);
+    const int addresses_error = xsk->set_local_addresses(addresses);
+    const int error = mac_error != 0 ? mac_error : addresses_error;
+    if (error != 0 && error != before) {
+      say(netdev,
+          concat("AF_XDP cannot follow the netdev's addresses: ", std::generic_category().message(error),
+                 "; packets to new ones are lost until a later attempt succeeds, or the program is started again"));
+    }
+    return before = error;
+  };
+  opened.check = [xsk = xdp.get(), before = std::string()](const net::Netdev& now) mutable {
+    const std::string text = xsk->outgrown(now.mtu);
+    if (!text.empty() && text != before) say(now, text);
+    before = text;
   };
   opened.io = std::move(xdp);
   return opened;

@@ -14,8 +14,11 @@ namespace uroce::engine {
 struct OpenedIo {
   std::unique_ptr<io::PacketIo> io;
   std::unique_ptr<io::PacketIo> loop{};  // between QPs of the device; empty: the engine makes one
-  // Tells the packet I/O that the netdev's MAC address, its addresses or its multicast groups changed; may be empty.
-  std::function<void(const wire::MacAddress&, std::span<const wire::IpAddress>)> set_addresses;
+  // Tells the packet I/O that the netdev's MAC address, its addresses or its multicast groups changed; may be empty. 0
+  // or an errno value: not all has been taken; call again.
+  std::function<int(const wire::MacAddress&, std::span<const wire::IpAddress>)> set_addresses;
+  // Looks whether the netdev has changed in a way that the packet I/O does not follow, and says so once; may be empty.
+  std::function<void(const net::Netdev&)> check;
   // Make the host a member of a multicast group, and end that; may be empty. join: 0 or an errno value.
   std::function<int(const wire::IpAddress& group)> join;
   std::function<void(const wire::IpAddress& group)> leave;

@@ -75,6 +75,7 @@ int LocalEngine::open_io() {
   auto& opened = std::get<OpenedIo>(result);
   netdev_ = *netdev;
   set_addresses_ = std::move(opened.set_addresses);
+  check_ = std::move(opened.check);
   join_ = std::move(opened.join);
   leave_ = std::move(opened.leave);
   kernel_routes_ = opened.io->kernel_routes();
@@ -94,6 +95,7 @@ int LocalEngine::open_io() {
 // The netdev is gone, and what was attached to it with it. Caller holds setup_.
 void LocalEngine::close_io() {
   set_addresses_ = nullptr;
+  check_ = nullptr;
   join_ = nullptr;
   leave_ = nullptr;
   std::unique_ptr<io::PacketIo> closed;  // after the lock: captures may take long to come to their end
@@ -285,7 +287,7 @@ void LocalEngine::steer_addresses() {
     const std::vector<wire::IpAddress> groups = datapath_.groups().all();
     addresses.insert(addresses.end(), groups.begin(), groups.end());
   }
-  set_addresses_(netdev_.mac, addresses);
+  steered_ = set_addresses_(netdev_.mac, addresses) == 0;
 }
 
 int LocalEngine::resize_cq(queue::CompletionQueue& cq, uint32_t capacity) {
@@ -325,6 +327,7 @@ void LocalEngine::report_missed(queue::CompletionQueue& cq) {
 }
 
 std::string LocalEngine::counters_text() const {
+  Progress::Guard guard(progress_);
   std::string text;
   const auto line = [&](const char* name, uint64_t value) {
     if (value != 0) text += name_ + ": " + name + ": " + std::to_string(value) + "\n";
@@ -341,6 +344,7 @@ std::string LocalEngine::counters_text() const {
   line("drop: no receive buffer", io.rx_no_buffer);
   line("backpressure while sending", io.tx_backpressure);
   line("packets the kernel refused to send", io.tx_errors);
+  line("times the kernel refused to send: netdev down", io.kick_errors);
   line("entries of AF_XDP rings that cannot be true", io.ring_errors);
   line("packets that captures missed: too slow", io.capture_dropped);
   line("questions to the kernel about the network, of all devices", view_->requests());

@@ -91,7 +91,9 @@ class LocalEngine final : public Engine {
   Datapath::NextHopList wanted_;  // likewise
   bool open_ = false;
   std::atomic<uint32_t> max_udp_length_{0};  // of the packet I/O; 0 before it is open
-  std::function<void(const wire::MacAddress&, std::span<const wire::IpAddress>)> set_addresses_;
+  std::function<int(const wire::MacAddress&, std::span<const wire::IpAddress>)> set_addresses_;
+  std::function<void(const net::Netdev&)> check_;
+  bool steered_ = true;  // the packet I/O has taken the addresses
   std::function<int(const wire::IpAddress&)> join_;
   std::function<void(const wire::IpAddress&)> leave_;
   bool kernel_routes_ = false;
@@ -100,7 +102,7 @@ class LocalEngine final : public Engine {
   std::vector<EventHandler*> handlers_;
 
   Datapath datapath_;
-  Progress progress_;  // last: its thread uses everything above
+  mutable Progress progress_;  // last: its thread uses everything above
 };
 
 }  // namespace uroce::engine

@@ -30,7 +30,7 @@ void LocalEngine::learn_netdev() {
   if (!netdev) return;
   const bool moved = netdev->addresses != netdev_.addresses || netdev->mac != netdev_.mac;
   netdev_ = *netdev;
-  if (moved) steer_addresses();
+  if (moved || !steered_) steer_addresses();
 }
 
 PortStatus LocalEngine::port_status() {
@@ -157,7 +157,8 @@ void LocalEngine::follow_netdev() {
   }
   netdev_ = now_netdev;
   const net::Netdev before = std::exchange(announced_, std::move(now_netdev));
-  if (before.addresses != netdev_.addresses || before.mac != netdev_.mac) steer_addresses();
+  if (before.addresses != netdev_.addresses || before.mac != netdev_.mac || !steered_) steer_addresses();
+  if (check_) check_(netdev_);
   announce(before, netdev_, was_present && !present_);
 }
 

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "engine/io/frame_builder.h"
+#include "engine/io/netdev_query.h"
 
 namespace uroce::io {
 
@@ -17,7 +18,6 @@ size_t AfXdp::send(std::span<wire::TxPacket> burst) {
   while (count < burst.size() && send_one(burst[count])) ++count;
   for (const std::unique_ptr<Queue>& queue : queues_) queue->xsk.submit_tx();
   if (count < burst.size()) ++counters_.tx_backpressure;
-  counters_.tx_packets += count;
   return count;
 }
 
@@ -39,6 +39,7 @@ bool AfXdp::send_one(wire::TxPacket& packet) {
     const uint32_t rest = size - offset;
     xsk.push_tx(address + offset, std::min(rest, xsk_config_.chunk_size), rest > xsk_config_.chunk_size);
   }
+  ++counters_.tx_packets;
   counters_.tx_bytes += packet.udp_length();
   return true;
 }
@@ -53,7 +54,7 @@ bool AfXdp::flush() {
         all = false;
         break;
       case XskQueue::Kick::kError:  // a netdev that is down, say: left to the timers
-        ++counters_.tx_errors;
+        ++counters_.kick_errors;
         break;
     }
   }
@@ -70,6 +71,20 @@ bool AfXdp::prepare_to_wait() {
 
 int AfXdp::set_local_addresses(std::span<const wire::IpAddress> addresses) {
   return program_.set_local_addresses(addresses);
+}
+
+std::string AfXdp::outgrown(uint32_t mtu) const {
+  const uint32_t queues = rx_queue_count(netdev_);
+  const auto changed = [](const std::string& what, uint32_t from, uint32_t to) {
+    return what + " (" + std::to_string(from) + " when AF_XDP was opened, now " + std::to_string(to) + "): ";
+  };
+  const std::string remedy = "; start the programs that use uroce again";
+  if (queues > queue_count_) {
+    return changed("the netdev has more receive queues", queue_count_, queues) +
+           "packets that arrive on the new ones are lost" + remedy + ", or undo it with ethtool -L";
+  }
+  if (mtu > opened_mtu_) return changed("the MTU has grown", opened_mtu_, mtu) + "what it adds is not used" + remedy;
+  return {};
 }
 
 std::string AfXdp::description() const {

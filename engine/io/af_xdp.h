@@ -58,6 +58,10 @@ class AfXdp final : public PacketIo {
   // traffic flows. Returns 0 or an errno value.
   int set_local_addresses(std::span<const wire::IpAddress> addresses);
 
+  // What has changed about the netdev since it was opened and is not followed, and what to do, for people; empty:
+  // nothing. `mtu`: as it is now.
+  std::string outgrown(uint32_t mtu) const;
+
  private:
   struct Queue {
     XskQueue xsk;
@@ -71,8 +75,8 @@ class AfXdp final : public PacketIo {
   // Set-up, in af_xdp_open.cc.
   std::optional<IoError> attach(const AfXdpConfig& config);
   std::optional<IoError> open_sockets(const AfXdpConfig& config);
-  std::optional<IoError> open_queues_when_released(const std::string& netdev, uint32_t queue_count);
-  std::optional<IoError> open_queues(const std::string& netdev, uint32_t queue_count);
+  std::optional<IoError> open_queues_when_released(const std::string& netdev);
+  std::optional<IoError> open_queues(const std::string& netdev);
   void set_up_sending(const AfXdpConfig& config);
 
   bool multi_buffer() const { return (xsk_config_.bind_flags & XDP_USE_SG) != 0; }
@@ -88,6 +92,9 @@ class AfXdp final : public PacketIo {
   TxSlots tx_slots_;
   XskReceiver receiver_;
   uint32_t max_udp_length_ = 0;
+  std::string netdev_;  // name
+  uint32_t opened_mtu_ = 0;
+  uint32_t queue_count_ = 0;  // receive queues at the time
   uint16_t next_ip_id_ = 0;
   IoCounters counters_;  // of sending
 };

@@ -68,6 +68,9 @@ IoResult<AfXdp> AfXdp::open(const AfXdpConfig& config) {
 }
 
 std::optional<IoError> AfXdp::attach(const AfXdpConfig& config) {
+  netdev_ = config.netdev;
+  opened_mtu_ = config.mtu;
+  queue_count_ = rx_queue_count(config.netdev);
   if (!netdev_is_up(config.netdev)) return netdev_down_error(config.netdev);
   if (!missing_capabilities().empty()) return permission_error(config.netdev);
   if (const std::vector<std::string> vlans = vlans_with_hidden_tags(config.netdev, config.ifindex); !vlans.empty()) {
@@ -77,7 +80,7 @@ std::optional<IoError> AfXdp::attach(const AfXdpConfig& config) {
     return program_present_error(config.netdev, *other);
   }
   if (std::optional<IoError> error = load_xdp_library()) return error;
-  if (const int error = program_.load(rx_queue_count(config.netdev))) return program_load_error(config.netdev, error);
+  if (const int error = program_.load(queue_count_)) return program_load_error(config.netdev, error);
   if (const int error = program_.attach(config.ifindex, config.force_generic)) {
     return program_attach_error(config.netdev, config.ifindex, config.mtu, error, program_);
   }
@@ -85,37 +88,36 @@ std::optional<IoError> AfXdp::attach(const AfXdpConfig& config) {
 }
 
 std::optional<IoError> AfXdp::open_sockets(const AfXdpConfig& config) {
-  const uint32_t queue_count = rx_queue_count(config.netdev);
-  xsk_config_ = choose_sizes(config, queue_count, program_.mode());
-  const size_t chunks = size_t{xsk_config_.rx_frames} * queue_count + xsk_config_.tx_ring_size;
+  xsk_config_ = choose_sizes(config, queue_count_, program_.mode());
+  const size_t chunks = size_t{xsk_config_.rx_frames} * queue_count_ + xsk_config_.tx_ring_size;
   if (const int error = area_.map(chunks * xsk_config_.chunk_size)) {
     return umem_error(config.netdev, error, chunks * xsk_config_.chunk_size);
   }
-  std::optional<IoError> error = open_queues_when_released(config.netdev, queue_count);
+  std::optional<IoError> error = open_queues_when_released(config.netdev);
   // Before Linux 6.6 the kernel refuses XDP_USE_SG; frames are then limited to one chunk.
   if (error && error->code == EINVAL && multi_buffer()) {
     xsk_config_.bind_flags &= static_cast<uint16_t>(~XDP_USE_SG);
-    error = open_queues_when_released(config.netdev, queue_count);
+    error = open_queues_when_released(config.netdev);
   }
   return error;
 }
 
 // When a socket is closed the kernel lets go of its queue and its locked memory a moment later: a process that follows
 // another one has to wait for that.
-std::optional<IoError> AfXdp::open_queues_when_released(const std::string& netdev, uint32_t queue_count) {
+std::optional<IoError> AfXdp::open_queues_when_released(const std::string& netdev) {
   const auto deadline = std::chrono::steady_clock::now() + kReleaseTime;
   while (true) {
-    std::optional<IoError> error = open_queues(netdev, queue_count);
+    std::optional<IoError> error = open_queues(netdev);
     const bool may_be_released = error && (error->code == EBUSY || error->code == ENOBUFS);
     if (!may_be_released || std::chrono::steady_clock::now() > deadline) return error;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
 }
 
-std::optional<IoError> AfXdp::open_queues(const std::string& netdev, uint32_t queue_count) {
+std::optional<IoError> AfXdp::open_queues(const std::string& netdev) {
   queues_.clear();
   umem_ = std::make_unique<XskUmem>();
-  for (uint32_t id = 0; id < queue_count; ++id) {
+  for (uint32_t id = 0; id < queue_count_; ++id) {
     queues_.push_back(std::make_unique<Queue>());
     XskQueue& xsk = queues_.back()->xsk;
     if (id == 0) {

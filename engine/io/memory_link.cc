@@ -92,9 +92,9 @@ size_t MemoryEnd::send(std::span<wire::TxPacket> burst) {
     }
     const std::span<const uint8_t> sent = out_->push(packet.source_qpn, packet.reason);
     if (sent_frames_ != nullptr) sent_frames_->emplace_back(sent.begin(), sent.end());
+    ++counters_.tx_packets;
     counters_.tx_bytes += packet.udp_length();
   }
-  counters_.tx_packets += count;
   return count;
 }
 

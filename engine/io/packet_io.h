@@ -49,7 +49,8 @@ struct IoCounters {
   uint64_t tx_bytes = 0;
   uint64_t tx_backpressure = 0;  // send() took fewer packets than offered
   uint64_t tx_errors = 0;        // the kernel refused a packet; it is lost, retransmission repairs it
-  uint64_t ring_errors = 0;      // entries of the kernel's rings that cannot be true; nothing was done about them
+  uint64_t kick_errors = 0;  // the kernel refused to look at what was queued: the netdev is down; nothing is lost yet
+  uint64_t ring_errors = 0;  // entries of the kernel's rings that cannot be true; nothing was done about them
   uint64_t capture_dropped = 0;  // packets that moved and are missing in captures, which were too slow
 };
 

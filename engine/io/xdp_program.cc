@@ -120,13 +120,24 @@ int XdpProgram::set_local_addresses(std::span<const wire::IpAddress> addresses) 
                       before);
   std::set_difference(wanted.begin(), wanted.end(), addresses_.begin(), addresses_.end(), std::back_inserter(come),
                       before);
-  for (const wire::IpAddress& address : gone) bpf_map_delete_elem(map, address.bytes.data());
-  addresses_ = std::move(wanted);
+  int error = 0;
+  std::vector<wire::IpAddress> kept, missing;  // what cannot be deleted, what cannot be added
+  for (const wire::IpAddress& address : gone) {
+    if (bpf_map_delete_elem(map, address.bytes.data()) == 0 || errno == ENOENT) continue;
+    error = errno;
+    kept.push_back(address);
+  }
   for (const wire::IpAddress& address : come) {
     const uint8_t present = 1;
-    if (bpf_map_update_elem(map, address.bytes.data(), &present, BPF_ANY) != 0) return errno;
+    if (bpf_map_update_elem(map, address.bytes.data(), &present, BPF_ANY) == 0) continue;
+    error = errno;
+    missing.push_back(address);
   }
-  return 0;
+  std::vector<wire::IpAddress> added;
+  std::set_difference(wanted.begin(), wanted.end(), missing.begin(), missing.end(), std::back_inserter(added), before);
+  addresses_.clear();
+  std::set_union(added.begin(), added.end(), kept.begin(), kept.end(), std::back_inserter(addresses_), before);
+  return error;
 }
 
 }  // namespace uroce::io

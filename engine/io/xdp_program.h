@@ -57,7 +57,8 @@ class XdpProgram {
   int set_mac(const wire::MacAddress& mac);
 
   // Packets to these addresses, and to no others, are ours. Takes effect at once, also while traffic flows; addresses
-  // that stay are never absent. Returns 0 or an errno value (E2BIG: more than the map holds).
+  // that stay are never absent. Returns 0 or an errno value (E2BIG: more than the map holds); then as much is done as
+  // can be, and the next call tries the rest again.
   int set_local_addresses(std::span<const wire::IpAddress> addresses);
 
  private:

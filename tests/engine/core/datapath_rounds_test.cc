@@ -80,6 +80,44 @@ TEST_F(Rounds, KicksThatWerePutOffAreRepeated) {
   EXPECT_EQ(kicks, 0) << "kicked without need";
 }
 
+// A wire on which packets never end, and which takes all there are.
+class Endless final : public io::PacketIo {
+ public:
+  size_t receive(std::span<io::RxPacket> out) override {
+    for (io::RxPacket& packet : out) packet = {};  // too short for anything
+    return out.size();
+  }
+  size_t send(std::span<wire::TxPacket> burst) override { return burst.size(); }
+  bool flush() override { return true; }
+  std::span<const pollfd> wait_descriptors() const override { return {}; }
+  bool prepare_to_wait() override { return false; }
+  uint32_t max_udp_length() const override { return 4096; }
+  std::string description() const override { return {}; }
+  io::IoCounters counters() const override { return {}; }
+};
+
+TEST_F(Rounds, AsManyPacketsAreTakenAsWereSent) {
+  a.datapath.attach(std::make_unique<Endless>(), nullptr);
+  const size_t alone = a.run().received;
+  EXPECT_GT(alone, 0u);
+  const uint32_t handle = a.handle_to(b.address);
+  for (uint32_t i = 0; i < 10; ++i) {
+    Station& station = a.add(QpType::kUd);
+    a.connect(station);
+    for (uint64_t message = 0; message < 60; ++message) a.datagram(station, message, handle, 17, 0, 8);
+  }
+  Datapath::Moved all;
+  while (all.sent < 600) {
+    const Datapath::Moved moved = a.run();
+    ASSERT_GT(moved.sent, 0u);
+    EXPECT_LT(moved.received, 8 * alone) << "one round does not take all there ever are";
+    all += moved;
+  }
+  all += a.run();  // for what was sent last
+  EXPECT_GE(all.received, all.sent);
+  EXPECT_EQ(a.run().received, alone);
+}
+
 TEST_F(Rounds, WhoRangFirstIsServedFirst) {
   Station& receiver = b.add(QpType::kUd);
   b.connect(receiver);

@@ -305,6 +305,7 @@ std::shared_ptr<LocalEngine> make_engine_with(Joins& joins) {
     opened.leave = [&joins](const wire::IpAddress& address) { joins.left.push_back(address); };
     opened.set_addresses = [&joins](const wire::MacAddress&, std::span<const wire::IpAddress> addresses) {
       joins.steered.assign(addresses.begin(), addresses.end());
+      return 0;
     };
     return std::variant<OpenedIo, io::IoError>(std::move(opened));
   });

@@ -174,7 +174,7 @@ TEST_F(Udp, DescriptorsBecomeWritableWhenThereIsRoomAgain) {
   const VethPair veth;
   const auto a = open_udp(veth.a());
   ASSERT_TRUE(a);
-  VethPair::run(veth.a(), "tc qdisc add dev va root tbf rate 1gbit burst 64kb limit 100mb");
+  VethPair::run(veth.a(), "tc qdisc add dev va root tbf rate 100mbit burst 64kb limit 100mb");
   const auto asks_for_room = [&](const pollfd& descriptor) { return (descriptor.events & POLLOUT) != 0; };
   const auto descriptors = a->wait_descriptors();
   EXPECT_TRUE(std::none_of(descriptors.begin(), descriptors.end(), asks_for_room));
