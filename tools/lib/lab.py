@@ -180,13 +180,17 @@ def clean_environment():
 
 
 class Lab:
-    """Two hosts, a and b. A context manager: leaving it ends the programs and removes the hosts."""
+    """Two hosts, a and b. A context manager: leaving it ends the programs and removes the hosts.
 
-    def __init__(self, build, mtu=1500):
+    queues: of their netdevs, each way.
+    """
+
+    def __init__(self, build, mtu=1500, queues=1):
         self.build = Path(build).resolve()
         if not (self.build / "bin/uroce").exists():
             raise LabError(f"{self.build}/bin/uroce does not exist; run tools/build")
         self.mtu = mtu
+        self.queues = queues
         self.programs = []
         self.logs = 0
         self.a = Host(self, f"uroce-a-{os.getpid()}", 1)
@@ -204,7 +208,7 @@ class Lab:
         return self
 
     def make_hosts(self):
-        self.run_netns("pair", self.a.name, self.b.name, self.mtu)
+        self.run_netns("pair", self.a.name, self.b.name, self.mtu, self.queues)
 
     def run_netns(self, *arguments):
         made = subprocess.run([NETNS, *map(str, arguments)], capture_output=True, text=True)

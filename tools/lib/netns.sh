@@ -5,8 +5,9 @@
 #                                 with an empty /run/netns. They and all in them (veth pairs, XDP programs) vanish with
 #                                 the last process, however it ends, kill -9 included; others never see them. So does
 #                                 whatever else is put into /run/netns and /dev/shm, which are memory file systems there.
-#   netns.sh pair A B MTU         makes the namespaces A and B, each with one end of a veth pair, called roce0.
-#                                 A has 192.0.2.1 and fd00:192:0:2::1, B has .2 and ::2.
+#   netns.sh pair A B MTU [QUEUES]
+#                                 makes the namespaces A and B, each with one end of a veth pair, called roce0, with so
+#                                 many queues each way (1). A has 192.0.2.1 and fd00:192:0:2::1, B has .2 and ::2.
 #   netns.sh tap A MTU            makes the namespace A with a tap device, called roce0, and the addresses of A above: the
 #                                 wire of a virtual machine.
 #
@@ -42,9 +43,10 @@ netns_wait_up() {
 
 netns_pair() {
   local a=$1 b=$2 mtu=$3
+  local queues=(numtxqueues "${4:-1}" numrxqueues "${4:-1}")
   ip netns add "$a"
   ip netns add "$b"
-  ip -n "$a" link add roce0 type veth peer name roce0 netns "$b"
+  ip -n "$a" link add roce0 "${queues[@]}" type veth peer name roce0 "${queues[@]}" netns "$b"
   netns_host "$a" 1 "$mtu"
   netns_host "$b" 2 "$mtu"
   netns_wait_up "$a"
