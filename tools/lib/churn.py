@@ -7,6 +7,7 @@ import time
 
 ROUTES_PER_SECOND = 1000
 NEIGHBOURS_PER_SECOND = 500
+NEIGHBOURS = 200  # of them on a host; the kernel's table holds 1024 for all network namespaces together (gc_thresh3)
 SLICE = 0.01  # seconds
 
 
@@ -35,9 +36,9 @@ class Churn:
                 lines += [f"route replace {route} via {self.gateway} dev {self.netdev}", f"route del {route}"]
                 number += 1
             for i in range(int(NEIGHBOURS_PER_SECOND * SLICE)):
-                neighbour = (number // 2 + i) % 500
+                neighbour = (number // 2 + i) % NEIGHBOURS
                 state = "reachable" if number // 1000 % 2 else "stale"
-                lines.append(f"neigh replace 198.18.{neighbour // 250}.{neighbour % 250} dev {self.netdev} "
+                lines.append(f"neigh replace 198.18.0.{neighbour} dev {self.netdev} "
                              f"lladdr 02:00:00:00:00:{number % 250:02x} nud {state}")
             try:
                 self.ip.stdin.write("\n".join(lines) + "\n")
@@ -51,5 +52,8 @@ class Churn:
     def __exit__(self, *_):
         self.ending.set()
         self.thread.join()
-        self.ip.stdin.close()
+        try:
+            self.ip.stdin.close()
+        except BrokenPipeError:
+            pass  # it has ended; `done` tells how far it came
         self.ip.wait()
