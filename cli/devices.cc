@@ -17,7 +17,9 @@ const char* state_name(const Device& device) {
 
 std::string gid_json(const Device& device) {
   std::string out;
-  for (const wire::IpAddress& gid : device.gids) out += (out.empty() ? "" : ", ") + json_string(gid.text());
+  for (const wire::IpAddress& gid : device.gids) {
+    out += (out.empty() ? "" : ", ") + (gid.is_unspecified() ? "null" : json_string(gid.text()));
+  }
   return out;
 }
 
@@ -46,7 +48,7 @@ std::string devices_text(const std::vector<Device>& devices, const Privileges& p
     if (i == 0) continue;
     const Device& device = devices[i - 1];
     for (size_t gid = 0; gid < device.gids.size(); ++gid) {
-      out += fmt::format("  gid {}  {}\n", gid, device.gids[gid].text());
+      if (!device.gids[gid].is_unspecified()) out += fmt::format("  gid {}  {}\n", gid, device.gids[gid].text());
     }
     const std::string why = why_no_xdp(device.netdev, device.probe, privileges, af_xdp_in_kernel);
     if (!why.empty()) out += "  no AF_XDP: " + why + "\n";

@@ -33,7 +33,7 @@ struct PortStatus {
   uint32_t speed_mbps = 0;  // 0 = unknown
   uint32_t pkey_violations = 0;       // packets with a wrong P_Key, since the engine was created
   uint32_t qkey_violations = 0;       // UD packets with a wrong Q_Key
-  std::vector<wire::IpAddress> gids;  // the GID table, no holes, all RoCE v2
+  std::vector<wire::IpAddress> gids;  // the GID table, all RoCE v2; an unspecified address is an empty entry
 };
 
 // An asynchronous event and what it concerns.

@@ -45,7 +45,7 @@ PortStatus LocalEngine::port_status() {
   status.netdev_mtu = netdev->mtu;
   status.active_mtu = largest_path_mtu(netdev->mtu, max_udp_length_.load());
   status.speed_mbps = netdev->speed_mbps;
-  status.gids = netdev->addresses;
+  status.gids = netdev->gids;
   return status;
 }
 
@@ -55,9 +55,10 @@ PortStatus LocalEngine::port_status() {
 // nothing has changed since that was done last. 0, EINVAL (no such GID, families differ) or ENETUNREACH. Caller holds
 // setup_.
 int LocalEngine::find_destination(const transport::AddressVector& address, std::shared_ptr<Destination>& to) {
-  if (address.source_gid_index >= netdev_.addresses.size()) return EINVAL;
-  const wire::IpAddress& source = netdev_.addresses[address.source_gid_index];
-  if (address.destination.is_unspecified() || source.is_v4() != address.destination.is_v4()) return EINVAL;
+  if (address.source_gid_index >= netdev_.gids.size()) return EINVAL;
+  const wire::IpAddress& source = netdev_.gids[address.source_gid_index];
+  if (source.is_unspecified() || address.destination.is_unspecified() || source.is_v4() != address.destination.is_v4())
+    return EINVAL;
   std::shared_ptr<Destination> found = destinations_.get(source, address.destination);
   const uint64_t generation = view_->generation();
   if (found->generation != generation) {
@@ -154,6 +155,7 @@ void LocalEngine::follow_netdev() {
     if (was_present) close_io();
     now_netdev.up = now_netdev.running = false;
     now_netdev.addresses.clear();
+    now_netdev.gids.clear();
   }
   netdev_ = now_netdev;
   const net::Netdev before = std::exchange(announced_, std::move(now_netdev));

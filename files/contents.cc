@@ -89,11 +89,12 @@ void add_gids(Directory& port, const net::Netdev& netdev) {
   Directory gids = port.directory("gids");
   Directory attributes = port.directory("gid_attrs");
   Directory types = attributes.directory("types"), netdevs = attributes.directory("ndevs");
-  const size_t count = netdev.addresses.size();
+  const size_t count = netdev.gids.size();
   for (size_t i = 0; i < engine::gid_table_length(count); ++i) {
     const std::string index = std::to_string(i);
-    gids.file(index, gid_text(i < count ? netdev.addresses[i] : wire::IpAddress{}));
-    if (i >= count) continue;
+    const wire::IpAddress gid = i < count ? netdev.gids[i] : wire::IpAddress{};
+    gids.file(index, gid_text(gid));
+    if (gid.is_unspecified()) continue;
     types.file(index, "RoCE v2");
     netdevs.file(index, netdev.name);
   }

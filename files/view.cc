@@ -21,9 +21,11 @@ namespace {
 
 // All of it is initialised before any code runs: hooks are called by constructors of other libraries.
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-Tree* tree = nullptr;        // never destroyed: threads may run on after exit()
-bool ended = false;          // the process runs its exit handlers
-bool fork_is_known = false;  // to pthread_atfork
+Tree* tree = nullptr;                                           // never destroyed: threads may run on after exit()
+using GidTables = std::map<int, std::vector<wire::IpAddress>>;  // by netdev
+GidTables* gid_tables = nullptr;                                // as last shown; never destroyed
+bool ended = false;                                             // the process runs its exit handlers
+bool fork_is_known = false;                                     // to pthread_atfork
 bool complained = false;
 
 // Set while this thread makes the view: what it opens on the way is real, also from a signal handler that comes
@@ -79,12 +81,34 @@ Counters read_counters() {
   return counters;
 }
 
-// The devices of this network namespace, as ibv_get_device_list() gives them.
-std::vector<Device> read_devices(const Counters& counters) {
+// The GID tables that verbs answer from, by netdev. Empty without liburoce.so, and before the process has asked it for
+// devices. Asked for without the lock, as the counters.
+GidTables read_gids() {
+  using Each = void(void* to, int netdev_index, size_t gid_index, const uint8_t* gid);
+  using Read = void(Each * each, void* to);
+  static Read* const read = reinterpret_cast<Read*>(dlsym(RTLD_DEFAULT, "uroce_gids"));
+  GidTables tables;
+  if (read == nullptr) return tables;
+  const auto take = [](void* to, int netdev_index, size_t gid_index, const uint8_t* gid) {
+    std::vector<wire::IpAddress>& table = (*static_cast<GidTables*>(to))[netdev_index];
+    if (table.size() <= gid_index) table.resize(gid_index + 1);
+    table[gid_index] = wire::IpAddress::v6(gid);
+  };
+  read(take, &tables);
+  return tables;
+}
+
+// The devices of this network namespace, as ibv_get_device_list() gives them. Indices of GIDs stay from look to look.
+std::vector<Device> read_devices(const Counters& counters, const GidTables& shared) {
+  if (gid_tables == nullptr) gid_tables = new GidTables;
   const char* const only = secure_getenv("UROCE_NETDEV");
   std::vector<Device> devices;
   for (net::Netdev& netdev : net::NetView::open()->netdevs()) {
     if (only != nullptr && *only != '\0' && netdev.name != only) continue;
+    std::vector<wire::IpAddress>& gids = (*gid_tables)[netdev.index];
+    const auto known = shared.find(netdev.index);
+    gids = known != shared.end() ? known->second : net::gid_table(std::move(gids), netdev.addresses);
+    netdev.gids = gids;
     Device device;
     device.hardware = hardware_of(netdev);
     const auto counted = counters.find(counters.count(netdev.index) != 0 ? netdev.index : 0);
@@ -113,9 +137,9 @@ bool show(const Contents& wanted) {
 }
 
 // The network is read under the lock: an older state never replaces a newer one.
-bool refresh(const Counters& counters) {
+bool refresh(const Counters& counters, const GidTables& gids) {
   try {
-    return show(describe(read_devices(counters), online_cpus()));
+    return show(describe(read_devices(counters, gids), online_cpus()));
   } catch (const std::system_error& error) {
     complain("cannot read the network configuration", error.what());
   } catch (const std::bad_alloc&) {
@@ -148,10 +172,11 @@ std::optional<std::string> real_path(const std::string& path, DeviceNodes nodes)
   if (inside) return std::nullopt;
   const Inside making;
   const Counters counters = read_counters();
+  const GidTables gids = read_gids();
   const Guard guard;
   if (ended) return std::nullopt;
   if (!fork_is_known) fork_is_known = pthread_atfork(before_fork, after_fork, after_fork) == 0;
-  if (!refresh(counters)) return std::nullopt;
+  if (!refresh(counters, gids)) return std::nullopt;
   return path_in_tree(path, nodes);
 }
 

@@ -21,6 +21,7 @@ constexpr uint8_t kMaxHops = 0xff;
 constexpr uint16_t kNoVlan = 0xffff;
 
 std::optional<uint8_t> gid_index_of(ibv_context* context, const wire::IpAddress& address) {
+  if (address.is_unspecified()) return std::nullopt;  // as empty entries are
   const auto gids = from(context).engine->port_status().gids;
   const auto found = std::find(gids.begin(), gids.end(), address);
   if (found == gids.end() || found - gids.begin() > UINT8_MAX) return std::nullopt;
@@ -31,7 +32,9 @@ std::optional<uint8_t> gid_index_of(ibv_context* context, const wire::IpAddress&
 int check_address(ibv_context* context, const ibv_ah_attr& attr) {
   transport::AddressVector address;
   if (const int error = address_from_verbs(attr, address)) return error;
-  return address.source_gid_index < from(context).engine->port_status().gids.size() ? 0 : EINVAL;
+  const auto gids = from(context).engine->port_status().gids;
+  const size_t index = address.source_gid_index;
+  return index < gids.size() && !gids[index].is_unspecified() ? 0 : EINVAL;
 }
 
 struct NetworkHeader {
@@ -131,7 +134,7 @@ int resolve_mac(ibv_context* context, const ibv_ah_attr& attr, wire::MacAddress&
     return 0;
   }
   const auto gids = from(context).engine->port_status().gids;
-  if (attr.grh.sgid_index >= gids.size()) return EINVAL;
+  if (attr.grh.sgid_index >= gids.size() || gids[attr.grh.sgid_index].is_unspecified()) return EINVAL;
   return resolve_unicast(context, gids[attr.grh.sgid_index], destination, mac);
 }
 

@@ -44,7 +44,7 @@ int gid_at(ibv_context* context, uint32_t port_num, uint32_t index, wire::IpAddr
   return without_exceptions([&] {
     const engine::PortStatus status = from(context).engine->port_status();
     if (index >= engine::gid_table_length(status.gids.size())) return EINVAL;
-    if (index >= status.gids.size()) return ENODATA;
+    if (index >= status.gids.size() || status.gids[index].is_unspecified()) return ENODATA;
     out = status.gids[index];
     return 0;
   });
@@ -132,12 +132,16 @@ ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_
     return 0;
   });
   if (error != 0) return -error;
-  if (gids.size() > max_entries) return -answer(EINVAL);
+  // Empty entries are left out; the others say which they are.
   auto* to = reinterpret_cast<uint8_t*>(entries);
-  for (uint32_t i = 0; i < gids.size(); ++i, to += entry_size) {
+  size_t count = 0;
+  for (uint32_t i = 0; i < gids.size(); ++i) {
+    if (gids[i].is_unspecified()) continue;
+    if (count++ == max_entries) return -answer(EINVAL);
     store_entry(make_entry(context, gids[i], i), to, entry_size);
+    to += entry_size;
   }
-  return static_cast<ssize_t>(gids.size());
+  return static_cast<ssize_t>(count);
 }
 
 // Private to rdma-core, used by ibv_devinfo. 0: RoCE v1 or an empty entry, 1: RoCE v2.

@@ -1,5 +1,5 @@
-// What a process's engines have counted, for liburoce_files.so, which shows it as files. The one export that is not of
-// libibverbs.
+// What a process's engines have counted and the GID tables of its devices, for liburoce_files.so, which shows them as
+// files. The exports that are not of libibverbs.
 
 #include "engine/port_counters.h"
 
@@ -24,4 +24,16 @@ extern "C" void uroce_port_counters(Each* each, void* to) {
   uroce::engine::Host* const host = uroce::engine::Host::existing();
   if (host == nullptr) return;
   for (const auto& [index, engine] : host->existing_engines()) report(engine->port_counters(), index, each, to);
+}
+
+// Tells every entry that is not empty. Looking makes no table: there is none before somebody has asked for devices.
+extern "C" void uroce_gids(void (*each)(void* to, int netdev_index, size_t gid_index, const uint8_t* gid), void* to) {
+  uroce::engine::Host* const host = uroce::engine::Host::existing();
+  if (host == nullptr) return;
+  host->view().process_changes();
+  for (const uroce::net::Netdev& netdev : host->view().netdevs()) {
+    for (size_t i = 0; i < netdev.gids.size(); ++i) {
+      if (!netdev.gids[i].is_unspecified()) each(to, netdev.index, i, netdev.gids[i].bytes.data());
+    }
+  }
 }

@@ -171,6 +171,7 @@ bool NetlinkView::apply_link(Links& links, const nlmsghdr& message) {
     addresses_changed_ = true;
   } else {
     now.addresses = known->second.netdev.addresses;
+    now.gids = known->second.netdev.gids;
     now.speed_mbps = known->second.netdev.speed_mbps;
   }
   // Asking a NIC for its speed may take it milliseconds, and it has a new one only with a new link.
@@ -205,6 +206,8 @@ void NetlinkView::read_addresses(Links& links) {
     // The kernel's dump comes in this order of groups already, but nothing promises it.
     std::stable_sort(list.begin(), list.end(),
                      [](const IpAddress& a, const IpAddress& b) { return gid_group(a) < gid_group(b); });
+    const auto former = links_.find(index);  // also where all is read anew
+    link.netdev.gids = gid_table(former == links_.end() ? std::vector<IpAddress>{} : former->second.netdev.gids, list);
     link.netdev.addresses = std::move(list);
   }
 }

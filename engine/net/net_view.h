@@ -33,10 +33,13 @@ struct Netdev {
   bool running = false;             // IFF_RUNNING / carrier: link is operational
   uint32_t speed_mbps = 0;          // from ethtool; 0 = unknown (veth says 10000)
   std::optional<uint16_t> vlan_id;  // of an 802.1Q netdev
-  // Addresses in GID table order without holes: IPv4, then global IPv6, then link-local. Within a group in the
-  // kernel's order, so that all processes agree; for IPv6 that is the latest first. Each address once. Tentative
-  // and dadfailed addresses are left out; deprecated ones stay, since what uses them goes on (RFC 4862 section 5.5.4).
+  std::string kind;                 // of a virtual one: "veth", "bridge" ...
+  // IPv4, then global IPv6, then link-local. Within a group in the kernel's order; for IPv6 that is the latest first.
+  // Each address once. Tentative and dadfailed addresses are left out; deprecated ones stay, since what uses them goes
+  // on (RFC 4862 section 5.5.4).
   std::vector<wire::IpAddress> addresses;
+  // The same addresses at their places in the GID table, see gid_table(). An unspecified address is an empty place.
+  std::vector<wire::IpAddress> gids;
 
   friend bool operator==(const Netdev&, const Netdev&) = default;
 };
@@ -48,6 +51,31 @@ struct Route {
   uint8_t hop_limit = 64;    // from the route metric, else net.ipv4.ip_default_ttl / ipv6 hop_limit
   bool local = false;        // the destination is an address of this netdev
 };
+
+// The GID table for `addresses` after what it was before, as the kernel keeps its own: an address stays in its place as
+// long as it is there, leaves the place empty when it goes, and a new one takes the first empty place. At first they
+// come in order, so that processes which start with the same addresses agree.
+inline std::vector<wire::IpAddress> gid_table(std::vector<wire::IpAddress> table,
+                                              const std::vector<wire::IpAddress>& addresses) {
+  const auto has = [](const std::vector<wire::IpAddress>& all, const wire::IpAddress& one) {
+    return std::find(all.begin(), all.end(), one) != all.end();
+  };
+  constexpr wire::IpAddress kEmpty{};
+  for (wire::IpAddress& gid : table) {
+    if (!has(addresses, gid)) gid = kEmpty;
+  }
+  for (const wire::IpAddress& address : addresses) {
+    if (has(table, address)) continue;
+    const auto place = std::find(table.begin(), table.end(), kEmpty);
+    if (place == table.end()) {
+      table.push_back(address);
+    } else {
+      *place = address;
+    }
+  }
+  while (!table.empty() && table.back() == kEmpty) table.pop_back();
+  return table;
+}
 
 // A range of addresses of one family; of IPv4 in the mapped form, 96 bits longer.
 struct Prefix {

@@ -88,6 +88,13 @@ std::string read_text(const nlattr* attribute) {
   return {text, strnlen(text, static_cast<size_t>(nla_len(attribute)))};
 }
 
+// "veth", "bridge" ..., from IFLA_LINKINFO; empty where there is hardware.
+std::string read_kind(nlattr* link_info) {
+  Attributes<IFLA_INFO_MAX> info{};
+  if (link_info == nullptr || nla_parse_nested(info.data(), IFLA_INFO_MAX, link_info, nullptr) < 0) return {};
+  return info[IFLA_INFO_KIND] == nullptr ? std::string() : read_text(info[IFLA_INFO_KIND]);
+}
+
 // The VLAN of an 802.1Q netdev, from IFLA_LINKINFO.
 std::optional<uint16_t> read_vlan_id(nlattr* link_info) {
   Attributes<IFLA_INFO_MAX> info{};
@@ -174,6 +181,7 @@ std::optional<Link> parse_link(const nlmsghdr& message) {
   if (mac) link.netdev.mac = *mac;
   link.ethernet = mac && header->ifi_type == ARPHRD_ETHER && (header->ifi_flags & IFF_LOOPBACK) == 0;
   link.netdev.vlan_id = read_vlan_id(attributes[IFLA_LINKINFO]);
+  link.netdev.kind = read_kind(attributes[IFLA_LINKINFO]);
   link.enslaved = read_u32(attributes[IFLA_MASTER]).value_or(0) != 0;
   link.arp = (header->ifi_flags & IFF_NOARP) == 0;
   return link;

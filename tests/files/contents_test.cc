@@ -19,7 +19,9 @@ Device eth0() {
                    .running = true,
                    .speed_mbps = 100'000,
                    .vlan_id = std::nullopt,
-                   .addresses = {wire::IpAddress::v4(kV4)}};
+                   .kind = {},
+                   .addresses = {wire::IpAddress::v4(kV4)},
+                   .gids = {wire::IpAddress::v4(kV4)}};
   return device;
 }
 

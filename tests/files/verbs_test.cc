@@ -147,6 +147,23 @@ TEST(FollowTheNetwork, Addresses) {
   EXPECT_EQ(line(kPort + "/gid_attrs/types/2"), "no file");
 }
 
+// As the process's verbs have them, whatever came and went since they were asked first.
+TEST_F(VerbsFiles, TheSamePlacesInTheGidTable) {
+  ip("address add 198.18.0.8/24 dev rdma0");
+  ip("address add 203.0.113.9/24 dev rdma0");
+  ASSERT_EQ(line(kPort + "/gids/3"), "0000:0000:0000:0000:0000:ffff:cb00:7109");
+  ip("address delete 198.18.0.8/24 dev rdma0");
+  EXPECT_EQ(line(kPort + "/gids/2"), "0000:0000:0000:0000:0000:0000:0000:0000");
+  EXPECT_EQ(line(kPort + "/gid_attrs/types/2"), "no file");
+  EXPECT_EQ(line(kPort + "/gids/3"), "0000:0000:0000:0000:0000:ffff:cb00:7109");
+  for (int i = 0; i < 4; ++i) {
+    ibv_gid gid{};
+    ASSERT_EQ(ibv_query_gid(context_, 1, i, &gid), 0);
+    EXPECT_EQ(line(kPort + "/gids/" + std::to_string(i)), gid_text(gid)) << i;
+  }
+  ip("address delete 203.0.113.9/24 dev rdma0");
+}
+
 TEST(FollowTheNetwork, ThroughAnOpenDirectory) {
   const int directory = open(kPort.c_str(), O_RDONLY | O_DIRECTORY);
   ip("address add 203.0.113.9/24 dev rdma0");

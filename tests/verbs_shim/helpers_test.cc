@@ -110,6 +110,16 @@ TEST(Helpers, PortCountersHaveNames) {
   EXPECT_TRUE(names.count("counters/port_rcv_data"));
 }
 
+TEST_F(ClientTest, GidsAreThoseOfTheTable) {
+  using Each = void(void*, int, size_t, const uint8_t*);
+  const auto report = reinterpret_cast<void (*)(Each*, void*)>(dlvsym(RTLD_DEFAULT, "uroce_gids", "UROCE_1"));
+  ASSERT_NE(report, nullptr);
+  std::set<size_t> seen;
+  report([](void* to, int, size_t index, const uint8_t*) { static_cast<std::set<size_t>*>(to)->insert(index); }, &seen);
+  EXPECT_TRUE(seen.count(0));
+  EXPECT_TRUE(seen.count(1));
+}
+
 // What programs from before verbs_context reach.
 TEST_F(ClientTest, OldSlotsOfTheTableAnswer) {
   ibv_device_attr device{};

@@ -162,8 +162,8 @@ TEST_P(Netdevs, MayBeStackedOnOthers) {
 
 // --- addresses that come and go --------------------------------------------------------------------------------------
 
-// The connection uses the second address: its place in the GID table moves when the first one goes, and the peer's MAC
-// address changes afterwards, which only a refreshed path knows.
+// The connection uses the second address: its place in the GID table stays when the first one goes and others come, and
+// the peer's MAC address changes afterwards.
 TEST_P(Netdevs, KeepConnectionsWhenOtherAddressesComeAndGo) {
   if (!alone_with_io()) return;
   set_up_wire();
@@ -177,9 +177,25 @@ TEST_P(Netdevs, KeepConnectionsWhenOtherAddressesComeAndGo) {
   ASSERT_EQ(far.connect(near, "203.0.113.2", "203.0.113.1"), 0);
   ASSERT_EQ(near.write(far, 1), IBV_WC_SUCCESS);
   run("ip addr del 192.0.2.1/24 dev rdma0");
-  while (gid_index(near.context, "203.0.113.1") == index) {
+  ibv_gid_entry entry;
+  while (ibv_query_gid_ex(near.context, 1, 0, &entry, 0) != ENODATA) {
   }
+  EXPECT_EQ(gid_index(near.context, "203.0.113.1"), index);
+  EXPECT_EQ(gid_index(near.context, "192.0.2.1"), -1);
   ASSERT_EQ(near.write(far, 2), IBV_WC_SUCCESS);
+  {
+    // Asked for before others come, used after: the address is still that of this place.
+    Side again_near("rdma0"), again_far("other0");
+    run("ip addr add 10.1.1.1/24 dev rdma0 && ip addr add fd00:1::1/64 dev rdma0 nodad");
+    while (gid_index(near.context, "fd00:1::1") < 0) {
+    }
+    EXPECT_EQ(gid_index(near.context, "10.1.1.1"), 0) << "the first empty place";
+    EXPECT_EQ(gid_index(near.context, "203.0.113.1"), index);
+    ASSERT_EQ(again_near.connect(again_far, "203.0.113.1", "203.0.113.2"), 0);
+    ASSERT_EQ(again_far.connect(again_near, "203.0.113.2", "203.0.113.1"), 0);
+    ASSERT_EQ(again_near.write(again_far, 7), IBV_WC_SUCCESS);
+    run("ip addr del 10.1.1.1/24 dev rdma0 && ip addr del fd00:1::1/64 dev rdma0");
+  }
   run("ip link set other0 address 02:00:00:00:00:99");
   run("ip neigh flush dev rdma0");  // what UDP sockets go by: the kernel does not hear of it either
   ASSERT_EQ(near.write(far, 3), IBV_WC_SUCCESS);

@@ -39,7 +39,7 @@ inline int gid_index(ibv_context* context, const std::string& address) {
   ibv_gid_entry table[64];
   const ssize_t count = ibv_query_gid_table(context, table, 64, 0);
   for (ssize_t i = 0; i < count; ++i) {
-    if (std::memcmp(&table[i].gid, &wanted, sizeof(wanted)) == 0) return static_cast<int>(i);
+    if (std::memcmp(&table[i].gid, &wanted, sizeof(wanted)) == 0) return static_cast<int>(table[i].gid_index);
   }
   return -1;
 }

@@ -40,7 +40,10 @@ class GrowingNetView final : public FixedNetView {
   std::vector<net::Netdev> netdevs() override { return {*netdev(1)}; }
   std::optional<net::Netdev> netdev(int index) override {
     std::optional<net::Netdev> netdev = FixedNetView::netdev(index);
-    if (grown) netdev->addresses.push_back(kSecondAddress);
+    if (grown) {
+      netdev->addresses.push_back(kSecondAddress);
+      netdev->gids = netdev->addresses;
+    }
     return netdev;
   }
 

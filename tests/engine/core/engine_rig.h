@@ -33,7 +33,7 @@ class FixedNetView : public net::NetView {
     netdev_.name = "test0";
     netdev_.mtu = 1500;
     netdev_.up = netdev_.running = true;
-    netdev_.addresses = {kOwnAddress};
+    netdev_.addresses = netdev_.gids = {kOwnAddress};
   }
   std::vector<net::Netdev> netdevs() override { return {netdev_}; }
   std::optional<net::Netdev> netdev(int) override { return netdev_; }
