@@ -26,7 +26,8 @@ std::string gid_json(const Device& device) {
 }  // namespace
 
 std::string devices_text(const std::vector<Device>& devices, const Privileges& privileges, bool af_xdp_in_kernel) {
-  if (devices.empty()) return "no devices: there is no Ethernet netdev here\n";
+  if (devices.empty())
+    return "no devices: there is no Ethernet netdev with an address here, or UROCE_NETDEV names none\n";
   using Row = std::array<std::string, 7>;
   std::vector<Row> rows = {{"DEVICE", "NETDEV", "STATE", "MTU", "PATH MTU", "DRIVER", "AF_XDP"}};
   for (const Device& device : devices) {

@@ -116,9 +116,10 @@ Finding check_link(const Device& device) {
 }
 
 Finding check_gids(const Device& device) {
-  if (!device.gids.empty()) {
-    return {Status::kOk, "addresses",
-            fmt::format("{} GIDs, the first is {}", device.gids.size(), device.gids.front().text()), ""};
+  std::vector<wire::IpAddress> gids = device.gids;
+  std::erase(gids, wire::IpAddress{});  // empty entries
+  if (!gids.empty()) {
+    return {Status::kOk, "addresses", fmt::format("{} GIDs, the first is {}", gids.size(), gids.front().text()), ""};
   }
   return {Status::kWarn, "addresses", "no IP address, so no GID",
           fmt::format("ip address add ADDRESS/PREFIX dev {}", device.netdev)};
@@ -203,7 +204,7 @@ Report diagnose(const HostFacts& host, const std::vector<Device>& devices) {
   if (report.usable) {
     report.verdict = "usable: " + usable;
   } else if (devices.empty()) {
-    report.verdict = "not usable: there is no Ethernet netdev here";
+    report.verdict = "not usable: there is no Ethernet netdev with an address here, or UROCE_NETDEV names none";
   } else {
     report.verdict = "not usable: no device with link, address and packet I/O; see above";
   }

@@ -33,7 +33,7 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
       ->check(CLI::IsMember({"auto", "af_xdp", "udp"}))
       ->envname("UROCE_IO")
       ->option_text("auto|af_xdp|udp");
-  run->add_option("--netdev", options.netdev, "Only this netdev becomes a device, e.g. eth0")
+  run->add_option("--netdev", options.netdev, "Only these netdevs become devices, e.g. eth0 or eth0,ens*")
       ->envname("UROCE_NETDEV")
       ->option_text("NAME");
   run->add_option("--faults", options.faults, "Make faults, e.g. drop=1%,dup=0.5%,reorder=1%,corrupt=0.1%,seed=7")
@@ -167,6 +167,7 @@ int show_devices(bool json) {
 }
 
 int show_doctor(const std::string& netdev, bool json) {
+  if (!netdev.empty()) setenv("UROCE_NETDEV", "*", 1);  // also one that is no device unless named
   auto devices = list_devices();
   if (!devices) return kExitFailed;
   if (!netdev.empty()) {

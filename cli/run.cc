@@ -14,6 +14,7 @@
 #include "cli/library.h"
 #include "cli/target.h"
 #include "cli/user.h"
+#include "engine/device_identity.h"
 #include "engine/io/capture/settings.h"
 #include "engine/io/fault_spec.h"
 #include "engine/net/net_view.h"
@@ -39,18 +40,26 @@ std::string netdev_of(const std::string& name, const std::vector<net::Netdev>& n
   return known || name.rfind(kPrefix, 0) != 0 ? name : name.substr(kPrefix.size());
 }
 
-// Makes sure that options.netdev is a usable netdev's name. Returns the complaint.
+// Makes sure that each name and pattern in options.netdev matches a usable netdev. Returns the complaint.
 std::optional<std::string> check_netdev(RunOptions& options) {
   if (options.netdev.empty()) return std::nullopt;
   try {
     const std::vector<net::Netdev> netdevs = net::NetView::open()->netdevs();
-    options.netdev = netdev_of(options.netdev, netdevs);
-    std::string names;
-    for (const net::Netdev& netdev : netdevs) {
-      if (netdev.name == options.netdev) return std::nullopt;
-      names += (names.empty() ? "" : ", ") + netdev.name;
+    if (!engine::is_list_of_names(options.netdev)) {
+      return fmt::format("--netdev '{}': names of netdevs or patterns, with commas between, e.g. eth0,ens*",
+                         options.netdev);
     }
-    return fmt::format("no usable netdev '{}'; there {}", options.netdev, names.empty() ? "is none" : "are: " + names);
+    std::string chosen;
+    for (const std::string& part : engine::split_names(options.netdev)) {
+      const std::string name = netdev_of(part, netdevs);
+      chosen += (chosen.empty() ? "" : ",") + name;
+      if (!engine::devices_of(netdevs, name).empty()) continue;
+      std::string names;
+      for (const net::Netdev& netdev : netdevs) names += (names.empty() ? "" : ", ") + netdev.name;
+      return fmt::format("no usable netdev '{}'; there {}", name, names.empty() ? "is none" : "are: " + names);
+    }
+    options.netdev = chosen;
+    return std::nullopt;
   } catch (const std::system_error& error) {
     return fmt::format("cannot read netdevs: {}", error.what());
   }

@@ -5,12 +5,60 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <fnmatch.h>
 #include <iterator>
 #include <string>
+#include <vector>
 
 #include "engine/net/net_view.h"
 
 namespace uroce::engine {
+
+// What is between the commas.
+inline std::vector<std::string> split_names(const std::string& names) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= names.size();) {
+    const size_t end = std::min(names.find(',', begin), names.size());
+    parts.push_back(names.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+// Names of netdevs and shell patterns (fnmatch) with commas between, or nothing.
+inline bool is_list_of_names(const std::string& names) {
+  if (names.empty()) return true;
+  const std::vector<std::string> parts = split_names(names);
+  return std::all_of(parts.begin(), parts.end(), [](const std::string& part) {
+    return !part.empty() && part.find_first_of("/ \t\n") == std::string::npos;  // which no netdev's name has
+  });
+}
+
+inline bool matches_a_name(const std::string& netdev, const std::string& names) {
+  const std::vector<std::string> parts = split_names(names);
+  return std::any_of(parts.begin(), parts.end(),
+                     [&](const std::string& part) { return fnmatch(part.c_str(), netdev.c_str(), 0) == 0; });
+}
+
+// The netdevs that `names` asks for. Empty: those that applications can use; virtual ones that serve others (ifb,
+// dummy, bridges, the host's ends of containers' veth pairs) and netdevs without address must be named. Active ones
+// with a global address come first, because programs take the first device by default.
+inline std::vector<net::Netdev> devices_of(std::vector<net::Netdev> netdevs, const std::string& names) {
+  const auto has_global_address = [](const net::Netdev& netdev) {
+    return std::any_of(netdev.addresses.begin(), netdev.addresses.end(),
+                       [](const wire::IpAddress& address) { return !address.is_link_local(); });
+  };
+  std::erase_if(netdevs, [&](const net::Netdev& netdev) {
+    if (!names.empty()) return !matches_a_name(netdev.name, names);
+    const bool serves_others = netdev.kind == "ifb" || netdev.kind == "dummy" || netdev.kind == "bridge" ||
+                               (netdev.kind == "veth" && !has_global_address(netdev));
+    return serves_others || netdev.addresses.empty();
+  });
+  std::stable_partition(netdevs.begin(), netdevs.end(), [&](const net::Netdev& netdev) {
+    return netdev.up && netdev.running && has_global_address(netdev);
+  });
+  return netdevs;
+}
 
 inline std::string device_name(const net::Netdev& netdev) {
   return "uroce_" + netdev.name;

@@ -77,7 +77,7 @@ struct SrqInit {
 struct Options {
   enum class Io : uint8_t { kAuto, kAfXdp, kUdp };
   Io io = Io::kAuto;
-  std::string netdev;                  // UROCE_NETDEV: only this netdev becomes a device; empty: all usable ones
+  std::string netdev;                  // UROCE_NETDEV: which netdevs become devices (devices_of)
   std::string faults;                  // UROCE_FAULTS, see io/fault_injector.h
   bool force_generic_xdp = false;      // UROCE_XDP_MODE=generic
   bool quiet = false;                  // UROCE_QUIET=1: no informational line

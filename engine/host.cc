@@ -74,8 +74,7 @@ Host* Host::create() {
 std::vector<DeviceInfo> Host::devices() {
   view_->process_changes();
   std::vector<DeviceInfo> devices;
-  for (net::Netdev& netdev : view_->netdevs()) {
-    if (!options_.netdev.empty() && options_.netdev != netdev.name) continue;
+  for (net::Netdev& netdev : devices_of(view_->netdevs(), options_.netdev)) {
     DeviceInfo device;
     device.name = device_name(netdev);
     device.guid = device_guid(netdev.mac);

@@ -27,7 +27,7 @@ class Host {
   // The same, if this process (not its parent) has asked for it before; else null.
   static Host* existing();
 
-  // Current usable netdevs, sorted by ifindex.
+  // Those of the current netdevs that the process is to see (devices_of).
   std::vector<DeviceInfo> devices();
   // The engine of a device; the same object as long as anybody holds it and the netdev is there.
   std::shared_ptr<Engine> engine(const DeviceInfo& device);

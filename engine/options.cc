@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "engine/base/concat.h"
+#include "engine/device_identity.h"
 #include "engine/engine.h"
 #include "engine/io/capture/settings.h"
 #include "engine/io/fault_spec.h"
@@ -83,6 +84,9 @@ std::optional<std::string> Options::from_environment(Options& out) {
   }
   if (const auto problem = read_capture(out)) return problem;
   out.netdev = variable("UROCE_NETDEV");
+  if (!is_list_of_names(out.netdev)) {
+    return concat("UROCE_NETDEV=", out.netdev, ": names of netdevs or patterns, with commas between, e.g. eth0,ens*");
+  }
   out.quiet = is_on("UROCE_QUIET");
   out.keep_capabilities = is_on("UROCE_KEEP_CAPABILITIES");
   out.print_counters = is_on("UROCE_COUNTERS");

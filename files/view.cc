@@ -12,6 +12,7 @@
 #include <system_error>
 #include <vector>
 
+#include "engine/device_identity.h"
 #include "files/contents.h"
 #include "files/hardware.h"
 #include "files/tree.h"
@@ -101,10 +102,9 @@ GidTables read_gids() {
 // The devices of this network namespace, as ibv_get_device_list() gives them. Indices of GIDs stay from look to look.
 std::vector<Device> read_devices(const Counters& counters, const GidTables& shared) {
   if (gid_tables == nullptr) gid_tables = new GidTables;
-  const char* const only = secure_getenv("UROCE_NETDEV");
+  const char* const chosen = secure_getenv("UROCE_NETDEV");
   std::vector<Device> devices;
-  for (net::Netdev& netdev : net::NetView::open()->netdevs()) {
-    if (only != nullptr && *only != '\0' && netdev.name != only) continue;
+  for (net::Netdev& netdev : engine::devices_of(net::NetView::open()->netdevs(), chosen == nullptr ? "" : chosen)) {
     std::vector<wire::IpAddress>& gids = (*gid_tables)[netdev.index];
     const auto known = shared.find(netdev.index);
     gids = known != shared.end() ? known->second : net::gid_table(std::move(gids), netdev.addresses);

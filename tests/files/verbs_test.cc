@@ -176,8 +176,21 @@ TEST(FollowTheNetwork, ThroughAnOpenDirectory) {
 
 TEST(FollowTheNetwork, Devices) {
   unsetenv("UROCE_NETDEV");
-  EXPECT_NE(line("/sys/class/infiniband/uroce_other0/node_type"), "no file");
   ip("link add second0 type veth peer name third0");
+  ip("link add bridge0 type bridge");
+  ip("address add 203.0.113.20/24 dev bridge0");
+  for (const char* unnamed : {"second0", "bridge0"}) {
+    EXPECT_EQ(line(std::string("/sys/class/infiniband/uroce_") + unnamed + "/node_type"), "no file") << unnamed;
+  }
+  setenv("UROCE_NETDEV", "rdma0,b*0", 1);
+  for (const char* named : {"rdma0", "bridge0"}) {
+    EXPECT_NE(line(std::string("/sys/class/infiniband/uroce_") + named + "/node_type"), "no file") << named;
+  }
+  unsetenv("UROCE_NETDEV");
+  ip("link delete bridge0");
+  ip("address add 203.0.113.10/24 dev other0");
+  ip("address add 203.0.113.11/24 dev second0");
+  EXPECT_NE(line("/sys/class/infiniband/uroce_other0/node_type"), "no file");
   EXPECT_EQ(line("/sys/class/infiniband/uroce_second0/ports/1/state"), "1: DOWN");
   ip("link set second0 up");
   EXPECT_NE(line("/sys/class/infiniband/uroce_second0/node_type"), "no file");
@@ -185,6 +198,7 @@ TEST(FollowTheNetwork, Devices) {
   EXPECT_EQ(line("/sys/class/infiniband/uroce_second0/node_type"), "no file");
   setenv("UROCE_NETDEV", "rdma0", 1);
   EXPECT_EQ(line("/sys/class/infiniband/uroce_other0/node_type"), "no file");
+  ip("address delete 203.0.113.10/24 dev other0");
 }
 
 }  // namespace

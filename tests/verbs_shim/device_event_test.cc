@@ -86,6 +86,7 @@ TEST(DeviceEvents, OfThePort) {
 TEST(DeviceEvents, OfSeveralNetdevs) {
   if (!alone(kAllNetdevs)) return;
   settle("rdma0");
+  run("ip addr add 198.18.0.1/24 dev other0");  // else it is no device unless named
   settle("other0");
   int count = 0;
   ibv_device** list = ibv_get_device_list(&count);

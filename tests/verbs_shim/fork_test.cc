@@ -303,7 +303,8 @@ void busy_child(Side& side, const std::string& free_netdev) {
 TEST_P(ForkOverWire, UnderTraffic) {
   if (!alone_with_io()) return;
   set_up_wire();
-  run("ip link add free0 type veth peer name free1 && ip link set free0 up && ip link set free1 up");
+  run("ip link add free0 type veth peer name free1 && ip addr add 198.18.0.1/24 dev free0 && ip link set free0 up && "
+      "ip link set free1 up");
   Side near("rdma0"), far("other0");
   ASSERT_EQ(near.connect(far, "192.0.2.1", "192.0.2.2"), 0);
   ASSERT_EQ(far.connect(near, "192.0.2.2", "192.0.2.1"), 0);
