@@ -4,6 +4,7 @@
 // Checked: whatever comes, the next client that says something sensible is answered, and no descriptor stays open.
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <dirent.h>
 #include <fcntl.h>
@@ -154,9 +155,18 @@ void read_answer(int socket, int timeout) {
   if (fd >= 0) close(fd);
 }
 
-void as_client(Input& in) {
-  const int socket = io::connect_to_nameless_socket(getpid());
+// Where the machine is busy the server's thread may be late.
+int connect_to_server() {
+  int socket;
+  do {
+    socket = io::connect_to_nameless_socket(getpid());
+  } while (socket == -EAGAIN);
   check(socket >= 0, "the server is there");
+  return socket;
+}
+
+void as_client(Input& in) {
+  const int socket = connect_to_server();
   const size_t messages = 1 + in.below(kMessages);
   for (size_t i = 0; i < messages; ++i) {
     send_message(in, socket, make_message(in));
@@ -175,8 +185,7 @@ void as_process(Input& in) {
 }
 
 void server_answers() {
-  const int socket = io::connect_to_nameless_socket(getpid());
-  check(socket >= 0, "the server is there");
+  const int socket = connect_to_server();
   Message message;
   message.kind = Kind::kDescribe;
   check(protocol::send(socket, message) == 0, "it can be asked");
