@@ -326,8 +326,14 @@ void LocalEngine::report_missed(queue::CompletionQueue& cq) {
   cq.report_missed();
 }
 
-std::string LocalEngine::counters_text() const {
+// Those of the packet I/O; none before it is open.
+std::optional<io::IoCounters> LocalEngine::io_counters() const {
   Progress::Guard guard(progress_);
+  if (datapath_.wire() == nullptr) return std::nullopt;
+  return datapath_.wire()->counters();
+}
+
+std::string LocalEngine::counters_text() const {
   std::string text;
   const auto line = [&](const char* name, uint64_t value) {
     if (value != 0) text += name_ + ": " + name + ": " + std::to_string(value) + "\n";
@@ -336,25 +342,23 @@ std::string LocalEngine::counters_text() const {
     const auto counter = static_cast<Counter>(i);
     line(Counters::text(counter), datapath_.counters().get(counter));
   }
-  if (datapath_.wire() == nullptr) return text;
-  const io::IoCounters io = datapath_.wire()->counters();
-  line("packets received", io.rx_packets);
-  line("packets sent", io.tx_packets);
-  line("drop: not a well-formed IP/UDP packet", io.rx_malformed);
-  line("drop: no receive buffer", io.rx_no_buffer);
-  line("backpressure while sending", io.tx_backpressure);
-  line("packets the kernel refused to send", io.tx_errors);
-  line("times the kernel refused to send: netdev down", io.kick_errors);
-  line("entries of AF_XDP rings that cannot be true", io.ring_errors);
-  line("packets that captures missed: too slow", io.capture_dropped);
+  const std::optional<io::IoCounters> io = io_counters();
+  if (!io) return text;
+  line("packets received", io->rx_packets);
+  line("packets sent", io->tx_packets);
+  line("drop: not a well-formed IP/UDP packet", io->rx_malformed);
+  line("drop: no receive buffer", io->rx_no_buffer);
+  line("backpressure while sending", io->tx_backpressure);
+  line("packets the kernel refused to send", io->tx_errors);
+  line("times the kernel refused to send: netdev down", io->kick_errors);
+  line("entries of AF_XDP rings that cannot be true", io->ring_errors);
+  line("packets that captures missed: too slow", io->capture_dropped);
   line("questions to the kernel about the network, of all devices", view_->requests());
   return text;
 }
 
 PortCounters LocalEngine::port_counters() {
-  Progress::Guard guard(progress_);
-  return engine::port_counters(datapath_.counters(),
-                               datapath_.wire() == nullptr ? io::IoCounters{} : datapath_.wire()->counters());
+  return engine::port_counters(datapath_.counters(), io_counters().value_or(io::IoCounters{}));
 }
 
 }  // namespace uroce::engine

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "engine/datapath.h"
@@ -71,6 +72,7 @@ class LocalEngine final : public Engine {
   void refresh_routes(const net::News& news);
   void ask_for_next_hops();
   void steer_addresses();
+  std::optional<io::IoCounters> io_counters() const;
   void leave_groups(Qp& qp);
   void announce(const net::Netdev& before, const net::Netdev& after, bool gone);
 
