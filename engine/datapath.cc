@@ -18,6 +18,9 @@ uint32_t draw_first_qpn(const std::function<uint32_t()>& random) {
   return (1 + random() % (ranges - 2)) * Limits::kMaxQp;
 }
 
+// While packets wait for a next hop: how often the kernel is asked for it.
+constexpr Duration kAskAgain = std::chrono::milliseconds(100);
+
 Counter parse_drop(wire::ParseError error) {
   return error == wire::ParseError::kUnknownOpcode ? Counter::kDropUnknownOpcode : Counter::kDropParse;
 }
@@ -296,7 +299,7 @@ void Datapath::wait_for_next_hop(Destination& to, Qp& qp) {
     waited_for_.push_back(to);
     waits_for_next_hops_.store(true, std::memory_order_relaxed);
   }
-  waiting_ends_ = std::min(waiting_ends_, to.gives_up_at);
+  waiting_ends_ = std::min({waiting_ends_, to.gives_up_at, now_ + kAskAgain});
 }
 
 void Datapath::stop_waiting_for(Destination& to) {
@@ -316,7 +319,8 @@ void Datapath::look_after_waiting(Time now) {
     const net::NeighbourState state = hop == nullptr ? net::NeighbourState::kUsable : hop->neighbour().state;
     const bool open = state == net::NeighbourState::kUnknown || state == net::NeighbourState::kResolving;
     if (open && now < to.gives_up_at && !to.waiters.empty()) {
-      waiting_ends_ = std::min(waiting_ends_, to.gives_up_at);
+      want(to.route.next_hop, now);  // what the last question brought may have been deleted meanwhile
+      waiting_ends_ = std::min({waiting_ends_, to.gives_up_at, now + kAskAgain});
       continue;
     }
     NextHopWaiters woken;

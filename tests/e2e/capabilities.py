@@ -55,6 +55,8 @@ def traffic_flows(lab, *programs):
 
 def given_up(lab):
     """No thread has a capability left, and neighbours, MAC addresses and addresses that change are followed."""
+    # Host a tells its neighbours of a new MAC address: what they send to the old one brings it to nobody's notice.
+    lab.a.system("sysctl", "-qw", f"net.ipv4.conf.{lab.a.netdev}.arp_notify=1")
     server, client = endless(lab)
     for program in (server, client):
         for kind in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
@@ -64,7 +66,7 @@ def given_up(lab):
         check("keep" not in program.output and "af_xdp" in program.output, program.output)
     lab.b.system("ip", "neighbour", "flush", "dev", lab.b.netdev)
     traffic_flows(lab, server, client)
-    # Its map in the XDP program has another entry then, and the peer asks for the new address.
+    # Its map in the XDP program has another entry then, and the peer hears of the new address.
     lab.a.system("ip", "link", "set", "dev", lab.a.netdev, "address", "02:00:00:00:00:99")
     traffic_flows(lab, server, client)
     lab.a.system("ip", "address", "add", "192.0.2.99/24", "dev", lab.a.netdev)

@@ -78,7 +78,7 @@ TEST_F(NextHopTest, ConnectedQpWaitsAndLosesNothing) {
   EXPECT_EQ(a.end->counters().tx_packets, 0u);
   EXPECT_FALSE(a.datapath.unfinished()) << "nobody spins for it";
   EXPECT_TRUE(a.datapath.waits_for_next_hops());
-  EXPECT_EQ(a.datapath.next_deadline(), a.now + seconds(4));
+  EXPECT_EQ(a.datapath.next_deadline(), a.now + milliseconds(100)) << "when the kernel is asked again";
   tell(*to_b, kResolving);
   run();
   EXPECT_EQ(a.end->counters().tx_packets, 0u);
@@ -89,6 +89,26 @@ TEST_F(NextHopTest, ConnectedQpWaitsAndLosesNothing) {
   EXPECT_EQ(a.end->counters().tx_packets, 8u) << "each was sent once";
   EXPECT_EQ(a.count(Counter::kDropNoNeighbour), 0u);
   EXPECT_FALSE(a.datapath.waits_for_next_hops());
+}
+
+// As `ip neighbour flush` does, which goes over the table until it is empty.
+TEST_F(NextHopTest, KernelIsAskedAgainForAnEntryThatIsDeletedWhileQpsWait) {
+  const auto to_b = hop();
+  Station& ours = connected(to_b);
+  write(ours, 1);
+  run();
+  EXPECT_EQ(asked(), 1u);
+  tell(*to_b, kResolving);
+  run();
+  tell(*to_b, {});
+  for (int i = 0; i < 5; ++i) {
+    advance(milliseconds(100));
+    run();
+    EXPECT_EQ(asked(), 1u);
+  }
+  tell(*to_b, kUsable);
+  run();
+  EXPECT_THAT(ours.sends(), SizeIs(1));
 }
 
 TEST_F(NextHopTest, ConnectedQpGivesUpByItsRetryBudgetOnceTheKernelHas) {
