@@ -1,16 +1,18 @@
 // Any messages to the socket at which a process is asked for captures, with and without descriptors, while packets
-// flow; and the same bytes as what a process answers. The real server answers, in its thread.
+// flow and signals are handled; and the same bytes as what a process answers. The real server answers, in its thread.
 //
 // Checked: whatever comes, the next client that says something sensible is answered, and no descriptor stays open.
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <dirent.h>
 #include <fcntl.h>
 #include <memory>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 #include <vector>
@@ -36,6 +38,7 @@ constexpr size_t kDescriptors = 3;  // of one message at most
 constexpr int kPatientMs = 20000;
 constexpr size_t kSpare = 40;  // descriptors of captures that are just ending
 constexpr uint32_t kLookEvery = 64;
+constexpr itimerval kSignals{{0, 2000}, {0, 2000}};  // us of CPU time
 
 // What belongs to the process: a device whose packets flow, and the server.
 class Process {
@@ -44,6 +47,11 @@ class Process {
     io::CaptureHub::instance().add_tap(tap_);
     io_ = std::make_unique<io::Capture>(io::make_memory_loop(), tap_, [] {});
     io::CaptureServer::start();
+    // As in a program that is profiled: calls that wait end with EINTR.
+    struct sigaction nothing {};
+    nothing.sa_handler = [](int) {};
+    sigaction(SIGPROF, &nothing, nullptr);
+    setitimer(ITIMER_PROF, &kSignals, nullptr);
   }
 
   void send_packets(size_t count) {

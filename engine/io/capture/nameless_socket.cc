@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -17,6 +18,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "engine/base/clock.h"
 #include "engine/base/fork.h"
 
 namespace uroce::io {
@@ -27,7 +29,7 @@ constexpr std::string_view kPrefix = "uroce-capture-";
 constexpr std::string_view kDeleted = " (deleted)";  // how the kernel marks what has no name any more
 // Where everybody may make a name that nobody else can take away; memory first.
 constexpr const char* kPlaces[] = {"/dev/shm", "/tmp", "/run"};
-constexpr timeval kConnectTimeout{1, 0};  // what a process with a full backlog may take
+constexpr std::chrono::seconds kConnectTimeout{1};  // what a process with a full backlog may take
 
 sockaddr_un address_of(const std::string& path) {
   sockaddr_un address{};
@@ -107,6 +109,16 @@ int handle_of(int pid) {
   return found;
 }
 
+// As connect(), but a signal that is handled while the backlog is full does not end it. 0 or an errno value.
+int connect_to(int socket, const sockaddr_un& address) {
+  const Time end = monotonic_now() + kConnectTimeout;
+  while (connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+    if (errno != EINTR) return errno;
+    if (monotonic_now() >= end) return EAGAIN;
+  }
+  return 0;
+}
+
 }  // namespace
 
 int open_nameless_socket(NamelessSocket& out) {
@@ -137,15 +149,14 @@ int connect_to_nameless_socket(int pid) {
   if (handle < 0) return handle;
   const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   if (fd < 0) return -errno;
-  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &kConnectTimeout, sizeof(kConnectTimeout));
+  const timeval timeout{kConnectTimeout.count(), 0};
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
   const sockaddr_un address = address_of("/proc/" + std::to_string(pid) + "/fd/" + std::to_string(handle));
   ucred peer{};
   socklen_t size = sizeof(peer);
-  int error = 0;
-  if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
-      getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
-    error = errno;
-  } else if (peer.pid != pid) {
+  int error = connect_to(fd, address);
+  if (error == 0 && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) error = errno;
+  if (error == 0 && peer.pid != pid) {
     error = EPERM;  // a descriptor that it got from somebody else, as between vfork() and exec()
   }
   if (error == 0) return fd;

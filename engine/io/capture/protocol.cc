@@ -1,13 +1,32 @@
 #include "engine/io/capture/protocol.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "engine/base/clock.h"
+
 namespace uroce::io::capture_protocol {
 namespace {
+
+// Until something can be read. Signals that are handled meanwhile do not end it: poll() is never restarted.
+int wait_for_message(int socket, int timeout_ms) {
+  const Time end = monotonic_now() + std::chrono::milliseconds(timeout_ms);
+  pollfd ready{socket, POLLIN, 0};
+  int left_ms = timeout_ms;
+  while (true) {
+    const int count = poll(&ready, 1, left_ms);
+    if (count >= 0) return count == 0 ? ETIMEDOUT : 0;
+    if (errno != EINTR) return errno;
+    if (timeout_ms < 0) continue;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - monotonic_now()).count();
+    left_ms = static_cast<int>(std::max<int64_t>(left, 0));
+  }
+}
 
 // The one descriptor that came with a message, or -1. A message may bring several, and as many are here as the control
 // buffer has room for: all others are closed.
@@ -55,10 +74,7 @@ int send(int socket, const Message& message, int fd) {
 
 int receive(int socket, Message& message, int* fd, int timeout_ms) {
   if (fd != nullptr) *fd = -1;
-  pollfd ready{socket, POLLIN, 0};
-  const int count = poll(&ready, 1, timeout_ms);
-  if (count < 0) return errno;
-  if (count == 0) return ETIMEDOUT;
+  if (const int error = wait_for_message(socket, timeout_ms); error != 0) return error;
   iovec piece{&message, sizeof(message)};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
   msghdr header{};

@@ -1,11 +1,14 @@
 // The socket through which `uroce capture` attaches, driven as that program drives it, and by what is not that program.
 #include <array>
+#include <atomic>
+#include <csignal>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -222,6 +225,35 @@ TEST(CaptureProtocol, NothingStaysOfDescriptorsThatAreTooMany) {
   ASSERT_EQ(sendmsg(ends[0], &header, 0), static_cast<ssize_t>(piece.iov_len));
   EXPECT_EQ(protocol::receive(ends[1], message, &fd, kPatientMs), EPROTO);
   EXPECT_EQ(open_descriptors(), before);
+  for (const int end : ends) close(end);
+}
+
+// poll() is not restarted after a handler, whatever SA_RESTART says.
+TEST(CaptureProtocol, SignalsThatAreHandledDoNotEndTheWaiting) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+  static std::atomic<int> signals;
+  static int sender;
+  signals = 0;
+  sender = ends[0];
+  struct sigaction handle {};
+  handle.sa_handler = [](int) {
+    static const Message answer{};
+    if (++signals == 10) [[maybe_unused]]
+      const ssize_t sent = ::send(sender, &answer, sizeof(answer), 0);
+  };
+  struct sigaction before {};
+  ASSERT_EQ(sigaction(SIGALRM, &handle, &before), 0);
+  const itimerval often{{0, 2000}, {0, 2000}};
+  ASSERT_EQ(setitimer(ITIMER_REAL, &often, nullptr), 0);
+  Message message;
+  EXPECT_EQ(protocol::receive(ends[1], message, nullptr, kPatientMs), 0);
+  EXPECT_EQ(protocol::receive(ends[1], message, nullptr, 20), ETIMEDOUT);
+  const int counted = signals;
+  const itimerval never{};
+  setitimer(ITIMER_REAL, &never, nullptr);
+  sigaction(SIGALRM, &before, nullptr);
+  EXPECT_GE(counted, 10);
   for (const int end : ends) close(end);
 }
 
