@@ -59,8 +59,8 @@ std::string get_text(const std::array<char, N>& from) {
 
 // Both return 0 or an errno value. `fd`: goes with the message; -1: none.
 int send(int socket, const Message& message, int fd = -1);
-// Waits up to `timeout_ms` (-1: for ever), also while signals are handled. The descriptor that came is the caller's, -1:
-// none came; it is closed on exec. ECONNRESET: the other side is gone; EPROTO: that was no message; ETIMEDOUT.
+// Waits up to `timeout_ms` (-1: for ever), also while signals are handled. The descriptor that came is the caller's, -1
+// if none came; it is closed on exec. ECONNRESET: the other side is gone; EPROTO: that was no message; ETIMEDOUT.
 int receive(int socket, Message& message, int* fd, int timeout_ms);
 
 }  // namespace uroce::io::capture_protocol
