@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the tables of docs/verbs.md from what the tests call, or checks them. What stands above them is written by hand.
 
-Runs verbs_client_test with the instrumented shim (call_trace.cc) and puts what was called beside what is there: the
+Runs verbs_client_test with call_trace.cc between it and the library, and puts what was called beside what is there: the
 library's exports and the slots of the dispatch tables. Exit codes: 0 as it should be; 1 something is never called, or
 docs/verbs.md says otherwise (--write makes it anew); 77 skipped: no right to make a network namespace.
 """
@@ -18,8 +18,8 @@ from collections import defaultdict
 HEADER = "/usr/include/infiniband/verbs.h"
 TABLES = {"ibv_context_ops": "context->ops", "verbs_context": "verbs_context", "ibv_qp_ex": "ibv_qp_ex",
           "ibv_cq_ex": "ibv_cq_ex", "ibv_dm": "ibv_dm"}
-# Slots whose function is set in an array of its own: newer than the header.
-NEWER_SLOTS = {"ibv_qp_ex": {"wr_flush": "wr_flush"}}
+# Slots that are newer than the header: behind its struct.
+NEWER_SLOTS = {"ibv_qp_ex": ["wr_flush"]}
 GENERATED = "## Functions"  # the heading of what is made; what stands above it is kept
 OURS = "UROCE_1"  # the node of functions that are not of libibverbs
 
@@ -29,25 +29,14 @@ def output_of(*command):
 
 
 def exports_of(library):
-    """(name, node) -> offset of every exported function."""
+    """(name, node) -> "name@node" or "name@@node", of every exported function."""
     exports = {}
     for line in output_of("nm", "-D", "--defined-only", "--with-symbol-versions", library).splitlines():
-        address, kind, symbol = line.split()
-        if kind != "T":
-            continue
-        name, node = re.split("@+", symbol)
-        exports[name, node] = int(address, 16)
+        _, kind, symbol = line.split()
+        if kind == "T":
+            name, node = re.split("@+", symbol)
+            exports[name, node] = symbol
     return exports
-
-
-def functions_of(library):
-    """Plain name -> offsets of the library's functions, exported or not."""
-    functions = defaultdict(set)
-    for line in output_of("nm", "-C", "--defined-only", library).splitlines():
-        found = re.match(r"([0-9a-f]+) [tT] (?:uroce::verbs::)?(?:\(anonymous namespace\)::)?(\w+)(?:[(@]|$)", line)
-        if found:
-            functions[found[2]].add(int(found[1], 16))
-    return functions
 
 
 def slots_of(struct):
@@ -57,60 +46,58 @@ def slots_of(struct):
     return [name for name in re.findall(r"\(\*(\w+)\)\s*\(", body) if "placeholder" not in name]
 
 
-def assigned_slots(source):
-    """Slot -> function, as the shim fills its tables."""
-    folder = os.path.join(source, "verbs_shim")
-    slots = {}
-    for name in sorted(os.listdir(folder)):
-        if name.endswith(".cc"):
-            with open(os.path.join(folder, name)) as file:
-                slots |= dict(re.findall(r"(?:\.|->)(\w+) = (\w+);", file.read()))
-    return slots
+def list_for_trace(library):
+    """What call_trace.cc stands in front of."""
+    for index, ((name, node), symbol) in enumerate(sorted(exports_of(library).items())):
+        yield f'UROCE_EXPORT({index}, "{name}", "{node}", "{symbol}")\n'
+    for table in TABLES:
+        yield from (f"UROCE_SLOT({table}, {slot})\n" for slot in slots_of(table))
+        yield from (f"UROCE_SLOT_AT_END({table}, {slot})\n" for slot in NEWER_SLOTS.get(table, []))
 
 
-def run_tests(tests, library):
-    """Offset -> test that called it first; name -> (errno, test)."""
+def run_tests(options):
+    """Export or slot -> test that called it first; name -> (errno, test); the slots that are not null."""
     with tempfile.TemporaryDirectory() as folder:
         trace = os.path.join(folder, "trace")
-        environment = os.environ | {"LD_PRELOAD": library, "UROCE_IO": "udp", "UROCE_QUIET": "1", "UROCE_TRACE": trace}
-        result = subprocess.run([tests, "--gtest_brief=1"], env=environment, stdout=subprocess.PIPE, text=True)
+        environment = os.environ | {"LD_PRELOAD": f"{options.trace}:{options.library}", "UROCE_IO": "udp", "UROCE_QUIET": "1",
+                                    "UROCE_TRACE": trace}
+        result = subprocess.run([options.tests, "--gtest_brief=1"], env=environment, stdout=subprocess.PIPE, text=True)
         if result.returncode == 77:
             sys.exit(77)
         if result.returncode != 0:
-            sys.exit(f"{result.stdout}\nverbs_client_test fails on the instrumented shim")
-        calls, answers = {}, {}
+            sys.exit(f"{result.stdout}\nverbs_client_test fails with {options.trace}")
+        calls, answers, slots = {}, {}, set()
         for line in open(trace):
             kind, what, *rest = line.split()
             if kind == "call":
-                calls.setdefault(int(what, 16), rest[0])
+                calls.setdefault(what, rest[0])
+            elif kind == "slot":
+                slots.add(what)
             else:
                 answers.setdefault(what, rest)
-    return calls, answers
+    return calls, answers, slots
 
 
 class Table:
     def __init__(self, options):
         self.exports = exports_of(options.library)
-        self.functions = functions_of(options.library)
-        self.assigned = assigned_slots(options.source)
-        self.calls, self.answers = run_tests(options.tests, options.library)
+        self.calls, self.answers, self.filled_slots = run_tests(options)
         self.never = []
 
-    def row(self, name, offsets):
-        tests = [self.calls[offset] for offset in offsets if offset in self.calls]
-        answer, test = self.answers.get(name, ("yes", tests[0] if tests else None))
-        if not tests:
-            self.never.append(name)
+    def row(self, name, full_name):
+        answer, test = self.answers.get(name, ("yes", self.calls.get(full_name)))
+        if full_name not in self.calls:
+            self.never.append(full_name)
         return f"| `{name}` | {answer} | {test} |"
 
     def public(self):
         """Functions at the nodes that programs are linked to."""
         rows = defaultdict(list)
         aliases = {name for name, node in self.exports if node == "IBVERBS_1.1"}
-        for (name, node), offset in sorted(self.exports.items()):
+        for name, node in sorted(self.exports):
             old = node == "IBVERBS_1.0" and name in aliases or name == "ibv_register_driver"
             if "PRIVATE" not in node and not old:
-                rows[node].append(self.row(name, [offset]))
+                rows[node].append(self.row(name, f"{name}@{node}"))
         order = sorted(rows, key=lambda node: (node == OURS, [int(number) for number in re.findall(r"\d+", node)]))
         for node in order:
             yield from ["", f"### {node}", "", "| function | there | called by |", "|---|---|---|", *rows[node]]
@@ -119,22 +106,21 @@ class Table:
         """Stubs at private nodes and those of before 2007: only how many, and that all are called."""
         counts = defaultdict(int)
         aliases = {name for name, node in self.exports if node == "IBVERBS_1.1"}
-        for (name, node), offset in sorted(self.exports.items()):
+        for name, node in sorted(self.exports):
             old = node == "IBVERBS_1.0" and name in aliases or name == "ibv_register_driver"
             if "PRIVATE" not in node and not old:
                 continue
             counts[node] += 1
-            if offset not in self.calls:
+            if f"{name}@{node}" not in self.calls:
                 self.never.append(f"{name}@{node}")
         for node in sorted(counts):
             yield f"| {node} | {counts[node]} |"
 
     def slots(self, struct):
         compatible = 0
-        for slot in [*slots_of(struct), *NEWER_SLOTS.get(struct, {})]:
-            function = self.assigned.get(slot) or NEWER_SLOTS.get(struct, {}).get(slot)
-            if function is not None and function != "nullptr":
-                yield self.row(slot, sorted(self.functions[function]))
+        for slot in [*slots_of(struct), *NEWER_SLOTS.get(struct, [])]:
+            if f"{struct}.{slot}" in self.filled_slots:
+                yield self.row(slot, f"{struct}.{slot}")
             elif slot in self.answers:
                 answer, test = self.answers[slot]
                 yield f"| `{slot}` | {answer} | {test} |"
@@ -159,6 +145,13 @@ class Table:
         return "\n".join(lines) + "\n"
 
 
+def write_if_new(path, text):
+    """Without touching a file that has the text already: what is made from it stays."""
+    if not os.path.exists(path) or open(path).read() != text:
+        with open(path, "w") as file:
+            file.write(text)
+
+
 def without_tests(text):
     """The lines without the last column: which test is first depends on what a machine can run, and on no more."""
     return [line.rsplit("|", 2)[0] if line.startswith("| `") else line for line in text.splitlines()]
@@ -166,11 +159,16 @@ def without_tests(text):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--library", required=True, help="the instrumented liburoce")
-    parser.add_argument("--tests", required=True, help="verbs_client_test")
-    parser.add_argument("--source", required=True)
+    parser.add_argument("--library", required=True, help="liburoce.so")
+    parser.add_argument("--trace", help="call_trace.cc as a library")
+    parser.add_argument("--tests", help="verbs_client_test")
+    parser.add_argument("--source")
     parser.add_argument("--write", action="store_true", help="write docs/verbs.md instead of checking it")
+    parser.add_argument("--list", metavar="FILE", help="write what call_trace.cc stands in front of, and do nothing else")
     options = parser.parse_args()
+    if options.list:
+        write_if_new(options.list, "".join(list_for_trace(options.library)))
+        return
     table = Table(options)
     path = os.path.join(options.source, "docs", "verbs.md")
     written = open(path).read() if os.path.exists(path) else ""
