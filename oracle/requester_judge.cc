@@ -15,6 +15,10 @@ constexpr int32_t kOtherConnection = 1 << 16;
 // Kept of a connection whose responses are not seen.
 constexpr size_t kMostOutstanding = 1 << 16;
 
+bool is_long_read(const Sent& sent) {
+  return sent.request.is(Operation::kReadRequest) && sent.span > 1;
+}
+
 }  // namespace
 
 void RequesterJudge::on_request(const Packet& packet, Context& context, CompletionJudge& completions) {
@@ -31,12 +35,13 @@ void RequesterJudge::on_request(const Packet& packet, Context& context, Completi
     restart(request.psn);
     may_jump_ = true;
   } else if (ahead > 0) {
-    if (!may_jump_) {
+    if (!may_jump_ && !(jumped_ && may_hide_reads(ahead))) {
       context.violation(Rule::kPsnConsecutive,
                         text("PSN %u, the next new one is %u", request.psn.value(), sent_.next().value()));
     }
     restart(request.psn);
   }
+  jumped_ = may_jump_ && ahead > 0;
   may_jump_ = may_jump_ && ahead <= 0;
   if (learnt_from_ && Psn::distance(*learnt_from_, sent_.next()) > kOtherConnection) learnt_from_.reset();
 
@@ -74,6 +79,13 @@ void RequesterJudge::restart(Psn next) {
   for_nak_ = false;
   credits_known_ = false;
   reads_outstanding_ = 0;
+}
+
+// The packet sent last may be the newest one of a probe, with nothing but long READs behind it that were not seen,
+// `ahead` PSNs in all.
+bool RequesterJudge::may_hide_reads(int32_t ahead) {
+  const Sent* last = sent_.find(sent_.next() - 1);
+  return ahead > 1 && last != nullptr && !is_long_read(*last);
 }
 
 // A READ whose span was not known: the path MTU is known by now, or the PSN of the next request tells it.
@@ -165,7 +177,6 @@ void RequesterJudge::judge_order(Psn psn, Context& context) {
 
 // Nothing but READs with several responses was sent behind the packet `psn`, which is not one itself, and before `end`.
 bool RequesterJudge::only_long_reads_between(Psn psn, Psn end) {
-  const auto is_long_read = [](const Sent& sent) { return sent.request.is(Operation::kReadRequest) && sent.span > 1; };
   const Sent* sent = sent_.find(psn);
   if (sent == nullptr || is_long_read(*sent)) return false;
   while (sent->span != 0 && Psn::distance(sent->end(), end) > 0) {

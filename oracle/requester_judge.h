@@ -36,6 +36,7 @@ class RequesterJudge {
  private:
   void start(const Request& request, Context& context);
   void restart(wire::Psn next);
+  bool may_hide_reads(int32_t ahead);
   void settle_span(std::optional<wire::Psn> next, Context& context);
   void take_new(const Packet& packet, const Request& request, Context& context, CompletionJudge& completions);
   void take_again(const Packet& packet, const Request& request, Context& context);
@@ -56,6 +57,7 @@ class RequesterJudge {
   bool started_ = false;
   bool from_beginning_ = false;           // message numbers are those of the connection
   bool may_jump_ = false;                 // the capture may have begun while the endpoint had gone back
+  bool jumped_ = false;                   // it did so to the packet that was sent last
   std::optional<wire::Psn> learnt_from_;  // what was sent before this PSN is not known
   SendRecord sent_;
   MessageSequence sequence_;

@@ -78,6 +78,39 @@ TEST(Captures, JudgesUnpairedRequests) {
   EXPECT_EQ(t.found(), "psn-consecutive@3");
 }
 
+// The oldest packet in flight and the newest that is worth it are sent again early (probes), and then it goes on; long
+// READs lie in front of that, whose requests left before the capture began.
+TEST(Captures, BeginWithProbesInFrontOfReads) {
+  const auto with = [](const std::vector<Spec>& specs) {
+    Captured t;
+    for (const Spec& spec : specs) t.out(spec);
+    return t.found();
+  };
+  EXPECT_EQ(with({send(200), send(203), send(251), send(252)}), "");
+  EXPECT_EQ(with({send(200), send(203), send(200), send(203), send(251), send(252)}), "");
+  EXPECT_EQ(with({send(200), send(203), send(251), send(200), send(203), send(252)}), "");
+  EXPECT_EQ(with({send(200), send(203), send(251), send(260)}), "psn-consecutive@4");
+  EXPECT_EQ(with({send(200), send(203), send(251), send(252), send(260)}), "psn-consecutive@5");
+  // With more than the newest packet it is no probe.
+  EXPECT_EQ(with({send(200), send(203), send(204), send(251)}), "psn-consecutive@4");
+  // READs of a single response are newest packets themselves, long ones are not.
+  EXPECT_EQ(with({send(200), send(203), send(205)}), "psn-consecutive@3");
+  EXPECT_EQ(with({part(kRcSendFirst, 200, 256), read(203, 300), send(251)}), "psn-consecutive@3");
+}
+
+// Responses before the directions are paired are not known to whom: what is judged begins again with the pairing, and
+// be it in the middle of probes.
+TEST(Captures, PairedInTheMiddleOfProbes) {
+  Captured t;
+  t.out(to(0x203, send(199)));
+  for (uint32_t psn = 199; psn < 204; ++psn) t.out(to(0x202, send(psn)));
+  t.out(to(0x202, read(204, 47105)));  // 47 PSNs of 1024 bytes
+  t.in(to(0x102, ack(199, 1)));        // of which of them?
+  t.in(to(0x102, ack(200, 2)));
+  for (const uint32_t psn : {201, 203, 251, 252}) t.out(to(0x202, send(psn)));
+  EXPECT_EQ(t.found(), "") << t.texts();
+}
+
 TEST(Captures, BeginInTheMiddleOfMessages) {
   Captured t;
   t.in(part(kRcWriteMiddle, 500, 1024));
