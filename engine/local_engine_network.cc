@@ -120,7 +120,7 @@ void LocalEngine::note(const net::News& news) {
 
 // In the background thread, without the progress lock. Returns when it has something to do again, if nothing happens.
 Time LocalEngine::look_at_network(bool readable) {
-  if (readable) view_->process_changes();
+  if (readable || view_->due() <= monotonic_now()) view_->process_changes();
   ask_for_next_hops();
   bool netdevs = false;
   net::News routes;
@@ -140,7 +140,7 @@ Time LocalEngine::look_at_network(bool readable) {
     next_refresh_ = monotonic_now() + kRefreshInterval;
   }
   std::lock_guard guard(news_lock_);
-  return news_ ? next_refresh_ : kNever;
+  return std::min(news_ ? next_refresh_ : kNever, view_->due());
 }
 
 void LocalEngine::follow_netdev() {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <linux/rtnetlink.h>
 #include <map>
@@ -12,9 +14,11 @@
 #include <netinet/in.h>
 #include <new>
 #include <sys/socket.h>
+#include <system_error>
 #include <unistd.h>
 #include <utility>
 
+#include "engine/base/clock.h"
 #include "engine/net/netdev_settings.h"
 #include "engine/net/netlink_socket.h"
 #include "engine/net/rtnetlink.h"
@@ -25,9 +29,11 @@ namespace {
 using wire::IpAddress;
 using wire::MacAddress;
 
-// A dump is cut short when the table changes under it. Whatever changed is also waiting as a notification, so after
-// this many attempts the incomplete table is good enough to go on with.
+// A dump is inconsistent when the table changes under it, and its end can be lost. So many attempts are made in a row,
+// and the next after a pause that doubles from failure to failure.
 constexpr int kDumpAttempts = 4;
+constexpr Duration kShortestPause = std::chrono::milliseconds(10);
+constexpr Duration kLongestPause = std::chrono::seconds(1);
 
 bool is_multicast(const IpAddress& address) {
   return address.is_v4() ? (address.v4_bytes()[0] & 0xf0) == 0xe0 : address.bytes[0] == 0xff;
@@ -78,7 +84,7 @@ void send_discard_datagram(int netdev_index, const IpAddress& address) {
 
 class NetlinkView final : public NetView {
  public:
-  NetlinkView();
+  NetlinkView(std::unique_ptr<NetlinkSocket> notifications, std::unique_ptr<NetlinkSocket> requests);
 
   std::vector<Netdev> netdevs() override;
   std::optional<Netdev> netdev(int index) override;
@@ -86,7 +92,8 @@ class NetlinkView final : public NetView {
   std::shared_ptr<NextHop> next_hop(int netdev_index, const IpAddress& address) override;
   Neighbour neighbour(int netdev_index, const IpAddress& address) override;
   void resolve_neighbour(int netdev_index, const IpAddress& address) override;
-  int descriptor() const override { return notifications_.descriptor(); }
+  int descriptor() const override { return notifications_->descriptor(); }
+  Time due() const override { return Time(Duration(due_.load(std::memory_order_relaxed))); }
   bool process_changes() override;
   uint64_t generation() const override { return generation_.load(std::memory_order_acquire); }
   uint64_t requests() const override { return request_count_.load(std::memory_order_relaxed); }
@@ -97,7 +104,11 @@ class NetlinkView final : public NetView {
     bool arp = true;
     bool operator==(const Link&) const = default;
   };
-  using Links = std::map<int, Link>;
+  struct Tables {
+    std::map<int, Link> links;                        // the usable netdevs
+    std::map<int, std::map<int, std::string>> vlans;  // by their lower netdev: names, by ifindex
+    void clear() { *this = {}; }
+  };
 
   // What a netdev's sysctls say about routes that have nothing of their own to say.
   struct Defaults {
@@ -107,11 +118,14 @@ class NetlinkView final : public NetView {
   };
 
   bool request(nl_msg& message, const NetlinkSocket::Handler& handler);
-  bool dump(NlMessage (*make_request)(), const NetlinkSocket::Handler& handler);
-  bool apply_link(Links& links, const nlmsghdr& message);
-  void read_addresses(Links& links);
-  void read_neighbours();
-  void read_everything();
+  template <class Table>
+  bool dump(NlMessage (*make_request)(), Table& table, const NetlinkSocket::Handler& handler);
+  bool apply_link(Tables& tables, const nlmsghdr& message);
+  static bool apply_vlan(Tables& tables, const rtnetlink::Link& link, bool gone);
+  bool read_addresses(std::map<int, Link>& links);
+  bool read_neighbours();
+  bool read_everything();
+  void plan_next_attempt();
   News read_changes();
   void apply_notification(const nlmsghdr& message, News& news);
   void apply_neighbour(const nlmsghdr& message, News& news);
@@ -122,19 +136,23 @@ class NetlinkView final : public NetView {
                                                   const IpAddress& destination);
 
   std::mutex mutex_;
-  NetlinkSocket notifications_;
-  NetlinkSocket requests_;
+  const std::unique_ptr<NetlinkSocket> notifications_;
+  const std::unique_ptr<NetlinkSocket> requests_;
   std::atomic<uint64_t> request_count_{0};
-  Links links_;                       // the usable netdevs
+  Tables tables_;
   std::map<int, Defaults> defaults_;  // of these, as far as somebody has needed them
-  bool addresses_changed_ = false;    // read_addresses() is due
-  bool missed_ = false;               // there was no memory for what a notification said
-  bool neighbours_changed_ = false;   // read_neighbours() is due
+  // What is to be read: it has changed, or could not be read before.
+  bool everything_due_ = true;  // links and addresses
+  bool addresses_due_ = false;
+  bool neighbours_due_ = false;
+  std::atomic<Time::rep> due_{kNever.time_since_epoch().count()};  // see due()
+  Duration pause_{};                                               // before that; zero: nothing has failed
   NextHops next_hops_;
   std::atomic<uint64_t> generation_{1};
 };
 
-NetlinkView::NetlinkView() {
+NetlinkView::NetlinkView(std::unique_ptr<NetlinkSocket> notifications, std::unique_ptr<NetlinkSocket> requests)
+    : notifications_(std::move(notifications)), requests_(std::move(requests)) {
   // First subscribe, then read: nothing that changes in between is missed.
   static constexpr std::array kGroups = {
       RTNLGRP_LINK,       RTNLGRP_NEIGH,     RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV4_ROUTE,
@@ -142,53 +160,91 @@ NetlinkView::NetlinkView() {
   };
   std::array<int, kGroups.size()> groups{};
   std::copy(kGroups.begin(), kGroups.end(), groups.begin());
-  notifications_.subscribe(groups);
-  read_everything();
+  notifications_->subscribe(groups);
+  if (!read_everything()) {
+    throw std::system_error(EAGAIN, std::generic_category(), "netlink: no whole answer about netdevs and addresses");
+  }
 }
 
 // --- links and addresses ----------------------------------------------------------------------------------------
 
 bool NetlinkView::request(nl_msg& message, const NetlinkSocket::Handler& handler) {
   request_count_.fetch_add(1, std::memory_order_relaxed);
-  return requests_.request(message, handler);
+  return requests_->request(message, handler);
 }
 
-bool NetlinkView::dump(NlMessage (*make_request)(), const NetlinkSocket::Handler& handler) {
-  const NlMessage message = make_request();
-  return request(*message, handler);
+// False: no answer was whole, and what is in `table` is of no use.
+template <class Table>
+bool NetlinkView::dump(NlMessage (*make_request)(), Table& table, const NetlinkSocket::Handler& handler) {
+  for (int attempt = 0; attempt < kDumpAttempts; ++attempt) {
+    table.clear();
+    const NlMessage message = make_request();
+    if (request(*message, handler)) return true;
+  }
+  return false;
 }
 
-// Brings one netdev up to date in `links`. True if that changed anything.
-bool NetlinkView::apply_link(Links& links, const nlmsghdr& message) {
+// Brings one netdev up to date in `tables`. True if that changed anything.
+bool NetlinkView::apply_link(Tables& tables, const nlmsghdr& message) {
   auto link = rtnetlink::parse_link(message);
   if (!link) return false;
+  std::map<int, Link>& links = tables.links;
   Netdev& now = link->netdev;
-  if (message.nlmsg_type == RTM_DELLINK || !link->ethernet || link->enslaved) return links.erase(now.index) > 0;
+  const bool gone = message.nlmsg_type == RTM_DELLINK;
+  const bool carries_others = apply_vlan(tables, *link, gone);
+  if (gone || !link->ethernet || link->enslaved) return links.erase(now.index) > 0 || carries_others;
 
   auto known = links.find(now.index);
   bool is_new = known == links.end();
   if (is_new) {
-    addresses_changed_ = true;
+    addresses_due_ = true;
+    if (const auto above = tables.vlans.find(now.index); above != tables.vlans.end()) {
+      for (const auto& [index, name] : above->second) now.vlans.push_back(name);
+    }
   } else {
     now.addresses = known->second.netdev.addresses;
     now.gids = known->second.netdev.gids;
+    now.vlans = known->second.netdev.vlans;
     now.speed_mbps = known->second.netdev.speed_mbps;
   }
   // Asking a NIC for its speed may take it milliseconds, and it has a new one only with a new link.
   if (is_new || now.running != known->second.netdev.running) {
-    now.speed_mbps = link_speed_mbps(requests_.descriptor(), now.name);
+    now.speed_mbps = link_speed_mbps(requests_->descriptor(), now.name);
   }
   Link entry{std::move(now), link->arp};
-  if (!is_new && known->second == entry) return false;
+  if (!is_new && known->second == entry) return carries_others;
   if (!is_new && (known->second.arp != entry.arp || known->second.netdev.mac != entry.netdev.mac)) {
-    neighbours_changed_ = true;
+    neighbours_due_ = true;
   }
   links.insert_or_assign(entry.netdev.index, std::move(entry));
   return true;
 }
 
-void NetlinkView::read_addresses(Links& links) {
-  addresses_changed_ = false;
+// A VLAN stands above its lower netdev all its life. True if that netdev is known and has others above it now.
+bool NetlinkView::apply_vlan(Tables& tables, const rtnetlink::Link& link, bool gone) {
+  if (link.vlan_lower == 0) return false;
+  std::map<int, std::string>& above = tables.vlans[link.vlan_lower];
+  const auto known = above.find(link.netdev.index);
+  if (gone ? known == above.end() : known != above.end() && known->second == link.netdev.name) return false;
+  const bool is_new = known == above.end();
+  if (gone) {
+    above.erase(known);
+  } else {
+    above.insert_or_assign(link.netdev.index, link.netdev.name);
+  }
+  const auto lower = tables.links.find(link.vlan_lower);
+  if (lower == tables.links.end()) return false;
+  std::vector<std::string>& names = lower->second.netdev.vlans;
+  if (is_new) {  // a host may have thousands
+    names.push_back(link.netdev.name);
+    return true;
+  }
+  names.clear();
+  for (const auto& [index, name] : above) names.push_back(name);
+  return true;
+}
+
+bool NetlinkView::read_addresses(std::map<int, Link>& links) {
   std::map<int, std::vector<IpAddress>> addresses;
   auto add = [&](const nlmsghdr& message) {
     auto entry = rtnetlink::parse_address(message);
@@ -197,44 +253,42 @@ void NetlinkView::read_addresses(Links& links) {
     // One address may be there twice, with different prefix lengths; it is one GID.
     if (std::find(list.begin(), list.end(), entry->address) == list.end()) list.push_back(entry->address);
   };
-  for (int attempt = 0; attempt < kDumpAttempts; ++attempt) {
-    addresses.clear();
-    if (dump(rtnetlink::dump_addresses, add)) break;
-  }
+  if (!dump(rtnetlink::dump_addresses, addresses, add)) return false;
+  addresses_due_ = false;
   for (auto& [index, link] : links) {
     auto& list = addresses[index];
     // The kernel's dump comes in this order of groups already, but nothing promises it.
     std::stable_sort(list.begin(), list.end(),
                      [](const IpAddress& a, const IpAddress& b) { return gid_group(a) < gid_group(b); });
-    const auto former = links_.find(index);  // also where all is read anew
-    link.netdev.gids = gid_table(former == links_.end() ? std::vector<IpAddress>{} : former->second.netdev.gids, list);
+    const auto former = tables_.links.find(index);  // also where all is read anew
+    link.netdev.gids =
+        gid_table(former == tables_.links.end() ? std::vector<IpAddress>{} : former->second.netdev.gids, list);
     link.netdev.addresses = std::move(list);
   }
+  return true;
 }
 
-void NetlinkView::read_everything() {
-  Links links;
-  for (int attempt = 0; attempt < kDumpAttempts; ++attempt) {
-    links.clear();
-    if (dump(rtnetlink::dump_links, [&](const nlmsghdr& message) { apply_link(links, message); })) break;
-  }
-  read_addresses(links);
-  links_ = std::move(links);
-  read_neighbours();
+bool NetlinkView::read_everything() {
+  Tables tables;
+  const auto add = [&](const nlmsghdr& message) { apply_link(tables, message); };
+  if (!dump(rtnetlink::dump_links, tables, add) || !read_addresses(tables.links)) return false;
+  tables_ = std::move(tables);
+  everything_due_ = false;
+  return true;
 }
 
 std::vector<Netdev> NetlinkView::netdevs() {
   std::lock_guard lock(mutex_);
   std::vector<Netdev> all;
-  all.reserve(links_.size());
-  for (const auto& [index, link] : links_) all.push_back(link.netdev);
+  all.reserve(tables_.links.size());
+  for (const auto& [index, link] : tables_.links) all.push_back(link.netdev);
   return all;
 }
 
 std::optional<Netdev> NetlinkView::netdev(int index) {
   std::lock_guard lock(mutex_);
-  auto found = links_.find(index);
-  return found == links_.end() ? std::nullopt : std::optional<Netdev>(found->second.netdev);
+  auto found = tables_.links.find(index);
+  return found == tables_.links.end() ? std::nullopt : std::optional<Netdev>(found->second.netdev);
 }
 
 // --- routes -----------------------------------------------------------------------------------------------------
@@ -257,8 +311,8 @@ const NetlinkView::Defaults& NetlinkView::defaults_of(const Netdev& netdev) {
 std::optional<Route> NetlinkView::route(int netdev_index, const IpAddress& source, const IpAddress& destination) {
   if (is_any(destination)) return std::nullopt;  // the kernel would take it for this host
   std::lock_guard lock(mutex_);
-  auto found = links_.find(netdev_index);
-  if (found == links_.end()) return std::nullopt;
+  auto found = tables_.links.find(netdev_index);
+  if (found == tables_.links.end()) return std::nullopt;
   const Netdev& netdev = found->second.netdev;
 
   auto answer = ask_route(netdev, source, destination);
@@ -312,8 +366,8 @@ std::shared_ptr<NextHop> NetlinkView::next_hop(int netdev_index, const IpAddress
   }
   std::lock_guard lock(mutex_);
   if (auto known = next_hops_.find(netdev_index, address)) return known;
-  const auto link = links_.find(netdev_index);
-  const Neighbour now = link == links_.end() ? Neighbour{} : ask_neighbour(link->second, address);
+  const auto link = tables_.links.find(netdev_index);
+  const Neighbour now = link == tables_.links.end() ? Neighbour{} : ask_neighbour(link->second, address);
   return next_hops_.add(netdev_index, address, now);
 }
 
@@ -323,8 +377,8 @@ Neighbour NetlinkView::neighbour(int netdev_index, const IpAddress& address) {
   Neighbour answer;
   {
     std::lock_guard lock(mutex_);
-    const auto link = links_.find(netdev_index);
-    if (link == links_.end()) return {};
+    const auto link = tables_.links.find(netdev_index);
+    if (link == tables_.links.end()) return {};
     answer = ask_neighbour(link->second, address);
     if (const auto hop = next_hops_.find(netdev_index, address)) news.next_hops = hop->set(answer);
   }
@@ -339,24 +393,24 @@ void NetlinkView::resolve_neighbour(int netdev_index, const IpAddress& address) 
 }
 
 // All at once, for those that somebody holds. One that the kernel does not name it does not know.
-void NetlinkView::read_neighbours() {
-  if (next_hops_.size() == 0) return;
-  std::map<std::pair<int, std::array<uint8_t, 16>>, Neighbour> known;
-  const auto add = [&](const nlmsghdr& message) {
-    if (auto entry = rtnetlink::parse_neighbour(message)) {
-      known[{entry->netdev_index, entry->address.bytes}] = entry->neighbour;
-    }
-  };
-  for (int attempt = 0; attempt < kDumpAttempts; ++attempt) {
-    known.clear();
-    if (dump(rtnetlink::dump_neighbours, add)) break;
+bool NetlinkView::read_neighbours() {
+  if (next_hops_.size() > 0) {
+    std::map<std::pair<int, std::array<uint8_t, 16>>, Neighbour> known;
+    const auto add = [&](const nlmsghdr& message) {
+      if (auto entry = rtnetlink::parse_neighbour(message)) {
+        known[{entry->netdev_index, entry->address.bytes}] = entry->neighbour;
+      }
+    };
+    if (!dump(rtnetlink::dump_neighbours, known, add)) return false;
+    next_hops_.for_each([&](NextHop& hop) {
+      const auto found = known.find({hop.netdev_index, hop.address.bytes});
+      const Neighbour now = found == known.end() ? Neighbour{} : found->second;
+      const auto link = tables_.links.find(hop.netdev_index);
+      hop.set(link == tables_.links.end() ? Neighbour{} : seen_through(link->second, now));
+    });
   }
-  next_hops_.for_each([&](NextHop& hop) {
-    const auto found = known.find({hop.netdev_index, hop.address.bytes});
-    const Neighbour now = found == known.end() ? Neighbour{} : found->second;
-    const auto link = links_.find(hop.netdev_index);
-    hop.set(link == links_.end() ? Neighbour{} : seen_through(link->second, now));
-  });
+  neighbours_due_ = false;
+  return true;
 }
 
 // --- changes ----------------------------------------------------------------------------------------------------
@@ -366,8 +420,8 @@ void NetlinkView::apply_neighbour(const nlmsghdr& message, News& news) {
   if (!entry) return;
   // Changes of others are of no interest: on a large segment the kernel reports some all the time.
   const auto hop = next_hops_.find(entry->netdev_index, entry->address);
-  const auto link = links_.find(entry->netdev_index);
-  if (hop && link != links_.end()) news.next_hops |= hop->set(seen_through(link->second, entry->neighbour));
+  const auto link = tables_.links.find(entry->netdev_index);
+  if (hop && link != tables_.links.end()) news.next_hops |= hop->set(seen_through(link->second, entry->neighbour));
 }
 
 void NetlinkView::apply_notification(const nlmsghdr& message, News& news) {
@@ -378,13 +432,13 @@ void NetlinkView::apply_notification(const nlmsghdr& message, News& news) {
         defaults_.erase(*netdev_index);
         news.add_all_routes();
       } else {
-        news.netdevs |= apply_link(links_, message);
+        news.netdevs |= apply_link(tables_, message);
       }
       break;
     case RTM_NEWADDR:
     case RTM_DELADDR:
       // The order of addresses is the kernel's, which a notification does not tell.
-      addresses_changed_ = true;
+      addresses_due_ = true;
       break;
     case RTM_NEWNEIGH:
     case RTM_DELNEIGH:
@@ -406,7 +460,7 @@ bool NetlinkView::process_changes() {
     try {
       news = read_changes();
     } catch (const std::bad_alloc&) {
-      missed_ = true;
+      everything_due_ = neighbours_due_ = true;
       throw;
     }
     if (news.netdevs || news.all_routes || !news.routes.empty()) generation_.fetch_add(1, std::memory_order_acq_rel);
@@ -417,28 +471,43 @@ bool NetlinkView::process_changes() {
 
 News NetlinkView::read_changes() {
   News news;
-  const auto drained = notifications_.drain([&](const nlmsghdr& message) { apply_notification(message, news); });
-  if (drained == NetlinkSocket::Drained::kOverrun || std::exchange(missed_, false)) {
-    read_everything();
-    news.netdevs = news.next_hops = true;
-    news.add_all_routes();  // they may have changed unseen
-  } else if (addresses_changed_) {
-    Links former = links_;
-    read_addresses(links_);
-    news.netdevs |= links_ != former;
+  const auto drained = notifications_->drain([&](const nlmsghdr& message) { apply_notification(message, news); });
+  if (drained == NetlinkSocket::Drained::kOverrun) everything_due_ = neighbours_due_ = true;
+  if (everything_due_) {
+    if (read_everything()) {
+      news.netdevs = true;
+      news.add_all_routes();  // they may have changed unseen
+    }
+  } else if (addresses_due_) {
+    const std::map<int, Link> former = tables_.links;
+    if (read_addresses(tables_.links)) news.netdevs |= tables_.links != former;
   }
-  if (std::exchange(neighbours_changed_, false)) {
-    read_neighbours();
-    news.next_hops = true;
-  }
+  if (neighbours_due_ && read_neighbours()) news.next_hops = true;
+  plan_next_attempt();
   if (news.netdevs) defaults_.clear();
   return news;
+}
+
+// What could not be read does not announce itself.
+void NetlinkView::plan_next_attempt() {
+  if (!everything_due_ && !addresses_due_ && !neighbours_due_) {
+    pause_ = {};
+    due_.store(kNever.time_since_epoch().count(), std::memory_order_relaxed);
+    return;
+  }
+  pause_ = std::clamp(2 * pause_, kShortestPause, kLongestPause);
+  due_.store((monotonic_now() + pause_).time_since_epoch().count(), std::memory_order_relaxed);
 }
 
 }  // namespace
 
 std::unique_ptr<NetView> NetView::open() {
-  return std::make_unique<NetlinkView>();
+  return open(std::make_unique<NetlinkSocket>(), std::make_unique<NetlinkSocket>());
+}
+
+std::unique_ptr<NetView> NetView::open(std::unique_ptr<NetlinkSocket> notifications,
+                                       std::unique_ptr<NetlinkSocket> requests) {
+  return std::make_unique<NetlinkView>(std::move(notifications), std::move(requests));
 }
 
 }  // namespace uroce::net

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/time.h"
 #include "engine/net/next_hop.h"
 #include "wire/envelope.h"
 
@@ -34,6 +35,7 @@ struct Netdev {
   uint32_t speed_mbps = 0;          // from ethtool; 0 = unknown (veth says 10000)
   std::optional<uint16_t> vlan_id;  // of an 802.1Q netdev
   std::string kind;                 // of a virtual one: "veth", "bridge" ...
+  std::vector<std::string> vlans;   // names of the 802.1Q netdevs above it; those of other namespaces are not known
   // IPv4, then global IPv6, then link-local. Within a group in the kernel's order; for IPv6 that is the latest first.
   // Each address once. Tentative and dadfailed addresses are left out; deprecated ones stay, since what uses them goes
   // on (RFC 4862 section 5.5.4).
@@ -127,10 +129,18 @@ struct News {
   }
 };
 
+class NetlinkSocket;
+
+// What has been read is kept until an answer to its end replaces it. An answer that the kernel marks as inconsistent,
+// or that is lost, is asked for again: a few times at once, and then whenever process_changes() is called.
 class NetView {
  public:
-  // Throws std::system_error when netlink cannot be reached (set-up is the one place where exceptions are used).
+  // Throws std::system_error when netlink cannot be reached, or what is there cannot be read (set-up is the one place
+  // where exceptions are used).
   static std::unique_ptr<NetView> open();
+  // On these sockets, the first one not subscribed yet.
+  static std::unique_ptr<NetView> open(std::unique_ptr<NetlinkSocket> notifications,
+                                       std::unique_ptr<NetlinkSocket> requests);
   virtual ~NetView() = default;
 
   // Usable netdevs: Ethernet-like (ARPHRD_ETHER), not loopback, without a master (bond, bridge, team, VRF). With or
@@ -162,6 +172,8 @@ class NetView {
 
   // Readable when the kernel has news; then call process_changes().
   virtual int descriptor() const = 0;
+  // When to call it though nothing is readable, for an answer was not to be had before; kNever: not at all.
+  virtual Time due() const { return kNever; }
   // Reads pending notifications without waiting. True if there was news. A lost notification (ENOBUFS) leads to a
   // complete re-read inside.
   virtual bool process_changes() = 0;

@@ -1,5 +1,6 @@
 // A NETLINK_ROUTE socket: requests answered by the kernel, or a subscription to its notifications. A thin owner of
-// libnl's socket that turns its callbacks into one function per message. Used by NetView; not thread-safe.
+// libnl's socket that turns its callbacks into one function per message. Used by NetView, whose tests change what it
+// answers; not thread-safe.
 #pragma once
 
 #include <chrono>
@@ -28,6 +29,7 @@ class NetlinkSocket {
 
   // Connects in the calling thread's network namespace. Throws std::system_error.
   NetlinkSocket();
+  virtual ~NetlinkSocket() = default;
   NetlinkSocket(const NetlinkSocket&) = delete;
   NetlinkSocket& operator=(const NetlinkSocket&) = delete;
 
@@ -39,11 +41,11 @@ class NetlinkSocket {
   // short because the table changed under it. After any other failure the rest of the answer may still come and be
   // taken for that of the next request: then the socket is opened anew and the request repeated once, so that the
   // handler may see a message twice.
-  bool request(nl_msg& message, const Handler& handler);
+  virtual bool request(nl_msg& message, const Handler& handler);
 
   // std::bad_alloc of a handler comes out of request() and drain(); what followed may be lost then.
   // Reads every waiting notification. kOverrun: some were lost, whatever else was read.
-  Drained drain(const Handler& handler);
+  virtual Drained drain(const Handler& handler);
 
   int descriptor() const { return nl_socket_get_fd(socket_.get()); }
 

@@ -182,6 +182,10 @@ std::optional<Link> parse_link(const nlmsghdr& message) {
   link.ethernet = mac && header->ifi_type == ARPHRD_ETHER && (header->ifi_flags & IFF_LOOPBACK) == 0;
   link.netdev.vlan_id = read_vlan_id(attributes[IFLA_LINKINFO]);
   link.netdev.kind = read_kind(attributes[IFLA_LINKINFO]);
+  // With a namespace's number IFLA_LINK is an index of that namespace.
+  if (link.netdev.kind == "vlan" && attributes[IFLA_LINK_NETNSID] == nullptr) {
+    link.vlan_lower = static_cast<int>(read_u32(attributes[IFLA_LINK]).value_or(0));
+  }
   link.enslaved = read_u32(attributes[IFLA_MASTER]).value_or(0) != 0;
   link.arp = (header->ifi_flags & IFF_NOARP) == 0;
   return link;

@@ -230,6 +230,27 @@ TEST(Progress, NetworkIsLookedAtAgainAfterMemoryRanOut) {
   EXPECT_TRUE(eventually([&] { return view->attempts > 3; }));
 }
 
+// What the kernel could not tell does not announce itself.
+class DueNetView final : public FixedNetView {
+ public:
+  Time due() const override { return Time(Duration(due_)); }
+  bool process_changes() override {
+    if (std::this_thread::get_id() != main_ && due() <= monotonic_now()) due_ = kNever.time_since_epoch().count();
+    return false;
+  }
+
+ private:
+  const std::thread::id main_ = std::this_thread::get_id();
+  std::atomic<Time::rep> due_{(monotonic_now() + std::chrono::milliseconds(200)).time_since_epoch().count()};
+};
+
+TEST(Progress, NetworkIsLookedAtWhenThatIsDue) {
+  auto view = std::make_shared<DueNetView>();
+  auto engine = make_engine(open_nothing, view);
+  Connection c(*engine);
+  EXPECT_TRUE(eventually([&] { return view->due() == kNever; }));
+}
+
 // No descriptor for the background thread: nothing has been attached to the netdev, and the next attempt can succeed.
 TEST(Progress, DeviceThatCannotBeOpenedIsNotHalfOpen) {
   int opened = 0;

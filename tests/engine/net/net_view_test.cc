@@ -1,17 +1,13 @@
 // NetView: netdevs and their addresses are listed and followed.
 #include "engine/net/net_view.h"
 
-#include <array>
 #include <atomic>
 #include <cstring>
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <grp.h>
-#include <linux/if_link.h>
 #include <linux/if_tun.h>
-#include <linux/rtnetlink.h>
 #include <net/if.h>
-#include <net/if_arp.h>
 #include <poll.h>
 #include <string>
 #include <sys/ioctl.h>
@@ -21,7 +17,6 @@
 #include <unistd.h>
 #include <vector>
 
-#include "engine/net/rtnetlink.h"
 #include "tests/engine/net/net_test_support.h"
 
 namespace uroce::net {
@@ -60,59 +55,6 @@ TEST_F(NetViewTest, DescribesANetdev) {
   EXPECT_EQ(view_->netdev(index_), expected);
   EXPECT_THAT(view_->netdevs(), ElementsAre(expected));
   EXPECT_EQ(view_->netdev(index_ + 100), std::nullopt);
-}
-
-// One RTM_NEWLINK message, built by hand: not every kernel can make a VLAN netdev.
-class LinkMessage {
- public:
-  LinkMessage() {
-    header()->nlmsg_len = NLMSG_LENGTH(sizeof(ifinfomsg));
-    header()->nlmsg_type = RTM_NEWLINK;
-    auto* info = static_cast<ifinfomsg*>(NLMSG_DATA(header()));
-    info->ifi_index = 7;
-    info->ifi_type = ARPHRD_ETHER;
-    const uint32_t mtu = 1500;
-    put(IFLA_MTU, &mtu, sizeof(mtu));
-    put(IFLA_IFNAME, "eth0.42", 8);
-  }
-  rtattr* put(int type, const void* data, size_t length) {
-    auto* attribute = reinterpret_cast<rtattr*>(buffer_.data() + NLMSG_ALIGN(header()->nlmsg_len));
-    attribute->rta_type = static_cast<unsigned short>(type);
-    attribute->rta_len = static_cast<unsigned short>(RTA_LENGTH(length));
-    if (length != 0) std::memcpy(RTA_DATA(attribute), data, length);
-    header()->nlmsg_len = static_cast<uint32_t>(NLMSG_ALIGN(header()->nlmsg_len) + RTA_ALIGN(attribute->rta_len));
-    return attribute;
-  }
-  // Everything put since `nest` was put belongs into it.
-  void close(rtattr* nest) {
-    const char* end = buffer_.data() + header()->nlmsg_len;
-    nest->rta_len = static_cast<unsigned short>(end - reinterpret_cast<char*>(nest));
-  }
-  nlmsghdr* header() { return reinterpret_cast<nlmsghdr*>(buffer_.data()); }
-
- private:
-  alignas(nlmsghdr) std::array<char, 512> buffer_{};
-};
-
-std::optional<uint16_t> vlan_of(const char* kind, uint16_t id, size_t id_length = sizeof(uint16_t)) {
-  LinkMessage message;
-  rtattr* info = message.put(IFLA_LINKINFO, nullptr, 0);
-  message.put(IFLA_INFO_KIND, kind, std::strlen(kind) + 1);
-  rtattr* data = message.put(IFLA_INFO_DATA, nullptr, 0);
-  message.put(IFLA_VLAN_ID, &id, id_length);
-  message.close(data);
-  message.close(info);
-  const auto link = rtnetlink::parse_link(*message.header());
-  EXPECT_TRUE(link);
-  return link ? link->netdev.vlan_id : std::nullopt;
-}
-
-TEST(NetLinkMessage, KnowsTheVlanOfANetdev) {
-  EXPECT_EQ(rtnetlink::parse_link(*LinkMessage().header())->netdev.vlan_id, std::nullopt);
-  EXPECT_EQ(vlan_of("vlan", 42), 42);
-  EXPECT_EQ(vlan_of("vlan", 4094), 4094);
-  EXPECT_EQ(vlan_of("vxlan", 42), std::nullopt) << "its attribute 1 is something else";
-  EXPECT_EQ(vlan_of("vlan", 42, 1), std::nullopt);
 }
 
 TEST_F(NetViewTest, TellsItsListeners) {
