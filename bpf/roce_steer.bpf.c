@@ -6,7 +6,7 @@
 // IPv4 without options and not a fragment, or IPv6 without extension headers; UDP port
 // 4791; destination address in `local_addresses`. Deliberately left to the kernel:
 //  - VLAN tagged frames: a VLAN is a netdev of its own. A tag that hardware has stripped cannot be seen here: AfXdp is
-//    not opened where VLAN netdevs stand above such hardware (engine/io/vlan.h).
+//    not opened where VLAN netdevs stand above such hardware (engine/io/netdev_query.h).
 //  - frames to other MAC addresses, which a bridge floods or a promiscuous netdev lets in. The kernel drops them.
 //  - packets that this host only forwards or bridges: their destination is not in `local_addresses`.
 //  - queues without a socket (a miss in `xsks`).

@@ -1,5 +1,6 @@
 #include "engine/io_selection.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <mutex>
 #include <set>
@@ -47,6 +48,7 @@ std::variant<OpenedIo, io::IoError> open_af_xdp(const net::Netdev& netdev, const
   config.mtu = netdev.mtu;
   config.mac = netdev.mac;
   config.local_addresses = netdev.addresses;
+  config.vlans = netdev.vlans;
   config.force_generic = options.force_generic_xdp;
   auto result = io::AfXdp::open(config);
   if (auto* error = std::get_if<io::IoError>(&result)) return *error;
@@ -64,10 +66,12 @@ std::variant<OpenedIo, io::IoError> open_af_xdp(const net::Netdev& netdev, const
     }
     return before = error;
   };
-  opened.check = [xsk = xdp.get(), before = std::string()](const net::Netdev& now) mutable {
-    const std::string text = xsk->outgrown(now.mtu);
-    if (!text.empty() && text != before) say(now, text);
-    before = text;
+  opened.check = [xsk = xdp.get(), before = std::vector<std::string>()](const net::Netdev& now) mutable {
+    std::vector<std::string> texts = xsk->outgrown(now.mtu, now.vlans);
+    for (const std::string& text : texts) {
+      if (std::find(before.begin(), before.end(), text) == before.end()) say(now, text);
+    }
+    before = std::move(texts);
   };
   opened.io = std::move(xdp);
   return opened;

@@ -5,6 +5,7 @@
 #include <cassert>
 #include <system_error>
 
+#include "engine/io/af_xdp_error.h"
 #include "engine/io/frame_builder.h"
 #include "engine/io/netdev_query.h"
 
@@ -73,18 +74,25 @@ int AfXdp::set_local_addresses(std::span<const wire::IpAddress> addresses) {
   return program_.set_local_addresses(addresses);
 }
 
-std::string AfXdp::outgrown(uint32_t mtu) const {
+std::vector<std::string> AfXdp::outgrown(uint32_t mtu, const std::vector<std::string>& vlans) const {
+  std::vector<std::string> all;
   const uint32_t queues = rx_queue_count(netdev_);
   const auto changed = [](const std::string& what, uint32_t from, uint32_t to) {
     return what + " (" + std::to_string(from) + " when AF_XDP was opened, now " + std::to_string(to) + "): ";
   };
   const std::string remedy = "; start the programs that use uroce again";
   if (queues > queue_count_) {
-    return changed("the netdev has more receive queues", queue_count_, queues) +
-           "packets that arrive on the new ones are lost" + remedy + ", or undo it with ethtool -L";
+    all.push_back(changed("the netdev has more receive queues", queue_count_, queues) +
+                  "packets that arrive on the new ones are lost" + remedy + ", or undo it with ethtool -L");
   }
-  if (mtu > opened_mtu_) return changed("the MTU has grown", opened_mtu_, mtu) + "what it adds is not used" + remedy;
-  return {};
+  if (mtu > opened_mtu_) {
+    all.push_back(changed("the MTU has grown", opened_mtu_, mtu) + "what it adds is not used" + remedy);
+  }
+  if (!vlans.empty() && strips_vlan_tags(netdev_)) {  // it would not be opened now
+    const IoError error = vlan_error(netdev_, vlans);
+    all.push_back(error.what + "; " + error.remedy);
+  }
+  return all;
 }
 
 std::string AfXdp::description() const {

@@ -28,6 +28,7 @@ struct AfXdpConfig {
   uint32_t mtu = 1500;
   wire::MacAddress mac{};                        // the netdev's
   std::vector<wire::IpAddress> local_addresses;  // packets to these are ours
+  std::vector<std::string> vlans;                // names of the VLAN netdevs above it
   bool force_generic = false;
   // Powers of two. Fewer are used where they would take more than 64 MiB, or more than half of RLIMIT_MEMLOCK.
   uint32_t rx_frames = 4096;  // per queue
@@ -58,9 +59,9 @@ class AfXdp final : public PacketIo {
   // traffic flows. Returns 0 or an errno value.
   int set_local_addresses(std::span<const wire::IpAddress> addresses);
 
-  // What has changed about the netdev since it was opened and is not followed, and what to do, for people; empty:
-  // nothing. `mtu`: as it is now.
-  std::string outgrown(uint32_t mtu) const;
+  // What has changed about the netdev since it was opened and is not followed, and what to do, for people. `mtu` and
+  // `vlans`: as they are now.
+  std::vector<std::string> outgrown(uint32_t mtu, const std::vector<std::string>& vlans) const;
 
  private:
   struct Queue {

@@ -10,7 +10,6 @@
 #include "engine/io/af_xdp_error.h"
 #include "engine/io/netdev_query.h"
 #include "engine/io/privileges.h"
-#include "engine/io/vlan.h"
 #include "engine/io/xdp_library/xdp_library.h"
 #include "wire/ip_udp.h"
 
@@ -73,9 +72,8 @@ std::optional<IoError> AfXdp::attach(const AfXdpConfig& config) {
   queue_count_ = rx_queue_count(config.netdev);
   if (!netdev_is_up(config.netdev)) return netdev_down_error(config.netdev);
   if (!missing_capabilities().empty()) return permission_error(config.netdev);
-  if (const std::vector<std::string> vlans = vlans_with_hidden_tags(config.netdev, config.ifindex); !vlans.empty()) {
-    return vlan_error(config.netdev, vlans);
-  }
+  // Whoever is in one of the VLANs could send packets to this netdev, which the kernel would give to the VLAN's.
+  if (!config.vlans.empty() && strips_vlan_tags(config.netdev)) return vlan_error(config.netdev, config.vlans);
   if (const std::optional<AttachedProgram> other = attached_xdp_program(config.ifindex)) {
     return program_present_error(config.netdev, *other);
   }

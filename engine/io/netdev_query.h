@@ -10,7 +10,7 @@ namespace uroce::io {
 bool netdev_is_up(const std::string& netdev);
 
 // Frames may come without the VLAN tag that they had on the wire: hardware has taken it (rx-vlan-offload), or nobody
-// has put it in, as between the ends of a veth pair.
+// has put it in, as between the ends of a veth pair. To an XDP program one of any VLAN looks as if it were untagged.
 bool strips_vlan_tags(const std::string& netdev);
 
 // Receive queues in use (ethtool -l); 1 when the driver does not tell.

@@ -34,6 +34,25 @@ class RoutedNetView final : public FixedNetView {
   net::Neighbour neighbour(int, const wire::IpAddress&) override { return {net::NeighbourState::kUsable, {}}; }
 };
 
+// FixedNetView, above which VLANs come.
+class StackedNetView final : public FixedNetView {
+ public:
+  std::optional<net::Netdev> netdev(int index) override {
+    std::optional<net::Netdev> netdev = FixedNetView::netdev(index);
+    for (int i = 0; i < vlans_; ++i) netdev->vlans.push_back("test0." + std::to_string(i));
+    return netdev;
+  }
+  void add_vlan() {
+    ++vlans_;
+    net::News news;
+    news.netdevs = true;
+    tell_listeners(news);
+  }
+
+ private:
+  std::atomic<int> vlans_{0};
+};
+
 // FixedNetView, with a second address from some moment on, of which nobody is told.
 class GrowingNetView final : public FixedNetView {
  public:
@@ -206,6 +225,38 @@ TEST(EngineAddress, DestroyedWhilePacketsToItWait) {
   engine->destroy_address(handle);
 }
 
+// --- changes that the packet I/O does not follow ---------------------------------------------------------------------
+
+TEST(EngineNetdev, VlansThatComeAreShownToThePacketIo) {
+  auto view = std::make_shared<StackedNetView>();
+  std::mutex lock;
+  std::vector<std::string> shown;
+  const auto open = [&](const net::Netdev&, const Options&) {
+    OpenedIo opened;
+    opened.io = io::make_memory_loop();
+    opened.check = [&](const net::Netdev& now) {
+      std::lock_guard guard(lock);
+      shown = now.vlans;
+    };
+    return std::variant<OpenedIo, io::IoError>(std::move(opened));
+  };
+  auto engine = std::make_shared<LocalEngine>(*view->netdev(1), view, Options{}, open);
+  UdQp ud(*engine);
+  for (size_t count = 1; count <= 2; ++count) {
+    view->add_vlan();
+    const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    const auto seen = [&] {
+      std::lock_guard guard(lock);
+      return shown.size();
+    };
+    while (seen() < count) {
+      ASSERT_LT(std::chrono::steady_clock::now(), give_up);
+      std::this_thread::yield();
+    }
+  }
+  EXPECT_EQ(shown.back(), "test0.1");
+}
+
 // --- QPs that end while packets wait ---------------------------------------------------------------------------------
 
 // The flush gives the application its memory back: nothing of it may leave afterwards.
@@ -239,41 +290,41 @@ TEST(EngineEnd, NothingLeavesAfterErrorOrReset) {
 
 // --- a packet I/O that cannot at the moment --------------------------------------------------------------------------
 
+class EnginePressure : public testing::Test {
+ protected:
+  void SetUp() override {
+    ud_.to_rts();
+    ASSERT_EQ(engine_->create_address(vector_to(kPeer), handle_), 0);
+  }
+  void TearDown() override { engine_->destroy_address(handle_); }
+
+  Valve valve_;
+  const std::shared_ptr<LocalEngine> engine_ = make_engine_behind(valve_);
+  UdQp ud_{*engine_};
+  uint32_t handle_ = 0;
+};
+
 // The sends have completed, so nobody else would ever ask again.
-TEST(EnginePressure, KicksThatWerePutOffAreRepeatedByTheBackgroundThread) {
-  Valve valve;
-  auto engine = make_engine_behind(valve);
-  UdQp ud(*engine);
-  ud.to_rts();
-  uint32_t handle = 0;
-  ASSERT_EQ(engine->create_address(vector_to(kPeer), handle), 0);
-  valve.kickable = false;
-  ud.send(1, handle);
-  ud.wait(1);
-  const uint32_t kicks = valve.kicks;
-  while (valve.kicks < kicks + 20) std::this_thread::yield();
-  valve.kickable = true;
-  const uint32_t last = valve.kicks;
-  while (valve.kicks == last) std::this_thread::yield();
-  engine->destroy_address(handle);
+TEST_F(EnginePressure, KicksThatWerePutOffAreRepeatedByTheBackgroundThread) {
+  valve_.kickable = false;
+  ud_.send(1, handle_);
+  ud_.wait(1);
+  const uint32_t kicks = valve_.kicks;
+  while (valve_.kicks < kicks + 20) std::this_thread::yield();
+  valve_.kickable = true;
+  const uint32_t last = valve_.kicks;
+  while (valve_.kicks == last) std::this_thread::yield();
 }
 
 // Packets may arrive meanwhile, and room is told of by the same descriptors.
-TEST(EnginePressure, SleepsOnThePacketIoWhileItHasNoRoom) {
-  Valve valve;
-  auto engine = make_engine_behind(valve);
-  UdQp ud(*engine);
-  ud.to_rts();
-  uint32_t handle = 0;
-  ASSERT_EQ(engine->create_address(vector_to(kPeer), handle), 0);
-  valve.open = false;
-  ud.send(1, handle);
-  const uint32_t slept_on = valve.slept_on;
-  while (valve.slept_on < slept_on + 20) std::this_thread::yield();
-  valve.open = true;
-  ud.wait(1);
-  EXPECT_EQ(valve.passed, 1u);
-  engine->destroy_address(handle);
+TEST_F(EnginePressure, SleepsOnThePacketIoWhileItHasNoRoom) {
+  valve_.open = false;
+  ud_.send(1, handle_);
+  const uint32_t slept_on = valve_.slept_on;
+  while (valve_.slept_on < slept_on + 20) std::this_thread::yield();
+  valve_.open = true;
+  ud_.wait(1);
+  EXPECT_EQ(valve_.passed, 1u);
 }
 
 // --- multicast -------------------------------------------------------------------------------------------------------

@@ -22,8 +22,9 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-IoResult<AfXdp> open_on(const VethPair::End& end) {
+IoResult<AfXdp> open_on(const VethPair::End& end, const std::vector<std::string>& vlans = {}) {
   AfXdpConfig config;
+  config.vlans = vlans;
   config.netdev = end.netdev;
   config.ifindex = end.ifindex;
   return AfXdp::open(config);
@@ -75,6 +76,15 @@ TEST_F(AfXdpError, NetdevDown) {
   VethPair::run(veth.a(), "ip link set dev va down");
   VethPair::enter(veth.a());
   EXPECT_EQ(text_of(open_on(veth.a())), std::to_string(ENETDOWN) + " | netdev va is down | ip link set dev va up");
+}
+
+// What stands above a veth end gets its frames without their tags.
+TEST_F(AfXdpError, VlansAboveWhoseTagsNobodySees) {
+  const VethPair veth;
+  VethPair::enter(veth.a());
+  EXPECT_THAT(text_of(open_on(veth.a(), {"va.7", "va.9"})),
+              AllOf(HasSubstr("carries VLAN netdevs (va.7, va.9)"), HasSubstr("ethtool -K va rxvlan off")));
+  EXPECT_EQ(attached_xdp_program(veth.a().ifindex), std::nullopt);
 }
 
 TEST_F(AfXdpError, MissingCapabilitiesAreNamed) {

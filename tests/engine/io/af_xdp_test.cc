@@ -308,10 +308,14 @@ TEST(AfXdp, SaysWhatItDoesNotFollow) {
   VethPair::run(veth.a(), "ethtool -L va rx 1");
   const auto a = open_af_xdp(veth.a(), 1500);
   ASSERT_TRUE(a);
-  EXPECT_EQ(a->outgrown(1500), "");
-  EXPECT_THAT(a->outgrown(9000), testing::HasSubstr("1500 when AF_XDP was opened, now 9000"));
+  using testing::AllOf, testing::ElementsAre, testing::HasSubstr, testing::IsEmpty;
+  EXPECT_THAT(a->outgrown(1500, {}), IsEmpty());
+  EXPECT_THAT(a->outgrown(9000, {}), ElementsAre(HasSubstr("1500 when AF_XDP was opened, now 9000")));
+  EXPECT_THAT(a->outgrown(1500, {"va.7", "va.9"}),
+              ElementsAre(AllOf(HasSubstr("va.7, va.9"), HasSubstr("ethtool -K va rxvlan off"))));
   VethPair::run(veth.a(), "ethtool -L va rx 2");
-  EXPECT_THAT(a->outgrown(1500), testing::HasSubstr("1 when AF_XDP was opened, now 2"));
+  EXPECT_THAT(a->outgrown(1500, {}), ElementsAre(HasSubstr("1 when AF_XDP was opened, now 2")));
+  EXPECT_THAT(a->outgrown(9000, {"va.7"}), ElementsAre(HasSubstr("now 2"), HasSubstr("now 9000"), HasSubstr("va.7")));
 }
 
 // Frames to port 4791 that are not RoCE v2 packets arrive and are counted.
