@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "cli/capture_targets.h"
+#include "cli/complaint.h"
 #include "cli/exit_codes.h"
 #include "engine/io/capture/nameless_socket.h"
 #include "engine/io/capture/output.h"
@@ -32,11 +33,6 @@ using protocol::Message;
 
 // What the process may take to write what it has, once it has been asked to stop.
 constexpr std::chrono::seconds kFarewell{5};
-
-int complain(const std::string& text, int code = kExitFailed) {
-  fmt::print(stderr, "uroce: {}\n", text);
-  return code;
-}
 
 // The connection to the process, and the files that it is handed.
 class Session {
@@ -163,19 +159,21 @@ int Session::report(int error) const {
     std::string text = fmt::format("{} packets captured", news_.captured);
     text += news_.dropped == 0 ? ", none missing"
                                : fmt::format(", {} missing: the disk or the reader was too slow", news_.dropped);
-    complain(text);
+    complain(kExitOk, text);
   }
   // A reader that has seen enough is no failure.
   if (error == 0 || error == EPIPE) return kExitOk;
-  return complain(
-      fmt::format("{}: {}", options_.file == "-" ? "standard output" : options_.file, io::capture_error_text(error)));
+  return complain(kExitFailed, fmt::format("{}: {}", options_.file == "-" ? "standard output" : options_.file,
+                                           io::capture_error_text(error)));
 }
 
 int Session::run(const CaptureTarget& target) {
   while (true) {
     if (!wait_for_news()) continue;
-    if (news_error_ == ETIMEDOUT) return complain("the process does not finish the capture; the file may be cut short");
-    if (news_error_ != 0) return complain(fmt::format("process {} was killed; the file may be cut short", target.pid));
+    if (news_error_ == ETIMEDOUT)
+      return complain(kExitFailed, "the process does not finish the capture; the file may be cut short");
+    if (news_error_ != 0)
+      return complain(kExitFailed, fmt::format("process {} was killed; the file may be cut short", target.pid));
     if (news_.kind == Kind::kNextFile) hand_next_file();
     if (news_.kind == Kind::kEnded) return report(news_.error);
   }
@@ -198,7 +196,7 @@ std::optional<std::string> check(const CaptureOptions& options) {
 
 int capture(const CaptureOptions& options) {
   if (!options.list) {
-    if (const auto problem = check(options)) return complain(*problem, kExitUsage);
+    if (const auto problem = check(options)) return complain(kExitUsage, *problem);
   }
   const std::vector<CaptureTarget> targets = find_capture_targets();
   if (options.list) {
@@ -206,11 +204,12 @@ int capture(const CaptureOptions& options) {
     return kExitOk;
   }
   const ChosenTarget chosen = choose_capture_target(targets, options.target);
-  if (!chosen.target) return complain(chosen.problem);
+  if (!chosen.target) return complain(kExitFailed, chosen.problem);
   Session session(options);
-  if (const auto problem = session.begin(*chosen.target, chosen.device)) return complain(*problem);
+  if (const auto problem = session.begin(*chosen.target, chosen.device)) return complain(kExitFailed, *problem);
   if (!options.quiet) {
-    complain(fmt::format("capturing process {} ({}); Ctrl-C ends it", chosen.target->pid, chosen.target->program));
+    complain(kExitOk,
+             fmt::format("capturing process {} ({}); Ctrl-C ends it", chosen.target->pid, chosen.target->program));
   }
   return session.run(*chosen.target);
 }

@@ -11,6 +11,7 @@
 #include <memory>
 #include <set>
 
+#include "cli/complaint.h"
 #include "cli/exit_codes.h"
 #include "oracle/oracle.h"
 #include "oracle/report.h"
@@ -18,11 +19,6 @@
 
 namespace uroce::cli {
 namespace {
-
-int complain(const std::string& line) {
-  fmt::print(stderr, "uroce: {}\n", line);
-  return kExitUsage;
-}
 
 std::optional<wire::IpAddress> parse_address(const std::string& text) {
   uint8_t bytes[16];
@@ -201,26 +197,28 @@ std::string why_nothing(const Overview& overview, const std::string& file) {
 int check(const CheckOptions& options) {
   oracle::Options judging;
   const auto slack = parse_duration(options.slack);
-  if (!slack) return complain(fmt::format("bad --slack '{}': a duration, e.g. 500us, 1ms or 0", options.slack));
+  if (!slack)
+    return complain(kExitUsage, fmt::format("bad --slack '{}': a duration, e.g. 500us, 1ms or 0", options.slack));
   judging.slack = *slack;
   judging.path_mtu = options.path_mtu;
   Addresses at;
   for (const std::string& text : options.at) {
     const auto address = parse_address(text);
-    if (!address) return complain(fmt::format("bad --at '{}': an IPv4 or IPv6 address", text));
+    if (!address) return complain(kExitUsage, fmt::format("bad --at '{}': an IPv4 or IPv6 address", text));
     at.insert(*address);
   }
 
   Capture first(options.file);
-  if (!first.is_open()) return complain(fmt::format("cannot open {}: {}", options.file, std::strerror(errno)));
+  if (!first.is_open())
+    return complain(kExitUsage, fmt::format("cannot open {}: {}", options.file, std::strerror(errno)));
   const Overview overview = survey(first);
-  if (!overview.error.empty()) complain(fmt::format("{}: {}", options.file, overview.error));
+  if (!overview.error.empty()) complain(kExitUsage, fmt::format("{}: {}", options.file, overview.error));
   if (overview.roce_packets == 0) {
-    return overview.error.empty() ? complain(why_nothing(overview, options.file)) : kExitUsage;
+    return overview.error.empty() ? complain(kExitUsage, why_nothing(overview, options.file)) : kExitUsage;
   }
   for (const wire::IpAddress& address : at) {
     if (overview.all.count(address) == 0) {
-      return complain(fmt::format("{}: no RoCE v2 packets of {}", options.file, address.text()));
+      return complain(kExitUsage, fmt::format("{}: no RoCE v2 packets of {}", options.file, address.text()));
     }
   }
 

@@ -16,11 +16,11 @@ constexpr uint8_t kCommandDevGet = 1;
 constexpr int kAttributeIfindex = 1;
 constexpr int kAttributeXdpFeatures = 3;
 
-using Socket = std::unique_ptr<nl_sock, decltype(&nl_socket_free)>;
-using Message = std::unique_ptr<nl_msg, decltype(&nlmsg_free)>;
+using GenlSocket = std::unique_ptr<nl_sock, decltype(&nl_socket_free)>;
+using GenlMessage = std::unique_ptr<nl_msg, decltype(&nlmsg_free)>;
 
-Message make_request(uint16_t family, uint8_t command) {
-  Message message(nlmsg_alloc_simple(family, NLM_F_REQUEST), nlmsg_free);
+GenlMessage make_request(uint16_t family, uint8_t command) {
+  GenlMessage message(nlmsg_alloc_simple(family, NLM_F_REQUEST), nlmsg_free);
   if (message) {
     const genlmsghdr header{.cmd = command, .version = 1, .reserved = 0};
     nlmsg_append(message.get(), const_cast<genlmsghdr*>(&header), sizeof(header), NLMSG_ALIGNTO);
@@ -50,7 +50,7 @@ std::optional<Value> ask(nl_sock* socket, nl_msg* request, int attribute, Value 
 }
 
 std::optional<uint16_t> resolve_family(nl_sock* socket, const char* name) {
-  const Message request = make_request(GENL_ID_CTRL, CTRL_CMD_GETFAMILY);
+  const GenlMessage request = make_request(GENL_ID_CTRL, CTRL_CMD_GETFAMILY);
   if (!request || nla_put_string(request.get(), CTRL_ATTR_FAMILY_NAME, name) != 0) return std::nullopt;
   return ask<uint16_t>(socket, request.get(), CTRL_ATTR_FAMILY_ID, nla_get_u16);
 }
@@ -58,12 +58,12 @@ std::optional<uint16_t> resolve_family(nl_sock* socket, const char* name) {
 }  // namespace
 
 std::optional<uint64_t> query_xdp_features(int ifindex) {
-  const Socket socket(nl_socket_alloc(), nl_socket_free);
+  const GenlSocket socket(nl_socket_alloc(), nl_socket_free);
   if (!socket || nl_connect(socket.get(), NETLINK_GENERIC) != 0) return std::nullopt;
   nl_socket_disable_auto_ack(socket.get());
   const std::optional<uint16_t> family = resolve_family(socket.get(), "netdev");
   if (!family) return std::nullopt;
-  const Message request = make_request(*family, kCommandDevGet);
+  const GenlMessage request = make_request(*family, kCommandDevGet);
   if (!request || nla_put_u32(request.get(), kAttributeIfindex, static_cast<uint32_t>(ifindex)) != 0) {
     return std::nullopt;
   }

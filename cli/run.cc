@@ -9,6 +9,7 @@
 #include <system_error>
 #include <unistd.h>
 
+#include "cli/complaint.h"
 #include "cli/exit_codes.h"
 #include "cli/host_probe.h"
 #include "cli/library.h"
@@ -21,11 +22,6 @@
 
 namespace uroce::cli {
 namespace {
-
-int complain(int exit_code, const std::string& line) {
-  fmt::print(stderr, "uroce: {}\n", line);
-  return exit_code;
-}
 
 std::string environment(const char* name, const char* otherwise = "") {
   const char* value = std::getenv(name);

@@ -65,18 +65,19 @@ void capture_to_file(const std::string& device, const Options& options) {
 void add_faults_and_capture(OpenedIo& opened, const net::Netdev& netdev, const Options& options) {
   std::unique_ptr<io::PacketIo> io = std::move(opened.io);
   io::PacketIo& backend = *io;
+  io::PacketIo* inside = io.get();
   std::unique_ptr<io::FaultInjector> injector;
   if (!options.faults.empty()) {
     const auto spec = io::parse_fault_spec(options.faults);  // has been checked when the environment was read
     injector = std::make_unique<io::FaultInjector>(std::move(io), std::get<io::FaultSpec>(spec));
+    inside = injector.get();
   }
-  io::PacketIo& inside = injector ? static_cast<io::PacketIo&>(*injector) : *io;
   io::TapInfo info{.netdev = netdev.name,
                    .device = device_name(netdev),
-                   .description = inside.description(),
+                   .description = inside->description(),
                    .mac = netdev.mac,
                    .addresses = netdev.addresses,
-                   .kernel_routes = inside.kernel_routes()};
+                   .kernel_routes = inside->kernel_routes()};
   const auto tap = std::make_shared<io::CaptureTap>(std::move(info));
   backend.observe_malformed([tap](std::span<const uint8_t> frame, wire::FrameError error) {
     if (tap->listening()) tap->malformed(frame, error, io::Capture::wall_clock());

@@ -27,7 +27,7 @@ Counter parse_drop(wire::ParseError error) {
 
 }  // namespace
 
-Datapath::Datapath(std::function<uint32_t()> random)
+Datapath::Datapath(const std::function<uint32_t()>& random)
     : mrs_(random), qpns_(draw_first_qpn(random), Limits::kMaxQp, random) {
   attach_loop(io::make_memory_loop());
   wanted_.reserve(kMostWanted);

@@ -37,7 +37,7 @@ class Datapath {
     }
   };
 
-  explicit Datapath(std::function<uint32_t()> random);
+  explicit Datapath(const std::function<uint32_t()>& random);
   ~Datapath();
 
   // `wire` moves packets from now on. `ask` is called, with the lock held, when the kernel is to be asked for next

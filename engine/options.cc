@@ -39,11 +39,11 @@ std::optional<std::string> read_capture(Options& out) {
   if (!io::expand_capture_name(out.capture, 0, "")) {
     return concat("UROCE_CAPTURE=", out.capture, ": after % there may be p (process id), d (device) or %");
   }
-  if (const auto problem = read_number("UROCE_CAPTURE_SNAP", io::kSmallestSnap, 1 << 18, 1, out.capture_snap)) {
+  if (auto problem = read_number("UROCE_CAPTURE_SNAP", io::kSmallestSnap, 1 << 18, 1, out.capture_snap)) {
     return problem;
   }
-  if (const auto problem = read_number("UROCE_CAPTURE_FILES", 2, 99999, 1, out.capture_files)) return problem;
-  if (const auto problem = read_number("UROCE_CAPTURE_SIZE", 1, 1 << 20, io::kMegabyte, out.capture_size)) {
+  if (auto problem = read_number("UROCE_CAPTURE_FILES", 2, 99999, 1, out.capture_files)) return problem;
+  if (auto problem = read_number("UROCE_CAPTURE_SIZE", 1, 1 << 20, io::kMegabyte, out.capture_size)) {
     return problem;
   }
   if ((out.capture_files == 0) != (out.capture_size == 0)) {
@@ -82,7 +82,7 @@ std::optional<std::string> Options::from_environment(Options& out) {
     const auto spec = io::parse_fault_spec(out.faults);
     if (const auto* error = std::get_if<std::string>(&spec)) return concat("UROCE_FAULTS: ", *error);
   }
-  if (const auto problem = read_capture(out)) return problem;
+  if (auto problem = read_capture(out)) return problem;
   out.netdev = variable("UROCE_NETDEV");
   if (!is_list_of_names(out.netdev)) {
     return concat("UROCE_NETDEV=", out.netdev, ": names of netdevs or patterns, with commas between, e.g. eth0,ens*");

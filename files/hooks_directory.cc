@@ -78,6 +78,7 @@ UROCE_FTW_HOOK(ftw64, struct stat64)
 UROCE_NFTW_HOOK(nftw, struct stat)
 UROCE_NFTW_HOOK(nftw64, struct stat64)
 
+// NOLINTBEGIN(bugprone-macro-parentheses): Glob is a type
 #define UROCE_GLOB_HOOK(name, Glob)                                                                           \
   UROCE_HOOK(int, name, const char* pattern, int flags, int (*error)(const char*, int), Glob* found) {        \
     static constinit Next<int(const char*, int, int (*)(const char*, int), Glob*)> next(#name, "GLIBC_2.27"); \
@@ -90,6 +91,7 @@ UROCE_NFTW_HOOK(nftw64, struct stat64)
     }                                                                                                         \
     return result;                                                                                            \
   }
+// NOLINTEND(bugprone-macro-parentheses)
 UROCE_GLOB_HOOK(glob, glob_t)
 UROCE_GLOB_HOOK(glob64, glob64_t)
 

@@ -15,6 +15,13 @@
 
 namespace uroce::oracle {
 
+// A PSN this far from the expected one, with nothing outstanding, is the first of another connection between QPs with
+// the same numbers; only where nobody declares connections.
+inline constexpr int32_t kOtherConnection = 1 << 16;
+
+// Kept of a connection whose responses are not seen.
+inline constexpr size_t kMostOutstanding = 1 << 16;
+
 // All findings of an oracle.
 class Findings {
  public:

@@ -8,13 +8,6 @@ namespace {
 using wire::Operation;
 using wire::Psn;
 
-// A PSN this far from the expected one, with nothing outstanding, is the first of another connection between QPs with
-// the same numbers; only where nobody declares connections.
-constexpr int32_t kOtherConnection = 1 << 16;
-
-// Kept of a connection whose responses are not seen.
-constexpr size_t kMostOutstanding = 1 << 16;
-
 bool is_long_read(const Sent& sent) {
   return sent.request.is(Operation::kReadRequest) && sent.span > 1;
 }

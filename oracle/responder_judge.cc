@@ -6,12 +6,6 @@ namespace {
 using wire::Operation;
 using wire::Psn;
 
-// See requester_judge.cc.
-constexpr int32_t kOtherConnection = 1 << 16;
-
-// Kept of a connection whose responses are not seen.
-constexpr size_t kMostOutstanding = 1 << 16;
-
 // Kept of a connection that answers nothing.
 constexpr size_t kMostArrivals = 1 << 20;
 

@@ -69,6 +69,7 @@ ibv_device** ibv_get_device_list(int* num_devices) {
   if (num_devices != nullptr) *num_devices = 0;
   std::vector<ibv_device*> devices;
   if (const int error = without_exceptions([&] { return list_devices(devices); })) return fail(error);
+  // NOLINTNEXTLINE(bugprone-sizeof-expression): they are pointers
   auto** list = static_cast<ibv_device**>(std::calloc(devices.size() + 1, sizeof(ibv_device*)));
   if (list == nullptr) return fail(ENOMEM);
   std::copy(devices.begin(), devices.end(), list);

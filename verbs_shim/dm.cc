@@ -12,9 +12,8 @@
 namespace uroce::verbs {
 namespace {
 
-constexpr uint32_t kAllowedAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-                                    IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED |
-                                    uint32_t{IBV_ACCESS_OPTIONAL_RANGE};
+constexpr uint32_t kDmAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+                               IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED | uint32_t{IBV_ACCESS_OPTIONAL_RANGE};
 
 bool contains(const DmState& dm, uint64_t offset, size_t length) {
   return offset <= dm.length && length <= dm.length - offset;
@@ -115,7 +114,7 @@ int free_dm(ibv_dm* verbs) {
 ibv_mr* reg_dm_mr(ibv_pd* pd, ibv_dm* dm, uint64_t offset, size_t length, unsigned int access) {
   MrRequest request;
   request.dm = from(dm).state;
-  if (!(access & IBV_ACCESS_ZERO_BASED) || (access & ~kAllowedAccess)) return fail(EINVAL);
+  if (!(access & IBV_ACCESS_ZERO_BASED) || (access & ~kDmAccess)) return fail(EINVAL);
   if (const int error = check_access(access)) return fail(error);
   if (!contains(*request.dm, offset, length)) return fail(EINVAL);
   request.pd = pd;

@@ -11,8 +11,8 @@
 namespace uroce::verbs {
 namespace {
 
-constexpr uint32_t kAllowedAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-                                    IBV_ACCESS_REMOTE_ATOMIC | uint32_t{IBV_ACCESS_OPTIONAL_RANGE};
+constexpr uint32_t kDmabufAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+                                   IBV_ACCESS_REMOTE_ATOMIC | uint32_t{IBV_ACCESS_OPTIONAL_RANGE};
 
 // 0 or an errno value. DMA buffers have no size in stat, but tell where they end.
 int size_of(int fd, uint64_t& size) {
@@ -40,7 +40,7 @@ int map(int fd, uint64_t offset, size_t length, uint32_t access, Mapping& mappin
 int map_buffer(uint64_t offset, int fd, MrRequest& request) {
   const uint64_t in_page = offset & (page_size() - 1);
   if (((offset ^ request.iova) & (page_size() - 1)) != 0) return EINVAL;
-  if (request.access & ~kAllowedAccess) return EINVAL;
+  if (request.access & ~kDmabufAccess) return EINVAL;
   if (const int error = check_access(request.access)) return error;
   uint64_t size = 0;
   if (const int error = size_of(fd, size)) return error;

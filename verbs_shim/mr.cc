@@ -22,8 +22,8 @@ constexpr uint32_t kRights = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | 
                              IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ON_DEMAND |
                              IBV_ACCESS_FLUSH_GLOBAL;
 // Besides, what means something here or changes nothing: huge pages, and the range of optional flags (ordering).
-constexpr uint32_t kKnown = kRights | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB | IBV_ACCESS_FLUSH_PERSISTENT |
-                            uint32_t{IBV_ACCESS_OPTIONAL_RANGE};
+constexpr uint32_t kKnownMrAccess = kRights | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB | IBV_ACCESS_FLUSH_PERSISTENT |
+                                    uint32_t{IBV_ACCESS_OPTIONAL_RANGE};
 
 // Whether every page of the range is mapped. The caller has checked that it does not wrap.
 bool is_mapped(uintptr_t address, size_t length) {
@@ -82,7 +82,7 @@ void Mapping::reset() {
 int check_access(uint32_t access) {
   const bool remote_change = access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
   if (remote_change && !(access & IBV_ACCESS_LOCAL_WRITE)) return EINVAL;  // IBTA 10.6.3.1
-  if (access & ~kKnown) return EINVAL;
+  if (access & ~kKnownMrAccess) return EINVAL;
   return (access & IBV_ACCESS_FLUSH_PERSISTENT) ? EOPNOTSUPP : 0;  // there is no persistent memory behind a process
 }
 

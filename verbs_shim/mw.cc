@@ -13,9 +13,9 @@ namespace uroce::verbs {
 namespace {
 
 // Rights that a window can give; local write and ordering hints are often passed along and mean nothing.
-constexpr uint32_t kKnownAccess = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
-                                  IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE |
-                                  uint32_t{IBV_ACCESS_OPTIONAL_RANGE};
+constexpr uint32_t kKnownMwAccess = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+                                    IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE |
+                                    uint32_t{IBV_ACCESS_OPTIONAL_RANGE};
 
 constexpr uint32_t kConsumerMask = 0xff;  // of an R_Key; ibv_inc_rkey()
 
@@ -32,7 +32,7 @@ int check_region(const ibv_mw& mw, ibv_mr& mr) {
 
 int check_bind(const ibv_mw* mw, const ibv_mw_bind_info& info) {
   if (mw == nullptr) return EINVAL;
-  if (info.mw_access_flags & ~kKnownAccess) return EINVAL;
+  if (info.mw_access_flags & ~kKnownMwAccess) return EINVAL;
   const bool type1 = mw->type == IBV_MW_TYPE_1;
   if (type1 && (info.mw_access_flags & IBV_ACCESS_ZERO_BASED)) return EINVAL;
   if (info.mr != nullptr) return check_region(*mw, *info.mr);

@@ -20,11 +20,13 @@
   int name() {               \
     return EOPNOTSUPP;       \
   }
+// NOLINTBEGIN(bugprone-macro-parentheses): a type, not a product
 #define UROCE_STUB_POINTER(name) \
   void* name() {                 \
     errno = EOPNOTSUPP;          \
     return nullptr;              \
   }
+// NOLINTEND(bugprone-macro-parentheses)
 #define UROCE_STUB_VOID(name) \
   void name() {}
 #define UROCE_INT(name) UROCE_STUB_INT(name) UROCE_STUB_INT(newer_##name) UROCE_NODES_FROM_57(name)

@@ -8,7 +8,6 @@
 namespace uroce::dissector {
 namespace {
 
-using wire::Operation;
 using wire::Transport;
 
 FlowKey key_of(const Datagram& datagram, const Headers& headers) {

@@ -5,7 +5,6 @@ namespace uroce::dissector {
 namespace {
 
 constexpr uint32_t kLargestMessage = 1u << 31;
-constexpr uint32_t kLargestPathMtu = 4096;
 constexpr uint32_t kAtomicWriteSize = 8;
 
 }  // namespace

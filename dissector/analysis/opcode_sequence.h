@@ -28,9 +28,11 @@ class OpcodeSequence {
   uint64_t bytes_ = 0;  // so far
 };
 
+inline constexpr uint32_t kSmallestPathMtu = 256, kLargestPathMtu = 4096;
+
 // A payload size that can be a path MTU.
 constexpr bool is_path_mtu(uint32_t size) {
-  return size >= 256 && size <= 4096 && (size & (size - 1)) == 0;
+  return size >= kSmallestPathMtu && size <= kLargestPathMtu && (size & (size - 1)) == 0;
 }
 
 }  // namespace uroce::dissector

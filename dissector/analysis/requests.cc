@@ -15,7 +15,7 @@ constexpr int64_t kLateWithin = 50'000;   // ns, while no round trip is known
 constexpr int64_t kMissedAtStart = 1024;  // PSNs
 constexpr uint32_t kAttemptsWithoutProgress = 3;
 constexpr uint32_t kAtomicSize = 8;
-constexpr uint32_t kSmallestPathMtu = 256, kUsualPathMtu = 1024, kLargestPathMtu = 4096;
+constexpr uint32_t kUsualPathMtu = 1024;
 
 uint32_t read_span(uint32_t length, uint32_t path_mtu) {
   return std::max(1u, static_cast<uint32_t>((uint64_t{length} + path_mtu - 1) / path_mtu));

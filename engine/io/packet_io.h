@@ -92,6 +92,7 @@ class PacketIo {
   // `observer` sees the frames that arrive and are no packet (rx_malformed), and nobody else does. Without effect where
   // no frames are seen.
   using MalformedObserver = std::function<void(std::span<const uint8_t> frame, wire::FrameError error)>;
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): whoever sees frames keeps it
   virtual void observe_malformed(MalformedObserver) {}
 
   // Somebody wants to know what became of the packets of each receive(): a capture that is on. Then the engine tells

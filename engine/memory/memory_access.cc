@@ -1,5 +1,6 @@
 #include "engine/memory/memory_access.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -82,6 +83,11 @@ void unblock_faults() {
   pthread_sigmask(SIG_UNBLOCK, &faults, nullptr);
 }
 
+bool same(const struct sigaction& a, const struct sigaction& b) {
+  return a.sa_sigaction == b.sa_sigaction && a.sa_flags == b.sa_flags &&
+         std::memcmp(&a.sa_mask, &b.sa_mask, sizeof(a.sa_mask)) == 0;
+}
+
 // The set in which action `i` of `last` is replaced by `action`: one that there was already, or a new one. Null: there
 // is no memory.
 const Replaced* with(const Replaced* last, size_t i, const struct sigaction& action) {
@@ -89,7 +95,7 @@ const Replaced* with(const Replaced* last, size_t i, const struct sigaction& act
   Actions actions = last != nullptr ? last->actions : Actions{};
   actions[i] = action;
   for (const Replaced* known = all; known != nullptr; known = known->before) {
-    if (std::memcmp(&known->actions, &actions, sizeof(actions)) == 0) return known;
+    if (std::equal(actions.begin(), actions.end(), known->actions.begin(), same)) return known;
   }
   const auto* const made = new (std::nothrow) Replaced{actions, all};
   if (made != nullptr) all = made;

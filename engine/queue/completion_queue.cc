@@ -8,13 +8,13 @@
 namespace uroce::queue {
 
 namespace {
-uint32_t ring_mask(uint32_t capacity) {
+uint32_t cqe_mask(uint32_t capacity) {
   return std::bit_ceil(capacity < 2 ? 2u : capacity) - 1;
 }
 }  // namespace
 
 CompletionQueue::CompletionQueue(uint32_t capacity, CompletionNotifier* notifier, Overrun overrun, std::byte* memory)
-    : mask_(ring_mask(capacity)),
+    : mask_(cqe_mask(capacity)),
       ring_(memory == nullptr ? make_ring(capacity) : Ring(reinterpret_cast<Cqe*>(memory), FreeRing{false})),
       notifier_(notifier),
       on_overrun_(overrun) {
@@ -22,7 +22,7 @@ CompletionQueue::CompletionQueue(uint32_t capacity, CompletionNotifier* notifier
 }
 
 size_t CompletionQueue::bytes(uint32_t capacity) {
-  return (size_t{ring_mask(capacity)} + 1) * sizeof(Cqe);
+  return (size_t{cqe_mask(capacity)} + 1) * sizeof(Cqe);
 }
 
 bool CompletionQueue::push(const Cqe& cqe) {
@@ -128,13 +128,13 @@ void CompletionQueue::purge(uint32_t qpn) {
 CompletionQueue::Ring CompletionQueue::make_ring(uint32_t capacity) {
   // Zeroes from the kernel: the pages of a deep queue cost nothing before they are used.
   static_assert(std::is_trivially_copyable_v<Cqe>);
-  auto* ring = static_cast<Cqe*>(std::calloc(size_t{ring_mask(capacity)} + 1, sizeof(Cqe)));
+  auto* ring = static_cast<Cqe*>(std::calloc(size_t{cqe_mask(capacity)} + 1, sizeof(Cqe)));
   if (ring == nullptr) throw std::bad_alloc();
   return Ring(ring);
 }
 
 bool CompletionQueue::resize(uint32_t capacity, Ring& ring) {
-  const uint32_t mask = ring_mask(capacity);
+  const uint32_t mask = cqe_mask(capacity);
   std::lock_guard guard(poll_lock_);
   const uint32_t head = head_.load(std::memory_order_relaxed);
   const uint32_t tail = tail_.load(std::memory_order_relaxed);

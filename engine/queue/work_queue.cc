@@ -7,14 +7,14 @@
 namespace uroce::queue {
 
 namespace {
-uint32_t ring_mask(uint32_t depth) {
+uint32_t wqe_mask(uint32_t depth) {
   return std::bit_ceil(std::max(depth, 1u)) - 1;
 }
 }  // namespace
 
 SendQueue::SendQueue(uint32_t depth, uint32_t max_sge, uint32_t max_inline, std::byte* memory)
     : depth_(std::max(depth, 1u)),
-      mask_(ring_mask(depth)),
+      mask_(wqe_mask(depth)),
       max_sge_(std::clamp(max_sge, 1u, kMaxSge)),
       max_inline_(max_inline),
       posted_(size_t{mask_} + 1, memory),
@@ -25,7 +25,7 @@ SendQueue::SendQueue(uint32_t depth, uint32_t max_sge, uint32_t max_inline, std:
       progress_(new SendProgress[mask_ + 1]{}) {}
 
 size_t SendQueue::bytes(uint32_t depth, uint32_t max_sge, uint32_t max_inline) {
-  const size_t slots = size_t{ring_mask(depth)} + 1;
+  const size_t slots = size_t{wqe_mask(depth)} + 1;
   return Slots<SendWqe>::bytes(slots) + Slots<Sge>::bytes(slots * std::clamp(max_sge, 1u, kMaxSge)) +
          Slots<uint8_t>::bytes(slots * std::max(max_inline, 1u));
 }
@@ -70,13 +70,13 @@ void SendQueue::reset() {
 
 ReceiveQueue::ReceiveQueue(uint32_t depth, uint32_t max_sge, std::byte* memory)
     : depth_(std::max(depth, 1u)),
-      mask_(ring_mask(depth)),
+      mask_(wqe_mask(depth)),
       max_sge_(std::clamp(max_sge, 1u, kMaxSge)),
       wqes_(size_t{mask_} + 1, memory),
       sges_((size_t{mask_} + 1) * max_sge_, memory) {}
 
 size_t ReceiveQueue::bytes(uint32_t depth, uint32_t max_sge) {
-  const size_t slots = size_t{ring_mask(depth)} + 1;
+  const size_t slots = size_t{wqe_mask(depth)} + 1;
   return Slots<ReceiveWqe>::bytes(slots) + Slots<Sge>::bytes(slots * std::clamp(max_sge, 1u, kMaxSge));
 }
 
@@ -111,7 +111,7 @@ bool ReceiveQueue::resize(uint32_t depth) {
   depth = std::max(depth, 1u);
   const uint32_t posted = available();
   if (posted > depth) return false;
-  const uint32_t mask = ring_mask(depth);
+  const uint32_t mask = wqe_mask(depth);
   Slots<ReceiveWqe> wqes(size_t{mask} + 1);
   Slots<Sge> sges((size_t{mask} + 1) * max_sge_);
   const uint32_t tail = tail_.load(std::memory_order_relaxed);
