@@ -4,17 +4,15 @@
 #include <cerrno>
 #include <new>
 #include <poll.h>
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <system_error>
 #include <unistd.h>
 
-#include "engine/base/capabilities.h"
 #include "engine/base/clock.h"
 #include "engine/base/fork.h"
+#include "engine/base/thread.h"
 #include "engine/memory/memory_access.h"
 
 namespace uroce::engine {
@@ -89,22 +87,13 @@ int Progress::start() {
     if (kick_descriptor_ < 0) return errno;
     guard.close_in_children(kick_descriptor_);
   }
-  // The application's signals are the application's: the thread takes none but its own faults
-  // (memory/memory_access.h).
-  sigset_t all, before;
-  sigfillset(&all);
-  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) sigdelset(&all, fault);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  int error = 0;
   try {
-    thread_ = std::thread([this] { run(); });
-    pthread_setname_np(thread_.native_handle(), "uroce");
+    thread_ = start_thread("uroce", [this] { run(); });
   } catch (const std::system_error& e) {
-    error = e.code().value();
+    return e.code().value();
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  started_ = error == 0;
-  return error;
+  started_ = true;
+  return 0;
 }
 
 void Progress::poll() {
@@ -232,7 +221,6 @@ void Progress::pause() const {
 }
 
 void Progress::run() {
-  drop_ambient_capabilities();
   ask_for_short_slices();
   Turns turns{.busy_at = monotonic_now(), .distrust = kMinDistrust};
   while (!stop_.load(std::memory_order_relaxed)) {

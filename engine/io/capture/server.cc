@@ -6,15 +6,13 @@
 #include <ctime>
 #include <mutex>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <system_error>
 #include <unistd.h>
 #include <utility>
 
-#include "engine/base/capabilities.h"
 #include "engine/base/fork.h"
+#include "engine/base/thread.h"
 #include "engine/io/capture/hub.h"
 #include "engine/io/capture/protocol.h"
 
@@ -157,7 +155,6 @@ void start_capture(const Message& request, int connection, int file) {
 }  // namespace
 
 void CaptureServer::run() {
-  drop_ambient_capabilities();
   while (true) {
     pollfd ready{socket_.socket, POLLIN, 0};
     if (poll(&ready, 1, -1) < 0 && errno != EINTR) return;
@@ -198,19 +195,12 @@ void CaptureServer::start() {
   CaptureServerSlot& slot = per_process<CaptureServerSlot>();
   std::lock_guard guard(slot.lock);
   if (std::exchange(slot.tried, true) || open_nameless_socket(slot.server.socket_) != 0) return;
-  sigset_t all, before;
-  sigfillset(&all);
-  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) sigdelset(&all, fault);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
-    std::thread thread([server = &slot.server] { server->run(); });  // until the process ends
-    pthread_setname_np(thread.native_handle(), "uroce attach");
-    thread.detach();
+    start_thread("uroce attach", [server = &slot.server] { server->run(); }).detach();  // until the process ends
   } catch (const std::system_error&) {
     ForkGuard().close(std::exchange(slot.server.socket_.handle, -1));
     ForkGuard().close(std::exchange(slot.server.socket_.socket, -1));
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 void CaptureServer::finish() {

@@ -5,14 +5,13 @@
 #include <ctime>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/utsname.h>
 #include <system_error>
 #include <unistd.h>
 
-#include "engine/base/capabilities.h"
 #include "engine/base/fork.h"
+#include "engine/base/thread.h"
 #include "engine/io/capture.h"
 #include "engine/io/capture/comment.h"
 #include "wire/icrc.h"
@@ -51,23 +50,6 @@ trace::Direction direction_of(const CapturedPacket& packet) {
   return packet.outbound ? trace::Direction::kOut : trace::Direction::kIn;
 }
 
-// Runs `run` in a thread that takes no signals but its own faults: the application's signals are the application's,
-// and a reader that goes away is EPIPE.
-std::thread start_thread(void (*body)(void*), void* argument) {
-  sigset_t all, before;
-  sigfillset(&all);
-  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) sigdelset(&all, fault);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread;
-  try {
-    thread = std::thread(body, argument);
-    pthread_setname_np(thread.native_handle(), "uroce capture");
-  } catch (const std::system_error&) {
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
-}
-
 }  // namespace
 
 CaptureSession::CaptureSession(CaptureSettings settings, std::unique_ptr<CaptureOutput> output,
@@ -89,8 +71,12 @@ int CaptureSession::start() {
     guard.close_in_children(kick_descriptor_);
   }
   if (const int error = open_file(); error != 0) return error;
-  thread_ = start_thread([](void* self) { static_cast<CaptureSession*>(self)->run(); }, this);
-  return thread_.joinable() ? 0 : EAGAIN;
+  try {
+    thread_ = start_thread("uroce capture", [this] { run(); });
+  } catch (const std::system_error& e) {
+    return e.code().value();
+  }
+  return 0;
 }
 
 void CaptureSession::kick() const {
@@ -148,7 +134,6 @@ uint64_t CaptureSession::dropped() const {
 }
 
 void CaptureSession::run() {
-  drop_ambient_capabilities();
   while (!stop_.load() && !failed()) {
     const int moved = drain();
     if (!stop_.load() && !failed()) sleep(moved);

@@ -1,0 +1,14 @@
+// Threads of ours in other people's processes.
+#pragma once
+
+#include <functional>
+#include <thread>
+
+namespace uroce {
+
+// Runs `body` in a thread that has none of the rights that are there for AF_XDP only (capabilities.h) and takes no
+// signals but its own faults (memory/memory_access.h): the application's signals are the application's, and a reader
+// that goes away is EPIPE. `name`: at most 15 characters. Throws std::system_error and std::bad_alloc.
+std::thread start_thread(const char* name, std::function<void()> body);
+
+}  // namespace uroce
