@@ -11,7 +11,10 @@
 
 namespace uroce::io {
 
-AfXdp::~AfXdp() = default;
+AfXdp::~AfXdp() {
+  held_.hold(program_.link_fd());
+  for (const std::unique_ptr<Queue>& queue : queues_) held_.hold(queue->xsk.fd());
+}
 
 size_t AfXdp::send(std::span<wire::TxPacket> burst) {
   for (const std::unique_ptr<Queue>& queue : queues_) queue->xsk.reap(tx_slots_, counters_.ring_errors);

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/io/close_together.h"
 #include "engine/io/io_error.h"
 #include "engine/io/packet_io.h"
 #include "engine/io/umem.h"
@@ -76,14 +77,16 @@ class AfXdp final : public PacketIo {
   // Set-up, in af_xdp_open.cc.
   std::optional<IoError> attach(const AfXdpConfig& config);
   std::optional<IoError> open_sockets(const AfXdpConfig& config);
-  std::optional<IoError> open_queues_when_released(const std::string& netdev);
   std::optional<IoError> open_queues(const std::string& netdev);
+  std::optional<IoError> open_queue(const std::string& netdev, uint32_t id);
   void set_up_sending(const AfXdpConfig& config);
 
   bool multi_buffer() const { return (xsk_config_.bind_flags & XDP_USE_SG) != 0; }
   bool send_one(wire::TxPacket& packet);
 
-  // Destroyed in reverse order: the sockets go before their memory, the program detaches last.
+  // Destroyed in reverse order: the sockets go before their memory, then the program. What waits in the kernel is held
+  // by the destructor and ends last, all of it at the same time.
+  CloseTogether held_;
   XdpProgram program_;
   UmemArea area_;
   XskConfig xsk_config_;

@@ -22,6 +22,7 @@ constexpr uint32_t kLargeChunk = 4096;  // the kernel takes no chunk larger than
 constexpr size_t kMemoryBudget = size_t{64} << 20;
 constexpr uint32_t kMinFrames = 64;              // to receive per queue, and to send, whatever the budget says
 constexpr std::chrono::seconds kReleaseTime{3};  // a busy machine takes its time
+constexpr std::chrono::milliseconds kReleasePause{1};
 
 // The largest frame of the netdev; a tag may be in front of it when hardware does not strip it.
 uint32_t frame_limit(uint32_t mtu) {
@@ -91,44 +92,45 @@ std::optional<IoError> AfXdp::open_sockets(const AfXdpConfig& config) {
   if (const int error = area_.map(chunks * xsk_config_.chunk_size)) {
     return umem_error(config.netdev, error, chunks * xsk_config_.chunk_size);
   }
-  std::optional<IoError> error = open_queues_when_released(config.netdev);
+  std::optional<IoError> error = open_queues(config.netdev);
   // Before Linux 6.6 the kernel refuses XDP_USE_SG; frames are then limited to one chunk.
   if (error && error->code == EINVAL && multi_buffer()) {
     xsk_config_.bind_flags &= static_cast<uint16_t>(~XDP_USE_SG);
-    error = open_queues_when_released(config.netdev);
+    error = open_queues(config.netdev);
   }
   return error;
 }
 
-// When a socket is closed the kernel lets go of its queue and its locked memory a moment later: a process that follows
-// another one has to wait for that.
-std::optional<IoError> AfXdp::open_queues_when_released(const std::string& netdev) {
+// When a socket is closed the kernel lets go of its queue and its locked memory a moment later: whoever opens the
+// netdev after another has to wait for that. Queues that are open stay so meanwhile: to close them again would take
+// longer.
+std::optional<IoError> AfXdp::open_queues(const std::string& netdev) {
   const auto deadline = std::chrono::steady_clock::now() + kReleaseTime;
-  while (true) {
-    std::optional<IoError> error = open_queues(netdev);
+  while (queues_.size() < queue_count_) {
+    std::optional<IoError> error = open_queue(netdev, static_cast<uint32_t>(queues_.size()));
     const bool may_be_released = error && (error->code == EBUSY || error->code == ENOBUFS);
-    if (!may_be_released || std::chrono::steady_clock::now() > deadline) return error;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    if (error && (!may_be_released || std::chrono::steady_clock::now() > deadline)) return error;
+    if (error) std::this_thread::sleep_for(kReleasePause);
   }
+  return std::nullopt;
 }
 
-std::optional<IoError> AfXdp::open_queues(const std::string& netdev) {
-  queues_.clear();
-  umem_ = std::make_unique<XskUmem>();
-  for (uint32_t id = 0; id < queue_count_; ++id) {
-    queues_.push_back(std::make_unique<Queue>());
-    XskQueue& xsk = queues_.back()->xsk;
-    if (id == 0) {
-      const int error = umem_->create(area_, xsk_config_, xsk.fill_ring(), xsk.completion_ring());
-      if (error != 0) return umem_error(netdev, error, area_.size());
-    }
-    const int error = xsk.open(netdev, id, *umem_, xsk_config_);
-    if (error != 0) return socket_error(netdev, id, error);
-    const uint64_t first_rx_chunk = uint64_t{id} * xsk_config_.rx_frames * xsk_config_.chunk_size;
-    RxChunks& chunks = queues_.back()->source.chunks;
-    chunks = RxChunks(first_rx_chunk, xsk_config_.rx_frames, xsk_config_.chunk_size);
-    chunks.publish(xsk);
+std::optional<IoError> AfXdp::open_queue(const std::string& netdev, uint32_t id) {
+  auto queue = std::make_unique<Queue>();
+  if (id == 0) {
+    umem_ = std::make_unique<XskUmem>();
+    const int error = umem_->create(area_, xsk_config_, queue->xsk.fill_ring(), queue->xsk.completion_ring());
+    if (error != 0) return umem_error(netdev, error, area_.size());
   }
+  const int error = queue->xsk.open(netdev, id, *umem_, xsk_config_);
+  if (error != 0) {
+    if (id == 0) umem_.reset();  // before `queue`, in which its rings are
+    return socket_error(netdev, id, error);
+  }
+  const uint64_t first_rx_chunk = uint64_t{id} * xsk_config_.rx_frames * xsk_config_.chunk_size;
+  queue->source.chunks = RxChunks(first_rx_chunk, xsk_config_.rx_frames, xsk_config_.chunk_size);
+  queue->source.chunks.publish(queue->xsk);
+  queues_.push_back(std::move(queue));
   return std::nullopt;
 }
 

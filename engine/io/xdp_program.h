@@ -43,6 +43,7 @@ class XdpProgram {
   // Attaches natively, or failing that (or when `force_generic`) in generic mode. From here on our packets are looked
   // for, and still passed to the kernel as long as the maps are empty. Returns 0 or an errno value.
   int attach(int ifindex, bool force_generic);
+  int link_fd() const { return link_fd_; }  // -1: not attached
   Mode mode() const { return mode_; }
   // Why the native attach did not work; 0 when it did or was not tried.
   int native_error() const { return native_error_; }

@@ -3,14 +3,17 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <filesystem>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <iterator>
 #include <linux/if_packet.h>
 #include <memory>
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <thread>
 #include <tuple>
 
 #include "engine/io/memory_link.h"
@@ -427,6 +430,36 @@ TEST(AfXdp, DetachesWhenDestroyed) {
   a.reset();
   EXPECT_FALSE(attached_xdp_program(veth.a().ifindex).has_value());
   EXPECT_TRUE(open_af_xdp(veth.a(), 1500));
+}
+
+size_t entries_of(const char* directory) {
+  const std::filesystem::directory_iterator entries(directory);
+  return static_cast<size_t>(std::distance(begin(entries), end(entries)));
+}
+
+// Each opening finds the netdev free that another one has just left, and no descriptor or thread stays.
+TEST(AfXdp, OpensAtOnceAfterItWasClosed) {
+  UROCE_SKIP_UNLESS_ROOT();
+  for (const int queues : {1, 4}) {
+    const VethPair veth({.queues = queues});
+    const size_t descriptors = entries_of("/proc/self/fd"), threads = entries_of("/proc/self/task");
+    for (int i = 0; i < 25; ++i) ASSERT_TRUE(open_af_xdp(veth.a(), 1500)) << i;
+    EXPECT_EQ(entries_of("/proc/self/fd"), descriptors);
+    EXPECT_EQ(entries_of("/proc/self/task"), threads);
+    EXPECT_FALSE(attached_xdp_program(veth.a().ifindex).has_value());
+  }
+}
+
+TEST(AfXdp, ClosesWhileTheNetdevIsDeleted) {
+  UROCE_SKIP_UNLESS_ROOT();
+  for (int i = 0; i < 10; ++i) {
+    const VethPair veth({.queues = 4});
+    auto a = open_af_xdp(veth.a(), 1500);
+    ASSERT_TRUE(a);
+    std::thread other([&veth] { VethPair::run(veth.a(), "ip link delete dev va"); });
+    a.reset();
+    other.join();
+  }
 }
 
 TEST(AfXdp, NothingIsLeftWhenTheProcessIsKilled) {
