@@ -20,8 +20,12 @@
 namespace uroce::engine {
 
 struct Host::Engines {
+  struct Place {
+    std::weak_ptr<Engine> engine;
+    std::shared_ptr<std::atomic<bool>> gone;  // the engine's, once it has left the netdev
+  };
   std::mutex lock;
-  std::map<int, std::weak_ptr<Engine>> by_ifindex;
+  std::map<int, Place> by_ifindex;
   std::vector<std::shared_ptr<Engine>> kept;
 };
 
@@ -92,8 +96,8 @@ void Host::at_exit() {
 // A program that exits without destroying its QPs still owes ACKs for what it received.
 void Host::finish() {
   std::lock_guard guard(engines_->lock);
-  for (const auto& [index, weak] : engines_->by_ifindex) {
-    const auto engine = weak.lock();
+  for (const auto& [index, place] : engines_->by_ifindex) {
+    const auto engine = place.engine.lock();
     if (!engine) continue;
     engine->progress();
     engine->progress();
@@ -104,22 +108,28 @@ void Host::finish() {
 
 std::shared_ptr<Engine> Host::engine(const DeviceInfo& device) {
   std::lock_guard guard(engines_->lock);
-  std::weak_ptr<Engine>& slot = engines_->by_ifindex[device.netdev.index];
-  std::shared_ptr<Engine> engine = slot.lock();
-  if (!engine || !engine->present()) {  // a netdev may come back
-    slot = engine = make_engine(device.netdev);
+  Engines::Place& place = engines_->by_ifindex[device.netdev.index];
+  std::shared_ptr<Engine> engine = place.engine.lock();
+  if (!engine && place.gone) place.gone->wait(false);  // another thread is just closing it
+  if (!engine || !engine->present()) {                 // a netdev may come back
+    place.gone = std::make_shared<std::atomic<bool>>(false);
+    place.engine = engine = make_engine(device.netdev, place.gone);
     if (options_.print_counters) engines_->kept.push_back(engine);  // until they have been printed
   }
   return engine;
 }
 
-std::shared_ptr<Engine> Host::make_engine(const net::Netdev& netdev) {
+std::shared_ptr<Engine> Host::make_engine(const net::Netdev& netdev, std::shared_ptr<std::atomic<bool>> gone) {
   const auto open = [this](const net::Netdev& which, const Options& options) {
     auto opened = open_packet_io(which, options);
     if (std::holds_alternative<OpenedIo>(opened)) io_has_opened(which.index);
     return opened;
   };
-  return std::make_shared<LocalEngine>(netdev, view_, options_, open);
+  return {new LocalEngine(netdev, view_, options_, open), [gone = std::move(gone)](const LocalEngine* engine) {
+            delete engine;
+            gone->store(true);
+            gone->notify_all();
+          }};
 }
 
 // When all devices that the program may use have their packet I/O, the rights that were there for it can go. In the
@@ -148,8 +158,8 @@ void Host::io_has_opened(int netdev_index) {
 std::map<int, std::shared_ptr<Engine>> Host::existing_engines() {
   std::lock_guard guard(engines_->lock);
   std::map<int, std::shared_ptr<Engine>> engines;
-  for (const auto& [index, weak] : engines_->by_ifindex) {
-    if (auto engine = weak.lock()) engines.emplace(index, std::move(engine));
+  for (const auto& [index, place] : engines_->by_ifindex) {
+    if (auto engine = place.engine.lock()) engines.emplace(index, std::move(engine));
   }
   return engines;
 }

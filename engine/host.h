@@ -2,6 +2,7 @@
 // shim and the command line start here.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -40,7 +41,7 @@ class Host {
   static Host* create();
   static void at_exit();
   void finish();
-  std::shared_ptr<Engine> make_engine(const net::Netdev& netdev);
+  std::shared_ptr<Engine> make_engine(const net::Netdev& netdev, std::shared_ptr<std::atomic<bool>> gone);
   void io_has_opened(int netdev_index);
 
   struct Slot;

@@ -9,7 +9,9 @@
 #include <memory>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 #include <utility>
@@ -120,6 +122,53 @@ class Tap {
  private:
   const int fd_;
 };
+
+// A netdev with several queues, free for whoever is next.
+void make_many_queues() {
+  run("ip link add many0 numrxqueues 4 numtxqueues 4 type veth peer name many1 numrxqueues 4 numtxqueues 4");
+  run("ip addr add 198.18.0.1/24 dev many0 && ip link set many0 up && ip link set many1 up");
+}
+
+// Whatever way a process ends, and whether it has closed the device: the next one can open it at once.
+TEST_P(Netdevs, AreOpenedByOneProcessAfterAnother) {
+  if (!alone_with_io()) return;
+  make_many_queues();
+  for (int i = 0; i < 20; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(30);
+      auto* const side = new Side("many0");
+      const bool opened = side->qp != nullptr;
+      if (i % 4 < 2) delete side;
+      if (i % 2 == 0) exit(opened ? 0 : 1);
+      if (opened && i % 4 == 3) raise(SIGKILL);
+      _exit(opened ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_EQ(status, i % 4 == 3 ? SIGKILL : 0) << i;
+  }
+}
+
+// By one thread while another one is closing it.
+TEST_P(Netdevs, AreOpenedWhileTheyAreClosed) {
+  if (!alone_with_io()) return;
+  make_many_queues();
+  auto side = std::make_unique<Side>("many0");
+  for (int i = 0; i < 30 && !HasFailure(); ++i) {
+    std::atomic<bool> closing{false};
+    std::unique_ptr<Side> next;
+    std::thread opener([&] {
+      closing.wait(false);
+      next = std::make_unique<Side>("many0");
+    });
+    closing = true;
+    closing.notify_one();
+    side.reset();
+    opener.join();
+    side = std::move(next);
+  }
+}
 
 TEST_P(Netdevs, MayBeVlans) {
   if (system("LD_PRELOAD= ip link add link rdma0 name rdma0.1 type vlan id 1 && LD_PRELOAD= ip link del rdma0.1") !=
