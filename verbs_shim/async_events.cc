@@ -35,54 +35,48 @@ ibv_cq* as_cq(Cq& cq) {
   return ibv_cq_ex_to_cq(&cq);
 }
 
+template <class Object>
+void report(Context& context, Object& object, ibv_event_type type) {
+  if (AsyncSource* const source = object.async_events.find(type)) context.async_events.push(*source);
+}
+
 // Each of a QP's handles that belongs to the context hears of it.
-void queue_qp_event(Context& context, ibv_async_event event, QpCore& core) {
+void report_qp_event(Context& context, QpCore& core, ibv_event_type type) {
   std::lock_guard guard(core.mutex);
   for (Qp* qp : core.handles) {
-    if (qp->verbs.qp_base.context != &context.verbs.context) continue;
-    event.element.qp = &qp->verbs.qp_base;
-    context.async_events.push(event);
+    if (qp->verbs.qp_base.context == &context.verbs.context) report(context, *qp, type);
   }
 }
 
 }  // namespace
 
 void queue_event(Context& context, const engine::EventSubject& subject) {
-  ibv_context* verbs = &context.verbs.context;
-  ibv_async_event event{};
-  event.event_type = static_cast<ibv_event_type>(subject.event);
-  if (is_qp_event(event.event_type)) return queue_qp_event(context, event, *static_cast<QpCore*>(subject.qp_context));
-  if (is_cq_event(event.event_type)) {
-    event.element.cq = as_cq(*static_cast<Cq*>(subject.cq));
-    if (event.element.cq->context != verbs) return;
-  } else if (is_srq_event(event.event_type)) {
-    event.element.srq = static_cast<Srq*>(subject.srq_context);
-    if (event.element.srq->context != verbs) return;
-  } else if (event.event_type != IBV_EVENT_DEVICE_FATAL) {
-    event.element.port_num = 1;
+  const auto type = static_cast<ibv_event_type>(subject.event);
+  if (is_qp_event(type)) return report_qp_event(context, *static_cast<QpCore*>(subject.qp_context), type);
+  if (is_cq_event(type)) {
+    Cq& cq = *static_cast<Cq*>(subject.cq);
+    if (cq.context == &context.verbs.context) report(context, cq, type);
+  } else if (is_srq_event(type)) {
+    Srq& srq = *static_cast<Srq*>(subject.srq_context);
+    if (srq.context == &context.verbs.context) report(context, srq, type);
+  } else if (AsyncSource* const source = context.own_events.find(type)) {
+    context.async_events.push(*source);
   }
-  context.async_events.push(event);
 }
 
 void drain_events(Cq& cq) {
-  from(cq.context).async_events.purge([&](const ibv_async_event& event) {
-    return is_cq_event(event.event_type) && event.element.cq == as_cq(cq);
-  });
+  cq.async_events.leave(from(cq.context).async_events);
   wait_for_acknowledgements(cq.mutex, cq.cond, as_cq(cq)->async_events_completed, cq.async_events_taken);
 }
 
 void drain_events(Qp& qp) {
   ibv_qp& verbs = qp.verbs.qp_base;
-  from(verbs.context).async_events.purge([&](const ibv_async_event& event) {
-    return is_qp_event(event.event_type) && event.element.qp == &verbs;
-  });
+  qp.async_events.leave(from(verbs.context).async_events);
   wait_for_acknowledgements(verbs.mutex, verbs.cond, verbs.events_completed, qp.async_events_taken);
 }
 
 void drain_events(Srq& srq) {
-  from(srq.context).async_events.purge([&](const ibv_async_event& event) {
-    return is_srq_event(event.event_type) && event.element.srq == &srq;
-  });
+  srq.async_events.leave(from(srq.context).async_events);
   wait_for_acknowledgements(srq.mutex, srq.cond, srq.events_completed, srq.async_events_taken);
 }
 
@@ -94,12 +88,13 @@ extern "C" {
 
 int ibv_get_async_event(ibv_context* context, ibv_async_event* event) {
   if (orphaned(context)) return fail_minus_one(EIO);
-  const auto count_taken = [](const ibv_async_event& taken) {
-    if (is_cq_event(taken.event_type)) ++from(taken.element.cq).async_events_taken;
-    if (is_qp_event(taken.event_type)) ++from(taken.element.qp).async_events_taken;
-    if (is_srq_event(taken.event_type)) ++from(taken.element.srq).async_events_taken;
+  const auto hand_out = [event](const EventSource& source) {
+    *event = static_cast<const AsyncSource&>(source).event;
+    if (is_cq_event(event->event_type)) ++from(event->element.cq).async_events_taken;
+    if (is_qp_event(event->event_type)) ++from(event->element.qp).async_events_taken;
+    if (is_srq_event(event->event_type)) ++from(event->element.srq).async_events_taken;
   };
-  return from(context).async_events.take(context->async_fd, *event, count_taken) ? 0 : -1;
+  return from(context).async_events.take(context->async_fd, hand_out) ? 0 : -1;
 }
 
 void ibv_ack_async_event(ibv_async_event* event) {

@@ -10,7 +10,7 @@
 namespace uroce::verbs {
 
 void Channel::on_completion(queue::CompletionQueue& cq) {
-  events.push(static_cast<Cq*>(&cq));
+  events.push(static_cast<Cq&>(cq));
 }
 
 }  // namespace uroce::verbs
@@ -53,11 +53,13 @@ int ibv_get_cq_event(ibv_comp_channel* verbs, ibv_cq** cq, void** cq_context) {
   // What the descriptor counts is the parent's to take.
   if (orphaned(channel.context)) return fail_minus_one(EIO);
   from(channel.context).engine->expect_sleep();
-  Cq* taken = nullptr;
-  if (!channel.events.take(channel.fd, taken, [](Cq* event) { ++event->completion_events_taken; })) return -1;
-  *cq = ibv_cq_ex_to_cq(taken);
-  *cq_context = taken->cq_context;
-  return 0;
+  const auto hand_out = [&](EventSource& source) {
+    Cq& taken = static_cast<Cq&>(source);
+    ++taken.completion_events_taken;
+    *cq = ibv_cq_ex_to_cq(&taken);
+    *cq_context = taken.cq_context;
+  };
+  return channel.events.take(channel.fd, hand_out) ? 0 : -1;
 }
 
 void ibv_ack_cq_events(ibv_cq* cq, unsigned int nevents) {

@@ -126,7 +126,7 @@ int ibv_destroy_cq(ibv_cq* verbs) {
   if (cq.users != 0) return answer(EBUSY);
   if (from(cq.context).moderated_cqs.remove(&cq)) cq.engine->moderate_cq(cq, 0, {});  // else closed, or never was
   if (cq.channel != nullptr) {
-    from(cq.channel).events.purge([&](const Cq* event) { return event == &cq; });
+    from(cq.channel).events.purge(cq);
     wait_for_acknowledgements(cq.mutex, cq.cond, verbs->comp_events_completed, cq.completion_events_taken);
     --from(cq.channel).users;
   }

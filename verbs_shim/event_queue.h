@@ -2,56 +2,68 @@
 // and the asynchronous events of a context are made of it. push() comes from the engine, under its progress lock.
 #pragma once
 
-#include <cstddef>
-#include <deque>
+#include <boost/intrusive/list.hpp>
+#include <cstdint>
 #include <mutex>
-#include <new>
 
 #include "verbs_shim/event_descriptor.h"
 
 namespace uroce::verbs {
 
-template <class Event>
+// One kind of event of one object. Its place in the queue is part of the object: reporting allocates nothing, so no
+// event is lost for want of memory. It leaves the queue by purge() before it ends; in a forked child, which has no
+// queue, it just ends.
+class EventSource
+    : public boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::normal_link>> {
+ public:
+  EventSource() = default;
+  EventSource(const EventSource&) = delete;
+  EventSource& operator=(const EventSource&) = delete;
+
+ private:
+  friend class EventQueue;
+  uint32_t pending_ = 0;  // events that are to be taken
+};
+
+// The oldest event is taken first. A source that has several takes its next place behind the others.
 class EventQueue {
  public:
   // As EventDescriptor::open().
   int open(int& application_fd) { return descriptor_.open(application_fd); }
 
-  void push(const Event& event) noexcept {
+  void push(EventSource& source) noexcept {
     std::lock_guard guard(mutex_);
-    try {
-      events_.push_back(event);
-    } catch (const std::bad_alloc&) {
-      return;  // nobody to report to: the engine is in the middle of an iteration
-    }
+    if (source.pending_++ == 0) sources_.push_back(source);
     descriptor_.signal();
   }
 
-  // Waits on the application's descriptor and takes the oldest event. `on_take(event)` runs while the event can not yet
-  // be missed by purge(). False with errno set.
+  // Waits on the application's descriptor and takes the oldest event. `on_take(source)` runs while the event can not
+  // yet be missed by purge(). False with errno set.
   template <class OnTake>
-  bool take(int application_fd, Event& out, OnTake&& on_take) {
+  bool take(int application_fd, OnTake&& on_take) {
     while (EventDescriptor::wait(application_fd)) {
       std::lock_guard guard(mutex_);
-      if (events_.empty()) continue;  // what the token stood for has been purged
-      out = events_.front();
-      events_.pop_front();
-      on_take(out);
+      if (sources_.empty()) continue;  // what the token stood for has been purged
+      EventSource& source = sources_.front();
+      sources_.pop_front();
+      if (--source.pending_ > 0) sources_.push_back(source);
+      on_take(source);
       return true;
     }
     return false;
   }
 
-  // Removes events that match, before the object they name is destroyed.
-  template <class Match>
-  void purge(Match&& match) {
+  // Removes what the source has reported, before the object that it is of is destroyed.
+  void purge(EventSource& source) {
     std::lock_guard guard(mutex_);
-    for (size_t removed = std::erase_if(events_, match); removed > 0; --removed) descriptor_.retract();
+    if (source.pending_ == 0) return;
+    sources_.erase(sources_.iterator_to(source));
+    for (; source.pending_ > 0; --source.pending_) descriptor_.retract();
   }
 
  private:
   std::mutex mutex_;
-  std::deque<Event> events_;
+  boost::intrusive::list<EventSource, boost::intrusive::constant_time_size<false>> sources_;
   EventDescriptor descriptor_;
 };
 

@@ -24,6 +24,7 @@
 #include "engine/host.h"
 #include "engine/queue/completion_queue.h"
 #include "engine/queue/work_queue.h"
+#include "verbs_shim/async_source.h"
 #include "verbs_shim/event_queue.h"
 
 namespace uroce::verbs {
@@ -95,8 +96,9 @@ struct Context : ContextAbi {
   std::shared_ptr<engine::Engine> engine;
   std::shared_ptr<engine::QuotaAccount> quota;  // shared with the contexts imported from this one
   engine::EventHandler on_event;                // puts the engine's events into async_events
-  EventQueue<ibv_async_event> async_events;
-  std::atomic<uint32_t> users{1};  // the application until it closes the device, PDs, CQs and channels
+  EventQueue async_events;
+  DeviceSources own_events{{.port_num = 1}};  // into async_events
+  std::atomic<uint32_t> users{1};             // the application until it closes the device, PDs, CQs and channels
   LiveObjects<Qp> qps;
   LiveObjects<Srq> srqs;
   LiveObjects<Ah> ahs;
@@ -227,7 +229,7 @@ inline Pd& from(ibv_pd* pd) {
 // --- completion channel and queue ------------------------------------------------------------------------------------
 
 struct Channel final : ibv_comp_channel, queue::CompletionNotifier {
-  EventQueue<Cq*> events;
+  EventQueue events;               // the sources are Cqs
   std::atomic<uint32_t> users{0};  // CQs
 
   void on_completion(queue::CompletionQueue& cq) override;
@@ -242,7 +244,7 @@ struct CqMemory {
   QueueMemory memory;
 };
 
-struct Cq : ibv_cq_ex, CqMemory, queue::CompletionQueue {
+struct Cq : ibv_cq_ex, CqMemory, queue::CompletionQueue, EventSource {
   Cq(uint32_t capacity, ibv_comp_channel* events_to, Overrun overrun, QueueMemory ring)
       : ibv_cq_ex{},
         CqMemory{std::move(ring)},
@@ -251,6 +253,7 @@ struct Cq : ibv_cq_ex, CqMemory, queue::CompletionQueue {
   engine::Engine* engine = nullptr;
   Pd* parent_domain = nullptr;
   std::atomic<uint32_t> users{0};  // QPs; one that has it for both directions counts twice
+  CqSources async_events{{.cq = reinterpret_cast<ibv_cq*>(static_cast<ibv_cq_ex*>(this))}};
   // Events handed to the application; ibv_cq counts the acknowledged ones. Under the lock of the respective queue.
   uint32_t completion_events_taken = 0;
   uint32_t async_events_taken = 0;
@@ -307,7 +310,8 @@ struct Srq : ibv_srq {
   std::shared_ptr<XrcDomain> domain;  // null: not for XRC
   ibv_cq* cq = nullptr;               // XRC: where receives complete
   std::atomic<uint32_t> users{0};     // QPs
-  uint32_t async_events_taken = 0;    // see Cq
+  SrqSources async_events{{.srq = this}};
+  uint32_t async_events_taken = 0;  // see Cq
 };
 
 inline Srq& from(ibv_srq* srq) {
@@ -351,6 +355,7 @@ struct Qp : QpAbi {
   uint64_t send_ops = 0;      // enum ibv_qp_create_send_ops_flags asked for; 0: no ibv_wr_* functions
   uint32_t create_flags = 0;
   bool signal_all = false;
+  QpSources async_events{{.qp = &verbs.qp_base}};
   uint32_t async_events_taken = 0;  // see Cq
 };
 
