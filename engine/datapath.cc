@@ -396,9 +396,9 @@ void Datapath::remove(Qp& qp, Time now) {
 }
 
 void Datapath::purge_completions(Qp& qp) {
-  const uint32_t qpn = qp.transport->qpn().value();
-  if (qp.init.send_cq != nullptr) qp.init.send_cq->purge(qpn);
-  if (qp.init.recv_cq != nullptr && qp.init.recv_cq != qp.init.send_cq) qp.init.recv_cq->purge(qpn);
+  queue::CompletionQueue *const send_cq = qp.init.send_cq, *const recv_cq = qp.init.recv_cq;
+  if (send_cq != nullptr) qp.transport->purge(*send_cq);
+  if (recv_cq != nullptr && recv_cq != send_cq) qp.transport->purge(*recv_cq);
 }
 
 // --- receiving ------------------------------------------------------------------------------------------------------

@@ -112,17 +112,25 @@ void CompletionQueue::report_missed() {
   }
 }
 
-void CompletionQueue::purge(uint32_t qpn) {
-  std::lock_guard guard(poll_lock_);
+void CompletionQueue::purge(uint32_t qpn, const Mark& last) {
   const uint32_t head = head_.load(std::memory_order_relaxed);
+  // What purge() has removed since then has let the last one move by so much at most.
+  const uint64_t moved = std::min<uint64_t>(removed_ - last.removed, head - last.end);
+  const uint32_t end = last.end + static_cast<uint32_t>(moved);
+  const auto within = [&](uint32_t tail) { return end - tail - 1 < head - tail; };
+  if (!within(tail_.load(std::memory_order_relaxed))) return;
+  std::lock_guard guard(poll_lock_);
   const uint32_t tail = tail_.load(std::memory_order_relaxed);
+  if (!within(tail)) return;
   // Compact towards the head, so that the producer's position does not move.
-  uint32_t write = head;
-  for (uint32_t read = head; read != tail;) {
+  uint32_t write = end;
+  for (uint32_t read = end; read != tail;) {
     --read;
-    if (ring_[read & mask_].qpn != qpn) ring_[--write & mask_] = ring_[read & mask_];
+    if (ring_[read & mask_].qpn == qpn) continue;
+    if (--write != read) ring_[write & mask_] = ring_[read & mask_];
   }
   tail_.store(write, std::memory_order_release);
+  removed_ += write - tail;
 }
 
 CompletionQueue::Ring CompletionQueue::make_ring(uint32_t capacity) {

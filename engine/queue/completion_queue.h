@@ -143,8 +143,16 @@ class CompletionQueue {
   bool has_missed() const { return missed_from() != head_.load(std::memory_order_seq_cst); }
   void report_missed();
 
-  // Removes the completions of a QP that is being destroyed. Caller holds the progress lock.
-  void purge(uint32_t qpn);
+  // Where the last completion is, to be taken after a push() for the purge() of its QP. The producer's.
+  struct Mark {
+    uint32_t end;      // behind it then
+    uint64_t removed;  // how many purge() had removed before
+  };
+  Mark mark() const { return {head_.load(std::memory_order_relaxed), removed_}; }
+  // Removes the completions of a QP that is being destroyed: of `qpn`, none behind `last`. Costs nothing where those
+  // have been polled, however many there are of others. Caller holds the progress lock.
+  void purge(uint32_t qpn, const Mark& last);
+  void purge(uint32_t qpn) { purge(qpn, mark()); }
 
   bool overrun() const { return overrun_; }
 
@@ -178,6 +186,7 @@ class CompletionQueue {
   CompletionNotifier* const notifier_;
   const Overrun on_overrun_;
   bool overrun_ = false;
+  uint64_t removed_ = 0;  // by purge(), so far; the producer's
   // The producer's: completions since the queue was armed that have not been reported.
   uint16_t moderation_count_ = 0;
   uint16_t held_back_ = 0;

@@ -102,13 +102,18 @@ struct QpContext {
   QpAttributes attr{};
   Time now{};                    // of the call in progress; set at every entry
   bool lost_completion = false;  // a CQ was full
-  bool failed = false;           // a part met a fatal condition: the QP moves to the error state after the call
+  // Of this QP, for CompletionQueue::purge(). Where both are one queue, the first; XRC: of any shared receive queue.
+  std::optional<queue::CompletionQueue::Mark> last_in_send_cq, last_in_receive_cq;
+  bool failed = false;  // a part met a fatal condition: the QP moves to the error state after the call
 
   void push(queue::CompletionQueue& cq, queue::Cqe cqe) {
     cqe.qpn = qpn.value();
     cqe.timestamp = static_cast<uint64_t>(now.time_since_epoch().count());
     const bool first = !cq.overrun();
-    if (cq.push(cqe)) return;
+    if (cq.push(cqe)) {
+      (&cq == &send_cq ? last_in_send_cq : last_in_receive_cq) = cq.mark();
+      return;
+    }
     counters.add(Counter::kCqOverruns);
     failed = true;
     // Each is told once: the queue has an error, and so has every QP that lost a completion (IBTA 11.6.3.1).

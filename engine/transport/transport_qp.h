@@ -29,6 +29,11 @@ class TransportQp {
   QpState state() const { return qp_.attr.state; }
   wire::Qpn qpn() const { return qp_.qpn; }
   const QpAttributes& attributes() const { return qp_.attr; }
+  // Takes the QP's completions out of one of its queues. Under the progress lock.
+  void purge(queue::CompletionQueue& cq) {
+    const auto& last = &cq == &qp_.send_cq ? qp_.last_in_send_cq : qp_.last_in_receive_cq;
+    if (last) cq.purge(qpn().value(), *last);
+  }
 
   // 0 or an errno value: EINVAL for an illegal transition, mask or value. Takes the target state from
   // attributes.state if the mask names it, else the current one.

@@ -1,13 +1,18 @@
 // The completion queue: order, capacity, arming, purging, and one producer with consumers in other threads.
 #include "engine/queue/completion_queue.h"
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdlib>
+#include <deque>
 #include <gtest/gtest.h>
 #include <memory>
+#include <optional>
+#include <random>
 #include <semaphore>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace uroce::queue {
@@ -282,6 +287,51 @@ TEST(CompletionQueue, PurgeOfNothingAndOfEverything) {
   cq.purge(1);
   EXPECT_TRUE(cq.empty());
   EXPECT_EQ(take(cq), Ids{});
+}
+
+TEST(CompletionQueue, PurgeLooksNoFurtherThanTheLastOne) {
+  CompletionQueue cq(8, nullptr);
+  cq.push(cqe(1, 7));
+  const CompletionQueue::Mark last = cq.mark();
+  cq.push(cqe(2, 8));
+  cq.push(cqe(3, 7));  // not of the one who says so
+  cq.purge(7, last);
+  EXPECT_EQ(take(cq), (Ids{2, 3}));
+  cq.push(cqe(4, 7));
+  cq.purge(7, last);
+  EXPECT_EQ(take(cq), (Ids{4})) << "what the mark is of has been polled";
+}
+
+// Many QPs of which some go now and then, and their numbers to others, against a list that does the same the long way.
+TEST(CompletionQueue, PurgeByMarksIsPurgeOfAll) {
+  std::mt19937 random(1);
+  const auto below = [&](uint32_t n) { return static_cast<uint32_t>(random() % n); };
+  for (int round = 0; round < 200; ++round) {
+    CompletionQueue cq(64, nullptr);
+    std::deque<std::pair<uint64_t, uint32_t>> expected;  // wr_id, qpn
+    std::array<std::optional<CompletionQueue::Mark>, 6> marks;
+    for (uint64_t id = 0; id < 2000; ++id) {
+      const uint32_t qpn = below(marks.size());
+      const uint32_t what = below(16);
+      if (what < 9 && expected.size() < 64) {
+        ASSERT_TRUE(cq.push(cqe(id, qpn)));
+        marks[qpn] = cq.mark();
+        expected.emplace_back(id, qpn);
+      } else if (what < 14) {
+        for (const uint64_t polled : take(cq, below(3))) {
+          ASSERT_EQ(polled, expected.front().first);
+          expected.pop_front();
+        }
+      } else {
+        if (marks[qpn]) cq.purge(qpn, *marks[qpn]);
+        marks[qpn].reset();
+        std::erase_if(expected, [&](const auto& one) { return one.second == qpn; });
+      }
+    }
+    Ids rest;
+    for (const auto& [id, qpn] : expected) rest.push_back(id);
+    ASSERT_EQ(take(cq), rest);
+  }
 }
 
 // --- threads ---------------------------------------------------------------------------------------------------------
