@@ -201,17 +201,29 @@ bool Datapath::transmit_quantum(Qp& qp, Time now, int& budget) {
     if (!qp.transport->pull(*packet, now)) return true;
     --budget;
     packet->source_qpn = qp.transport->qpn();
-    if (within == Reach::kNow) {
+    const bool fits = path == nullptr || !qp.is_ud() || fits_route(*packet, *path);
+    if (within == Reach::kNow && fits) {
       packet->envelope = envelope_for(*packet, qp, *path);
       burst_to.commit();
       if (is_multicast(path->envelope.destination)) copy_to_own_group(*packet);
     } else {
       // As if lost on the wire: a retry timer repairs or gives up.
-      counters_.add(path == nullptr ? Counter::kDropNoAddressHandle : Counter::kDropNoNeighbour);
+      counters_.add(path == nullptr ? Counter::kDropNoAddressHandle
+                    : fits          ? Counter::kDropNoNeighbour
+                                    : Counter::kDropPathMtu);
       if (packet->completes) on_done(*packet);
     }
   }
   return true;
+}
+
+// Whether a datagram gets to its destination in one piece. A UD QP takes messages as long as its port allows; the route
+// of one of its address handles may allow less. (A connected QP's path MTU was checked against its route.)
+bool Datapath::fits_route(const wire::TxPacket& packet, const Path& path) {
+  if (path.to == nullptr || path.loopback()) return true;
+  const size_t ip_header = path.envelope.destination.is_v4() ? wire::kIpv4Size : wire::kIpv6Size;
+  const uint32_t mtu = path.to->route.mtu;
+  return mtu == 0 || ip_header + packet.udp_length() <= mtu;
 }
 
 // Members of this process get their copies here: what goes out does not come back in.

@@ -129,6 +129,7 @@ class Datapath {
   size_t transmit(Time now);
   bool transmit_quantum(Qp& qp, Time now, int& budget);
   Path* next_path(Qp& qp);
+  static bool fits_route(const wire::TxPacket& packet, const Path& path);
   void copy_to_own_group(const wire::TxPacket& packet);
   static const wire::Envelope* envelope_for(const wire::TxPacket& packet, Qp& qp, const Path& path);
   size_t transmit_acks(AckList& qps);

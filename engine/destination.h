@@ -32,7 +32,7 @@ class Destination : public std::enable_shared_from_this<Destination> {
   struct Route {
     wire::MacAddress source_mac{};
     uint8_t hop_limit = 64;
-    uint32_t mtu = 0;        // bytes the route allows, L3
+    uint32_t mtu = 0;        // bytes the route allows, L3; 0: not known
     bool loopback = false;   // the peer is this very device
     wire::MacAddress mac{};  // the peer's; where `next_hop` is null
     std::shared_ptr<net::NextHop> next_hop;

@@ -13,7 +13,7 @@ PortCounters port_counters(const Counters& engine, const io::IoCounters& io) {
       {"counters/port_xmit_packets", io.tx_packets},
       {"counters/port_xmit_wait", io.tx_backpressure},
       {"counters/port_rcv_errors", io.rx_malformed + sum(C::kDropParse, C::kDropUnknownOpcode, C::kDropBadIcrc)},
-      {"counters/port_xmit_discards", io.tx_errors + sum(C::kDropNoNeighbour)},
+      {"counters/port_xmit_discards", io.tx_errors + sum(C::kDropNoNeighbour, C::kDropPathMtu)},
       // What there is on InfiniBand links only.
       {"counters/excessive_buffer_overrun_errors", 0},
       {"counters/link_downed", 0},

@@ -32,6 +32,7 @@ namespace uroce {
   X(kDropNoGroup, "drop: nobody here is in the multicast group")                      \
   X(kDropNoAddressHandle, "drop: address handle destroyed before the send")           \
   X(kDropNoNeighbour, "drop: next hop not resolved")                                  \
+  X(kDropPathMtu, "drop: datagram longer than its route's MTU")                       \
   X(kRxRequests, "requests received")                                                 \
   X(kRxDuplicates, "duplicate requests received")                                     \
   X(kRxOutOfSequence, "requests ahead of the expected PSN")                           \

@@ -22,7 +22,7 @@ class SlowNetView final : public FixedNetView {
     ++routes_[to.bytes];
     changed_.notify_all();
     changed_.wait(guard, [this] { return answers_; });
-    return net::Route{.next_hop = to};
+    return net::Route{.next_hop = to, .mtu = mtu};
   }
   net::Neighbour neighbour(int, const wire::IpAddress&) override {
     ++neighbours;
@@ -49,6 +49,7 @@ class SlowNetView final : public FixedNetView {
     return changed_.wait_for(guard, std::chrono::seconds(60), [&] { return routes_[to.bytes] >= count; });
   }
   std::atomic<int> neighbours{0};
+  std::atomic<uint32_t> mtu{0};  // of all routes; 0: they do not say
 
  private:
   std::mutex lock_;
@@ -88,6 +89,27 @@ TEST_F(EngineRoutesTest, EqualDestinationsShareOneLookUp) {
   EXPECT_EQ(view->neighbours, 1);
   handle(v4(203, 0, 113, 2));
   EXPECT_EQ(view->neighbours, 2);
+}
+
+// `ip route add ... mtu 1400` and the like.
+TEST_F(EngineRoutesTest, ConnectionKeepsWithinItsRoutesMtu) {
+  Connection connection(*engine);
+  connection.move(*connection.a, transport::QpState::kReset);
+  transport::QpAttributes attr;
+  attr.state = transport::QpState::kInit;
+  attr.port = 1;
+  using namespace transport;
+  ASSERT_EQ(engine->modify_qp(*connection.a, attr, kQpState | kQpPkeyIndex | kQpPort | kQpAccessFlags), 0);
+  attr.state = transport::QpState::kRtr;
+  attr.address.destination = v4(203, 0, 113, 1);
+  attr.address.global = true;
+  const uint32_t mask =
+      kQpState | kQpAddressVector | kQpPathMtu | kQpDestQpn | kQpRqPsn | kQpMaxDestRdAtomic | kQpMinRnrTimer;
+  view->mtu = 700;
+  attr.path_mtu = 1024;
+  EXPECT_EQ(engine->modify_qp(*connection.a, attr, mask), EINVAL) << "the netdev would allow it";
+  attr.path_mtu = 512;
+  EXPECT_EQ(engine->modify_qp(*connection.a, attr, mask), 0);
 }
 
 TEST_F(EngineRoutesTest, OnlyRoutesThatMayMatterAreLookedUpAgain) {

@@ -29,7 +29,8 @@ TEST(PortCounters, ErrorsOfPacketsAndOfTheTransport) {
   Counters engine;
   engine.add(Counter::kDropBadIcrc, 2);
   engine.add(Counter::kDropParse, 3);
-  engine.add(Counter::kDropNoNeighbour, 4);
+  engine.add(Counter::kDropNoNeighbour, 3);
+  engine.add(Counter::kDropPathMtu, 1);
   engine.add(Counter::kTxRnrNaks, 5);
   engine.add(Counter::kRxPsnNaks, 6);
   engine.add(Counter::kTimeouts, 7);
