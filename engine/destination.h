@@ -13,6 +13,7 @@
 
 #include "engine/base/time.h"
 #include "engine/net/net_view.h"
+#include "engine/transport/probe_budget.h"
 #include "wire/envelope.h"
 
 namespace uroce::engine {
@@ -50,6 +51,7 @@ class Destination : public std::enable_shared_from_this<Destination> {
   uint64_t generation = 0;
 
   // Of Datapath, under the progress lock.
+  transport::ProbeBudget probes;  // of the QPs connected to it
   NextHopWaiters waiters;
   Time waits_since = kNever;                      // since when there have been packets for a next hop without address
   Time gives_up_at = kNever;                      // when the first of the waiters no longer waits

@@ -149,6 +149,7 @@ int LocalEngine::modify_qp(Qp& qp, const transport::QpAttributes& attributes, ui
   const int error = qp.transport->modify(adjusted, mask, now);
   if (error == 0 && to != nullptr) {
     qp.stop_waiting();
+    qp.transport->share_probes(to->probes);
     qp.path = std::move(path);
   }
   const transport::QpState state = qp.transport->state();

@@ -47,6 +47,11 @@ void Completer::on_timer() {
     timer_.restart(qp_.now, qp_.attr.timeout);
     retry(RetryCause::kTimeout);
   } else if (timer_.probe_due(qp_.now)) {
+    if (qp_.probe_budget != nullptr && !qp_.probe_budget->take(qp_.now)) {
+      qp_.counters.add(Counter::kProbesPutOff);
+      timer_.put_off(qp_.now, qp_.qpn.value());
+      return;
+    }
     qp_.counters.add(Counter::kProbes);
     recovering_ = false;
     timer_.probed(qp_.now, oldest_is_long_read());

@@ -10,6 +10,7 @@
 #include "engine/memory/mr_table.h"
 #include "engine/queue/completion_queue.h"
 #include "engine/queue/work_queue.h"
+#include "engine/transport/probe_budget.h"
 #include "engine/transport/qp_state.h"
 #include "wire/psn.h"
 
@@ -98,6 +99,8 @@ struct QpContext {
   Counters& counters;
   const XrcSrqs* const xrc_srqs;
   const uint32_t xrcd;
+
+  ProbeBudget* probe_budget = nullptr;  // of the destination, shared with other QPs; null: no bound
 
   QpAttributes attr{};
   Time now{};                    // of the call in progress; set at every entry

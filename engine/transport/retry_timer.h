@@ -3,7 +3,8 @@
 // Two clocks run while anything is unacknowledged. The transport timer of the QP (IBTA 9.7.6.1.3: 4.096 us * 2^timeout,
 // expiry between 1x and 4x) spends the retry budget. Before it, a few probes go out after multiples of the measured
 // round trip; they spend nothing themselves, a NAK that answers them does (ConnectX probes early as well, wire.md
-// "Adaptive retransmission"). What is sent then is the completer's matter.
+// "Adaptive retransmission"). What is sent then is the completer's matter. Probes have a budget per destination
+// (probe_budget.h): one that it refuses is put off.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +30,7 @@ class RetryTimer {
   // Something was sent while nothing was outstanding, the peer made progress, or the timer expired and everything is
   // sent again: both clocks start anew.
   void restart(Time now, uint8_t timeout_code) {
-    probes_ = 0;
+    probes_ = put_off_ = 0;
     const bool off = timeout_code == 0;
     expires_at_ = off ? kNever : now + transport_timeout(timeout_code);
     expires_at_latest_ = off ? kNever : now + 4 * transport_timeout(timeout_code);
@@ -38,7 +39,7 @@ class RetryTimer {
   // The peer is alive, and busy with what it was asked for too often: the clocks start anew, but the timer expires in
   // the time that IBTA gives it all the same.
   void postpone(Time now, uint8_t timeout_code) {
-    probes_ = 0;
+    probes_ = put_off_ = 0;
     if (timeout_code != 0) {
       expires_at_ = std::min(std::max(expires_at_, now + transport_timeout(timeout_code)), expires_at_latest_);
     }
@@ -54,6 +55,15 @@ class RetryTimer {
     doubted_ = true;
     const Duration wait = probe_interval() * (1 << (dear ? 2 : 1) * probes_);
     probe_at_ = probes_ >= kMaxProbes ? kNever : now + std::min<Duration>(wait, kMaxProbe);
+  }
+  // The probe that is due may not be sent now. The waits double as between probes and vary by half, by `whose` and from
+  // time to time, so that those who were put off together do not come back together. As often as necessary: what was
+  // not sent does not count as a probe.
+  void put_off(Time now, uint32_t whose) {
+    const Duration wait = std::min<Duration>(probe_interval() * (1 << std::min(++put_off_, 8u)), kMaxProbe);
+    const uint32_t mixed = (whose + put_off_ * 0x9e3779b9) * 0x85ebca6b;
+    constexpr uint32_t kParts = 1024;
+    probe_at_ = now + wait / 2 + wait * ((mixed ^ mixed >> 16) % kParts) / kParts;
   }
   Time deadline() const { return std::min(expires_at_, probe_at_); }
 
@@ -95,6 +105,7 @@ class RetryTimer {
   Time expires_at_latest_ = kNever;  // however often it is postponed
   Time probe_at_ = kNever;
   int probes_ = 0;
+  uint32_t put_off_ = 0;  // times
   int patience_ = 0;      // waits are doubled as often
   bool doubted_ = false;  // a probe was sent, and nothing has been learnt from it yet
 };

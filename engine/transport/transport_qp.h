@@ -34,6 +34,8 @@ class TransportQp {
     const auto& last = &cq == &qp_.send_cq ? qp_.last_in_send_cq : qp_.last_in_receive_cq;
     if (last) cq.purge(qpn().value(), *last);
   }
+  // That of the destination that the QP is connected to; lives until the QP ends or gets another one.
+  void share_probes(ProbeBudget& budget) { qp_.probe_budget = &budget; }
 
   // 0 or an errno value: EINVAL for an illegal transition, mask or value. Takes the target state from
   // attributes.state if the mask names it, else the current one.

@@ -37,6 +37,7 @@ SimQp::SimQp(Host& host, const QpConfig& config)
 bool SimQp::connect(const wire::IpAddress& peer, uint32_t peer_qpn, transport::QpAttributes a) {
   using namespace transport;
   envelope.destination = peer;
+  rc.share_probes(host_.probe_budgets_[peer.bytes]);
   envelope.source_port = static_cast<uint16_t>(0xc000 | (rc.qpn().value() & 0x3fff));
   a.dest_qpn = wire::Qpn(peer_qpn);
   a.port = 1;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -126,6 +127,7 @@ class Host {
   Link& out_;
   Tap* tap_;
   std::vector<std::unique_ptr<SimQp>> qps_;
+  std::map<decltype(wire::IpAddress::bytes), transport::ProbeBudget> probe_budgets_;  // by peer
   std::vector<bool> ack_waited_;  // by QP: its owed ACK has waited one round
   uint32_t key_source_;
   uint16_t ip_id_ = 0;

@@ -1,5 +1,6 @@
 // Early probes: what a requester sends again before the transport timer, at what times, and what it makes of the
 // answers (retry_timer.h, requester.h; wire.md "Adaptive retransmission").
+#include "engine/transport/probe_budget.h"
 #include "tests/engine/transport/scripted_qp.h"
 
 namespace uroce::transport {
@@ -256,6 +257,124 @@ TEST(Probe, RoundTripOfAnUntouchedPacketIsMeasured) {
   host.advance(kSlow);
   host.receive(ack(kSqPsn + 2));
   EXPECT_GT(host.qp.deadline() - host.now, std::max(2 * before, kSlow));
+}
+
+// --- the budget of a destination -------------------------------------------------------------------------------------
+
+TEST(ProbeBudgets, ABurstAndThenOneInEachInterval) {
+  ProbeBudget budget;
+  Time now{std::chrono::seconds(1)};
+  const auto taken = [&] {
+    int count = 0;
+    while (budget.take(now)) ++count;
+    return count;
+  };
+  EXPECT_EQ(taken(), ProbeBudget::kBurst);
+  now += ProbeBudget::kInterval - Duration(1);
+  EXPECT_EQ(taken(), 0);
+  now += Duration(1);
+  EXPECT_EQ(taken(), 1);
+  now += 5 * ProbeBudget::kInterval;
+  EXPECT_EQ(taken(), 5);
+  now += std::chrono::hours(1);
+  EXPECT_EQ(taken(), ProbeBudget::kBurst) << "what nobody took is not saved";
+}
+
+void spend(ProbeBudget& budget, Time now) {
+  while (budget.take(now)) {
+  }
+}
+
+// However often the probe is put off, it comes, and the transport timer expires when it should.
+TEST(Probe, IsPutOffWhenTheDestinationHasHadItsShare) {
+  ScriptedQp host;
+  host.to_rts();
+  ProbeBudget budget;
+  host.qp.share_probes(budget);
+  send_many(host, 10);
+  const Time end = host.now + RetryTimer::transport_timeout(14);
+  Duration last{};
+  while (host.qp.deadline() < end) {
+    spend(budget, host.qp.deadline());
+    const Time before = host.now;
+    host.expire();
+    EXPECT_GT(host.now, before);
+    last = host.qp.deadline() - host.now;
+    EXPECT_THAT(host.pull(), IsEmpty());
+  }
+  EXPECT_EQ(host.count(Counter::kProbes), 0u);
+  EXPECT_GE(host.count(Counter::kProbesPutOff), 3u);
+  EXPECT_LE(host.count(Counter::kProbesPutOff), 8u) << "the waits double";
+  EXPECT_EQ(host.qp.deadline(), end) << "the timer is not put off";
+  EXPECT_LE(last, 2 * RetryTimer::kMaxProbe);
+  host.expire();
+  EXPECT_EQ(host.count(Counter::kTimeouts), 1u);
+  EXPECT_THAT(host.pull(), SizeIs(10));
+}
+
+TEST(Probe, ThatWasPutOffManyTimesIsSentAtLast) {
+  ScriptedQp host;
+  QpAttributes a = default_attributes();
+  a.timeout = 0;  // never
+  host.to_rts(a);
+  ProbeBudget budget;
+  host.qp.share_probes(budget);
+  send_many(host, 10);
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_NE(host.qp.deadline(), kNever);
+    ASSERT_LE(host.qp.deadline() - host.now, 2 * RetryTimer::kMaxProbe);
+    spend(budget, host.qp.deadline());
+    host.expire();
+  }
+  EXPECT_EQ(host.count(Counter::kProbes), 0u);
+  host.expire();  // the budget has had time to recover
+  EXPECT_EQ(host.count(Counter::kProbes), 1u);
+  EXPECT_THAT(host.pull(), SizeIs(2));
+}
+
+// Of as many as there can be at a time, by what they are told to wait when all are put off together.
+TEST(Probe, QpsThatArePutOffTogetherDoNotComeBackTogether) {
+  constexpr uint32_t kQps = 1000, kParts = 20;
+  const Time now{std::chrono::seconds(1)};
+  std::vector<int> parts(kParts);
+  for (uint32_t qpn = 0; qpn < kQps; ++qpn) {
+    RetryTimer timer;
+    timer.restart(now, 0);
+    timer.put_off(now, 0x110000 + qpn);
+    constexpr Duration kWait = 2 * RetryTimer::kInitialProbe;
+    const Duration wait = timer.deadline() - now;
+    ASSERT_GE(wait, kWait / 2);
+    ASSERT_LT(wait, kWait + kWait / 2);
+    ++parts[static_cast<size_t>((wait - kWait / 2) * kParts / kWait)];
+  }
+  EXPECT_THAT(parts, Each(testing::AllOf(testing::Ge(25), testing::Le(100)))) << "50 of each on the average";
+}
+
+TEST(Probe, BudgetIsNothingThatOneQpNotices) {
+  const auto sent = [](ProbeBudget* budget) {
+    ScriptedQp host;
+    QpAttributes a = default_attributes();
+    a.timeout = 0;
+    host.to_rts(a);
+    if (budget != nullptr) host.qp.share_probes(*budget);
+    std::vector<std::pair<Time, uint32_t>> all;
+    for (uint32_t n = 0; n < 100; ++n) {
+      host.post(work(WrOpcode::kSend, n));
+      host.pull();
+      host.advance(std::chrono::microseconds(5));
+      host.receive(ack(kSqPsn + n));
+    }
+    send_many(host, 10);
+    while (host.qp.deadline() != kNever) {
+      host.expire();
+      for (const SentPacket& packet : host.pull()) all.emplace_back(host.now, packet.headers.bth.psn.value());
+    }
+    return all;
+  };
+  ProbeBudget budget;
+  const auto without = sent(nullptr);
+  ASSERT_THAT(without, Not(IsEmpty()));
+  EXPECT_EQ(sent(&budget), without);
 }
 
 // --- when ------------------------------------------------------------------------------------------------------------
