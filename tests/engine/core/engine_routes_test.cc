@@ -112,6 +112,51 @@ TEST_F(EngineRoutesTest, ConnectionKeepsWithinItsRoutesMtu) {
   EXPECT_EQ(engine->modify_qp(*connection.a, attr, mask), 0);
 }
 
+// Nobody answers, so all of them probe, and the budget that they share is too small for so many.
+TEST_F(EngineRoutesTest, QpsToOneAddressShareItsProbes) {
+  using namespace transport;
+  CompletionQueue cq(4096, nullptr);
+  std::vector<Qp*> qps(2000);
+  for (Qp*& qp : qps) {
+    QpInit init;
+    init.pd = 1;
+    init.max_inline = 8;
+    init.send_cq = init.recv_cq = &cq;
+    ASSERT_EQ(engine->create_qp(init, qp), 0);
+    QpAttributes attr;
+    attr.port = 1;
+    attr.state = QpState::kInit;
+    ASSERT_EQ(engine->modify_qp(*qp, attr, kQpState | kQpPkeyIndex | kQpPort | kQpAccessFlags), 0);
+    attr.state = QpState::kRtr;
+    attr.address.destination = v4(203, 0, 113, 1);
+    attr.address.global = true;
+    attr.path_mtu = 1024;
+    attr.timeout = 0;  // waits for ever
+    ASSERT_EQ(engine->modify_qp(*qp, attr,
+                                kQpState | kQpAddressVector | kQpPathMtu | kQpDestQpn | kQpRqPsn | kQpMaxDestRdAtomic |
+                                    kQpMinRnrTimer),
+              0);
+    attr.state = QpState::kRts;
+    ASSERT_EQ(
+        engine->modify_qp(*qp, attr, kQpState | kQpTimeout | kQpRetryCount | kQpRnrRetry | kQpSqPsn | kQpMaxRdAtomic),
+        0);
+  }
+  for (Qp* const qp : qps) {
+    queue::SendQueue::Slot slot;
+    ASSERT_TRUE(Engine::send_queue(*qp).reserve(0, slot));
+    *slot.wqe = {};
+    slot.wqe->opcode = queue::WrOpcode::kSend;
+    Engine::send_queue(*qp).publish(1);
+    engine->doorbell(*qp);
+  }
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (engine->counters().get(Counter::kProbesPutOff) == 0 && std::chrono::steady_clock::now() < end) {
+    engine->progress();
+  }
+  EXPECT_GT(engine->counters().get(Counter::kProbesPutOff), 0u);
+  for (Qp* const qp : qps) engine->destroy_qp(qp);
+}
+
 TEST_F(EngineRoutesTest, OnlyRoutesThatMayMatterAreLookedUpAgain) {
   Connection connection(*engine);  // starts the thread, which looks at all routes once
   const wire::IpAddress near = v4(203, 0, 113, 1), far = v4(203, 0, 113, 2);
