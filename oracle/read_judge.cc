@@ -38,6 +38,10 @@ void ReadJudge::settle_span(uint32_t span) {
   if (!unanswered_.empty() && unanswered_.back().span == 0) unanswered_.back().span = span;
 }
 
+void ReadJudge::correct_span(Psn psn, uint32_t span) {
+  if (Job* const job = unanswered(psn)) job->span = span;
+}
+
 // The response itself tells the path MTU, or that it is the only one.
 void ReadJudge::settle_spans(const Packet& packet, Context& context) {
   if (packet.info().operation != Operation::kReadResponse) return;

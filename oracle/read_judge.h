@@ -25,6 +25,8 @@ class ReadJudge {
 
   // The span of the last READ became known; others with the path MTU.
   void settle_span(uint32_t span);
+  // That of the READ at `psn` is another one.
+  void correct_span(wire::Psn psn, uint32_t span);
   // The request that waits longest for its response; null if none does.
   const Request* oldest_unanswered() const { return unanswered_.empty() ? nullptr : &unanswered_.front().request; }
 

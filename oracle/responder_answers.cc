@@ -25,6 +25,7 @@ void ResponderJudge::on_response(const Packet& packet, Context& context) {
     return;
   }
   if (packet.info().operation != Operation::kAcknowledge) {
+    correct_span(packet, context);
     reads_.on_response(packet, context);
     settle_span(context, packet.info().last ? std::optional(psn + 1) : std::nullopt);
     if (packet.info().has_aeth) judge_msn(psn, aeth.msn, true, context);
@@ -38,6 +39,30 @@ void ResponderJudge::on_response(const Packet& packet, Context& context) {
   } else if (aeth.kind() == AethKind::kNak) {
     on_fatal_nak(packet, context);
   }
+}
+
+// The span of a READ was taken from the next request, and its first response says that it is smaller: requests between
+// the two were lost, and what came behind was not accepted.
+void ResponderJudge::correct_span(const Packet& packet, Context& context) {
+  const Psn psn = packet.bth().psn;
+  Accepted* const read =
+      packet.info().operation == Operation::kReadResponse && packet.info().first ? find(psn) : nullptr;
+  if (read == nullptr || !read->span_guessed || read->psn != psn) return;
+  const uint32_t length = arrivals_[read->arrival - first_arrival_].length;
+  if (!packet.info().last) context.learn_path_mtu(packet.payload_size());
+  const bool only = packet.info().last && packet.payload_size() == length;
+  const uint32_t span = only ? 1 : context.read_span(length);
+  if (span == 0 || span >= read->span) return;
+  const Psn behind = psn + read->span;
+  read->span = span;
+  read->span_guessed = false;
+  reads_.correct_span(psn, span);
+  if (find(behind) != nullptr) {
+    roll_back(behind, context);
+    spare_from_.reset();
+  }
+  gap_ = Gap{.psn = psn + span, .reported = false};
+  expected_ = psn + span;
 }
 
 void ResponderJudge::judge_aeth(const Packet& packet, Context& context) const {

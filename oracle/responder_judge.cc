@@ -119,6 +119,7 @@ void ResponderJudge::settle_span(const Context& context, std::optional<Psn> next
   uint32_t span = context.span(request);
   if (span == 0 && next && Psn::distance(read.psn, *next) > 0) {
     span = static_cast<uint32_t>(Psn::distance(read.psn, *next));
+    read.span_guessed = true;
   }
   if (span == 0) return;
   span_unknown_ = false;

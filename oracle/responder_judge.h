@@ -39,6 +39,7 @@ class ResponderJudge {
   struct Accepted {
     wire::Psn psn;
     uint32_t span = 1;
+    bool span_guessed = false;     // by the next request that came
     uint64_t messages_before = 0;  // completed before it
     bool completes = false;        // a message
     size_t arrival = 0;            // its number among all arrivals
@@ -63,6 +64,7 @@ class ResponderJudge {
   void forget_arrivals();
   Accepted* find(wire::Psn psn);
 
+  void correct_span(const Packet& packet, Context& context);
   void judge_aeth(const Packet& packet, Context& context) const;
   void judge_msn(wire::Psn psn, wire::Msn msn, bool completed_there, Context& context);
   void learn_msn(wire::Msn msn, bool exact, bool right);

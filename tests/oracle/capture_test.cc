@@ -168,6 +168,35 @@ TEST(Captures, PathMtuIsLearnt) {
   EXPECT_EQ(by_next.found(), "") << by_next.texts();
 }
 
+// Before the path MTU is known, the next request seems to tell how many responses a READ has; but others between them
+// may have been lost. The responses tell it.
+TEST(Captures, RequestsBehindAReadAreLost) {
+  Attributes unknown = Trace::usual();
+  unknown.path_mtu.reset();
+  const auto with = [&](const Spec& request, uint32_t next, const std::vector<Spec>& responses) {
+    Trace t(unknown);
+    t.in(request);
+    t.in(send(next));
+    t.in(send(next + 1));
+    for (const Spec& response : responses) t.out(response);
+    for (uint32_t psn = responses.back().psn; psn < next + 2; ++psn) t.in(send(psn));
+    t.out(ack(next + 1, 1 + next + 2 - responses.back().psn));
+    return t.found();
+  };
+  EXPECT_EQ(with(read(500, 300), 502, {response(kRcReadResponseOnly, 500, 300, 1), nak(501, 1)}), "");
+  const Spec first = response(kRcReadResponseFirst, 500, 1024, 1), last = response(kRcReadResponseLast, 501, 176, 1);
+  EXPECT_EQ(with(read(500, 1200), 505, {first, last, nak(502, 1)}), "");
+  // What it says has to be true.
+  EXPECT_EQ(with(read(500, 300), 502, {response(kRcReadResponseOnly, 500, 256, 1), nak(502, 1)}),
+            "response-position@4 response-size@4 response-order@5 nak-psn@5");
+  Trace t(unknown);
+  t.in(read(500, 300));
+  t.in(send(502));
+  t.out(response(kRcReadResponseOnly, 500, 300, 1));
+  t.out(ack(502, 2));
+  EXPECT_EQ(t.found(), "acks-unreceived@4");
+}
+
 TEST(Captures, LostResponsesOfAPeerThatIsDead) {
   Captured t;
   t.in(send(500));
