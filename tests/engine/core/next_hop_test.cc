@@ -117,6 +117,9 @@ TEST_F(NextHopTest, ConnectedQpGivesUpByItsRetryBudgetOnceTheKernelHas) {
   write(ours, 1);
   run();
   tell(*to_b, kFailed);
+  run();
+  EXPECT_FALSE(a.datapath.waits_for_next_hops()) << "the kernel has waited long enough";
+  EXPECT_EQ(a.count(Counter::kDropNoNeighbour), 1u);
   std::vector<Cqe> sends;
   for (int i = 0; i < 100000 && sends.empty(); ++i) {
     advance(milliseconds(1));
@@ -143,6 +146,25 @@ TEST_F(NextHopTest, ConnectedQpDoesNotWaitForEver) {
     run();
   }
   EXPECT_THAT(ours.sends(), SizeIs(1));
+}
+
+// What was waited before, for another loss of the same neighbour, does not count.
+TEST_F(NextHopTest, EachWaitHasItsFullTime) {
+  const auto to_b = hop();
+  Station& ours = connected(to_b);
+  for (uint64_t i = 0; i < 3; ++i) {
+    write(ours, i);
+    run();
+    advance(seconds(3));
+    run();
+    EXPECT_TRUE(a.datapath.waits_for_next_hops());
+    EXPECT_GT(a.datapath.next_deadline(), a.now) << "nobody spins for it";
+    tell(*to_b, kUsable);
+    run();
+    EXPECT_THAT(ours.sends(), SizeIs(1));
+    tell(*to_b, {});
+  }
+  EXPECT_EQ(a.count(Counter::kDropNoNeighbour), 0u);
 }
 
 TEST_F(NextHopTest, DatagramsWaitBriefly) {
@@ -211,15 +233,21 @@ TEST_F(NextHopTest, KernelIsAskedOncePerInterval) {
   EXPECT_EQ(questions, 10u);
 }
 
-TEST_F(NextHopTest, DeadAddressDoesNotSlowOtherFlows) {
-  Station &dead = a.add(QpType::kUd), &alive = connected(hop(kUsable));
-  a.connect(dead);
-  const uint32_t handle = a.datapath.address_handles().add(over(a, b.address, hop()));
-  for (uint64_t i = 0; i < 32; ++i) a.datagram(dead, i, handle, 5, 4096, 100);
+TEST_F(NextHopTest, DeadAddressesDoNotSlowOtherFlows) {
+  std::vector<Station*> dead;
+  for (int i = 0; i < 8; ++i) {
+    dead.push_back(&a.add(QpType::kUd));
+    a.connect(*dead.back());
+    const uint32_t handle = a.datapath.address_handles().add(over(a, b.address, hop()));
+    for (uint64_t j = 0; j < 32; ++j) a.datagram(*dead.back(), j, handle, 5, 4096, 100);
+  }
+  Station& alive = connected(hop(kUsable));
   for (uint64_t i = 0; i < 32; ++i) write(alive, i);
+  a.run();
+  EXPECT_EQ(a.end->counters().tx_packets, 32u) << "in the same round";
   run();
   EXPECT_THAT(alive.sends(), SizeIs(32));
-  EXPECT_THAT(dead.sends(), IsEmpty());
+  for (Station* one : dead) EXPECT_THAT(one->sends(), IsEmpty());
 }
 
 TEST_F(NextHopTest, AcknowledgementWaitsForTheWayBack) {
