@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <variant>
 #include <vector>
 
@@ -24,6 +25,17 @@ using queue::Cqe;
 using queue::WcStatus;
 
 inline const wire::IpAddress kOwnAddress = wire::IpAddress::v4(std::array<uint8_t, 4>{192, 0, 2, 1}.data());
+
+// False: a hang. Whoever else makes progress, the caller does not.
+template <class Done>
+bool eventually(Done&& done) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!done()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
 
 // A host with one netdev that never changes.
 class FixedNetView : public net::NetView {

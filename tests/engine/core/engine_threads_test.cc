@@ -18,17 +18,6 @@ namespace {
 using transport::AsyncEvent;
 using transport::QpState;
 
-// False: a hang. Whoever else makes progress, the caller does not.
-template <class Done>
-bool eventually(Done&& done) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (!done()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::yield();
-  }
-  return true;
-}
-
 // What one work queue was given and has completed. RESET throws away the rest and begins a new epoch. Posts and epochs
 // are under the poster's lock; completions come from any thread.
 class Ledger {
@@ -209,6 +198,75 @@ TEST(EngineThreads, PeersThatNeverAnswerAreGivenUp) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+// FixedNetView, until its netdev is gone.
+class VanishingNetView final : public FixedNetView {
+ public:
+  std::optional<net::Netdev> netdev(int index) override { return gone_ ? std::nullopt : FixedNetView::netdev(index); }
+  void vanish() {
+    gone_ = true;
+    net::News news;
+    news.netdevs = true;
+    tell_listeners(news);
+  }
+
+ private:
+  std::atomic<bool> gone_{false};
+};
+
+// Counts rounds, as the thread that runs one does: without a thought of others.
+class CountingIo final : public io::PacketIo {
+ public:
+  size_t receive(std::span<io::RxPacket>) override {
+    ++counters_.rx_packets;
+    return 0;
+  }
+  size_t send(std::span<wire::TxPacket> burst) override { return burst.size(); }
+  bool flush() override { return true; }
+  std::span<const pollfd> wait_descriptors() const override { return {}; }
+  bool prepare_to_wait() override { return true; }
+  uint32_t max_udp_length() const override { return 1480; }
+  std::string description() const override { return "counting"; }
+  io::IoCounters counters() const override { return counters_; }
+
+ private:
+  io::IoCounters counters_;
+};
+
+// As at a program's end, and as whoever reads /sys does.
+TEST(EngineThreads, CountersAreReadWhileOthersRunAndThePacketIoEnds) {
+  for (int i = 0; i < 20; ++i) {
+    auto view = std::make_shared<VanishingNetView>();
+    const auto open = [](const net::Netdev&, const Options&) {
+      OpenedIo opened;
+      opened.io = std::make_unique<CountingIo>();
+      return std::variant<OpenedIo, io::IoError>(std::move(opened));
+    };
+    auto engine = std::make_shared<LocalEngine>(*view->netdev(1), view, Options{}, open);
+    Connection c(*engine);
+    std::atomic<bool> stop{false};
+    std::atomic<int> reads{0};
+    std::thread polling([&] {
+      while (!stop) engine->progress();
+    });
+    std::thread reading([&] {
+      while (!stop) {
+        (void)engine->port_counters();
+        (void)engine->counters_text();
+        ++reads;
+      }
+    });
+    EXPECT_TRUE(eventually([&] { return reads > 10; }));
+    view->vanish();
+    EXPECT_TRUE(eventually([&] { return !engine->present(); }));
+    const int until = reads + 10;
+    EXPECT_TRUE(eventually([&] { return reads > until; }));
+    stop = true;
+    polling.join();
+    reading.join();
+    EXPECT_NE(engine->counters_text().find("packets received"), std::string::npos) << "what was counted stays";
+  }
 }
 
 // Nobody but the background thread looks at the timers.

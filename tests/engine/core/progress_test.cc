@@ -22,16 +22,6 @@ namespace {
 
 using transport::QpState;
 
-template <class Done>
-bool eventually(Done&& done) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (!done()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::yield();
-  }
-  return true;
-}
-
 std::shared_ptr<LocalEngine> make_engine(IoOpener opener, std::shared_ptr<FixedNetView> view = nullptr) {
   if (!view) view = std::make_shared<FixedNetView>();
   return std::make_shared<LocalEngine>(*view->netdev(1), view, Options{}, std::move(opener));
@@ -333,9 +323,9 @@ TEST(Progress, NeitherSetUpCallsNorTrafficStarve) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// 16 threads with a QP each that post and poll without a pause; what the first one sends is marked by a congested
-// switch, so that its QP waits for the time again and again.
-TEST(Progress, PacedQpGetsOnWhileOthersPostAndPoll) {
+// 16 threads with a QP each that post and poll without a pause. The first one sends what its peer is not ready for: its
+// QP waits for the time again and again. Besides, a congested switch marks its packets.
+TEST(Progress, QpThatWaitsForTheTimeGetsOnWhileOthersPostAndPoll) {
   constexpr int kThreads = 16;
   constexpr uint64_t kMessages = 40;
   std::atomic<uint32_t> marked{0};
@@ -356,11 +346,18 @@ TEST(Progress, PacedQpGetsOnWhileOthersPostAndPoll) {
       Connection c(*engine);
       Buffer buffer(*engine);
       if (t == 0) marked = Engine::qpn(*c.a);
-      uint64_t posted = 0, completed = 0;
-      bool told = false;
+      const auto naks = [&] { return engine->counters().get(Counter::kTxRnrNaks); };  // of the first QP alone
+      uint64_t posted = 0, completed = 0, naks_before = 0;
+      bool told = false, ready = true;
       while (busy > 0) {
-        if (posted - completed < 4) {
-          const queue::Sge sge = buffer.sge(posted % 64);
+        const queue::Sge sge = buffer.sge(posted % 64);
+        if (!ready && naks() > naks_before) {
+          ready = Engine::receive_queue(*c.b).post(posted, {&sge, 1});
+        } else if (t == 0 && posted == completed) {
+          naks_before = naks();
+          ready = false;
+          ASSERT_TRUE(c.send(*c.a, posted++));
+        } else if (t != 0 && posted - completed < 4) {
           ASSERT_TRUE(Engine::receive_queue(*c.b).post(posted, {&sge, 1}));
           ASSERT_TRUE(c.send(*c.a, posted++));
         }
@@ -374,6 +371,7 @@ TEST(Progress, PacedQpGetsOnWhileOthersPostAndPoll) {
   EXPECT_TRUE(eventually([&] { return busy <= 0; })) << busy << " threads have made no progress";
   busy = 0;
   for (std::thread& thread : threads) thread.join();
+  EXPECT_GE(engine->counters().get(Counter::kTxRnrNaks), kMessages);
   EXPECT_GT(engine->counters().get(Counter::kRxCnps), 0u) << "nothing was paced";
 }
 
