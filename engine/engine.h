@@ -167,6 +167,10 @@ class Engine {
   static uint32_t number(const Srq& srq);         // as XRC requests name it
   static transport::QpState state(const Qp& qp);  // atomic snapshot, for post checks
 
+  // At the end of the process, when nobody relies on traffic any more: ends the background thread and closes the packet
+  // I/O. Packets go nowhere from then on; all calls still work. Does nothing while a thread is in the middle of a call.
+  virtual void leave_netdev() = 0;
+
   // All counters that are not zero, one per line, in words.
   virtual std::string counters_text() const = 0;
   virtual PortCounters port_counters() = 0;

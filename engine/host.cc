@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
+#include <future>
 #include <map>
 #include <mutex>
 #include <system_error>
@@ -12,6 +14,7 @@
 #include "engine/base/capabilities.h"
 #include "engine/base/concat.h"
 #include "engine/base/fork.h"
+#include "engine/base/thread.h"
 #include "engine/capture_setup.h"
 #include "engine/device_identity.h"
 #include "engine/io_selection.h"
@@ -42,7 +45,19 @@ struct Host::Slot {
 };
 
 namespace {
+
+constexpr std::chrono::seconds kLeaveTime{1};
+
 std::atomic<Host*> created_host{nullptr};
+
+// After all exit handlers, and the destructors of programs and libraries that are linked with this one.
+__attribute__((destructor)) void at_the_very_end() {
+  try {
+    if (Host* const host = Host::existing()) host->leave_netdevs();
+  } catch (const std::exception&) {  // no memory, or no more threads allowed: left to the kernel
+  }
+}
+
 }  // namespace
 
 Host* Host::existing() {
@@ -104,6 +119,26 @@ void Host::finish() {
     if (options_.print_counters) std::fputs(engine->counters_text().c_str(), stderr);
   }
   finish_captures();
+}
+
+// In a thread, for which the caller does not wait for ever: exit() may have been called in a signal handler, which has
+// interrupted who holds a lock.
+void Host::leave_netdevs() {
+  std::vector<std::shared_ptr<Engine>> engines;
+  {
+    const std::unique_lock guard(engines_->lock, std::try_to_lock);
+    if (!guard) return;
+    for (const auto& [index, place] : engines_->by_ifindex) {
+      if (auto engine = place.engine.lock()) engines.push_back(std::move(engine));
+    }
+  }
+  if (engines.empty()) return;
+  const auto left = std::make_shared<std::promise<void>>();
+  start_thread("uroce exit", [engines, left] {
+    for (const std::shared_ptr<Engine>& engine : engines) engine->leave_netdev();
+    left->set_value();
+  }).detach();
+  left->get_future().wait_for(kLeaveTime);
 }
 
 std::shared_ptr<Engine> Host::engine(const DeviceInfo& device) {

@@ -36,6 +36,10 @@ class Host {
   const Options& options() const { return options_; }
   net::NetView& view() { return *view_; }
 
+  // The last that the library does in a process that exits: closes the packet I/O of devices that are open, because the
+  // kernel would take longer for that (docs/reference/af-xdp.md "Time to open and close"). Waits a second at most.
+  void leave_netdevs();
+
  private:
   Host(Options options, std::shared_ptr<net::NetView> view);
   static Host* create();

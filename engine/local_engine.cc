@@ -92,7 +92,17 @@ int LocalEngine::open_io() {
   return 0;
 }
 
-// The netdev is gone, and what was attached to it with it. Caller holds setup_.
+void LocalEngine::leave_netdev() {
+  {
+    const std::unique_lock setup(setup_, std::try_to_lock);
+    if (!setup || !open_ || !progress_.lock_comes_free()) return;
+  }
+  progress_.stop();  // it takes `setup_`, and keeps descriptors open that it waits for
+  std::lock_guard setup(setup_);
+  close_io();
+}
+
+// The netdev is gone, and what was attached to it with it; or it is left. Caller holds setup_.
 void LocalEngine::close_io() {
   set_addresses_ = nullptr;
   check_ = nullptr;

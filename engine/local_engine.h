@@ -55,6 +55,8 @@ class LocalEngine final : public Engine {
   void add_event_handler(EventHandler* handler) override;
   void remove_event_handler(EventHandler* handler) override;
 
+  void leave_netdev() override;
+
   std::string counters_text() const override;
   PortCounters port_counters() override;
   const Counters& counters() const { return datapath_.counters(); }

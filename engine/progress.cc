@@ -34,6 +34,8 @@ constexpr Duration kMinPressure = std::chrono::microseconds(50);
 constexpr Duration kMaxPressure = std::chrono::milliseconds(1);
 // How long it keeps away from a core whose application thread holds the lock.
 constexpr Duration kBrief = std::chrono::microseconds(50);
+// How long a process that ends waits for the lock: about as long as leaving the netdev itself takes.
+constexpr Duration kLockHeld = std::chrono::milliseconds(10);
 // How long a thread that finds packets all the time goes without a look at the network.
 constexpr Duration kNetworkInterval = std::chrono::milliseconds(10);
 // An application thread that polled within this time takes the packets itself.
@@ -68,12 +70,24 @@ Progress::Progress(Datapath& datapath, int network_descriptor, std::function<Tim
     : datapath_(datapath), network_descriptor_(network_descriptor), look_at_network_(std::move(look_at_network)) {}
 
 Progress::~Progress() {
-  stop_.store(true);
-  if (thread_.joinable()) {
-    kick();
-    thread_.join();
-  }
+  stop();
   ForkGuard().close(kick_descriptor_);
+}
+
+void Progress::stop() {
+  stop_.store(true);
+  if (!thread_.joinable()) return;
+  kick();
+  thread_.join();
+}
+
+bool Progress::lock_comes_free() {
+  const Time limit = monotonic_now() + kLockHeld;
+  while (monotonic_now() < limit) {
+    if (const std::unique_lock holding(lock_, std::try_to_lock); holding) return true;
+    std::this_thread::sleep_for(kBrief);
+  }
+  return false;
 }
 
 int Progress::start() {

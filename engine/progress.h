@@ -35,6 +35,10 @@ class Progress {
   // Starts the background thread, if it is not running yet. Before the datapath has its packet I/O, it watches the
   // network only; call again when it has it. 0 or an errno value.
   int start();
+  // Ends the background thread for good; start() has returned. What rings from then on is moved by who polls.
+  void stop();
+  // Whether who holds the lock gives it back soon. Not if that is a thread in which a signal handler has called exit().
+  bool lock_comes_free();
 
   // --- application threads ----------------------------------------------------------------------------------------
   // One round inline, unless somebody else is at it, and a few more if doorbells rang meanwhile. No cancellation point;

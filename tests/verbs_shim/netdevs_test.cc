@@ -11,6 +11,7 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -147,6 +148,27 @@ TEST_P(Netdevs, AreOpenedByOneProcessAfterAnother) {
     int status = -1;
     ASSERT_EQ(waitpid(child, &status, 0), child);
     ASSERT_EQ(status, i % 4 == 3 ? SIGKILL : 0) << i;
+  }
+}
+
+// exit() in a signal handler that has interrupted polling, perhaps while it held the progress lock.
+TEST_P(Netdevs, LetProgramsExitWhileTheyPoll) {
+  if (!alone_with_io()) return;
+  make_many_queues();
+  for (int i = 0; i < 20; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(30);
+      const Side side("many0");
+      signal(SIGPROF, [](int) { exit(0); });
+      const itimerval soon{{0, 0}, {0, 200 + 100 * i}};
+      setitimer(ITIMER_PROF, &soon, nullptr);
+      ibv_wc wc;
+      while (true) ibv_poll_cq(side.cq, 1, &wc);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_EQ(status, 0) << i;
   }
 }
 

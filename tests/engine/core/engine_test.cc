@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/engine/core/engine_rig.h"
+#include "tests/engine/core/hooked_io.h"
 
 namespace uroce::engine::test {
 namespace {
@@ -108,6 +109,37 @@ TEST(Engine, HandlersComeBeforeTheFirstQp) {
     }
     engine->remove_event_handler(&handler);
   }
+}
+
+// The packet I/O is gone and the background thread with it, and what the application does later does no harm.
+TEST(Engine, LeavesTheNetdevWhileItIsUsed) {
+  std::weak_ptr<int> opened;
+  const auto open = [&opened](const net::Netdev&, const Options&) -> std::variant<OpenedIo, io::IoError> {
+    const auto token = std::make_shared<int>();
+    opened = token;
+    OpenedIo result;
+    result.io = std::make_unique<HookedIo>([token](std::span<io::RxPacket>) {});
+    return result;
+  };
+  auto view = std::make_shared<FixedNetView>();
+  LocalEngine engine(*view->netdev(1), view, Options{}, open);
+  engine.leave_netdev();  // nothing is open yet
+  Connection c(engine);
+  ASSERT_FALSE(opened.expired());
+  std::atomic<bool> stop{false};
+  std::thread poller([&] {
+    while (!stop) {
+      c.cq_a.poll(64, [](const Cqe&) {});
+      engine.progress();
+    }
+  });
+  for (uint64_t i = 0; i < 32; ++i) ASSERT_TRUE(c.send(*c.a, i));
+  while (!opened.expired()) engine.leave_netdev();  // not when the poller lost its core in the middle of a round
+  EXPECT_TRUE(c.send(*c.a, 32));
+  const Connection another(engine);
+  EXPECT_NE(engine.counters_text(), "");
+  stop = true;
+  poller.join();
 }
 
 // The queue grows and shrinks under traffic, and refuses what would lose completions.
