@@ -118,6 +118,15 @@ function(uroce_add_test)
     LABELS "${ARG_LABELS}" ENVIRONMENT "${ARG_ENVIRONMENT}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77 ${ARG_PROPERTIES})
 endfunction()
 
+# uroce_test_library(name SOURCES ... [DEPENDS ...]): uroce_name, what the test code of several binaries has in common.
+function(uroce_test_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_library(uroce_${name} STATIC EXCLUDE_FROM_ALL ${ARG_SOURCES})
+  target_link_libraries(uroce_${name} PUBLIC uroce_options GTest::gmock GTest::gtest ${ARG_DEPENDS})
+  target_compile_options(uroce_${name} PRIVATE ${UROCE_TEST_OPTIONS})
+  target_precompile_headers(uroce_${name} REUSE_FROM uroce_test_headers)
+endfunction()
+
 # uroce_test(name SOURCES ... [DEPENDS ...] [IN BUILD...] [LABELS ...] [TIMEOUT seconds] [PROPERTIES ...]): a GoogleTest
 # binary, one CTest test. Settings of the target after it: if(TARGET name).
 function(uroce_test name)
