@@ -97,12 +97,13 @@ function(uroce_wanted variable)
   endforeach()
 endfunction()
 
-# uroce_add_test(NAME name COMMAND ... [IN BUILD...] [LABELS ...] [TIMEOUT seconds] [CONFIGURATIONS ...] [ENVIRONMENT ...]
-# [PROPERTIES ...] [GOOGLETEST]): a CTest test. A name that exists in several builds gets the build's behind it. The exit
-# code 77 says that it could not run here, and the last line of output why; GOOGLETEST: it notes itself what it skips
-# (tests/run_tests.h).
+# uroce_add_test(NAME name COMMAND ... [IN BUILD...] [LABELS ...] [TIMEOUT seconds] [LOAD quarters] [CONFIGURATIONS ...]
+# [ENVIRONMENT ...] [PROPERTIES ...] [GOOGLETEST]): a CTest test. A name that exists in several builds gets the build's
+# behind it. LOAD: how many quarters of a core it keeps busy (4), for CTest to run others beside it; tools/test gives it
+# four places for each core. The exit code 77 says that it could not run here, and the last line of output why; GOOGLETEST:
+# it notes itself what it skips (tests/run_tests.h).
 function(uroce_add_test)
-  cmake_parse_arguments(ARG "GOOGLETEST" "NAME;TIMEOUT" "COMMAND;IN;LABELS;CONFIGURATIONS;ENVIRONMENT;PROPERTIES" ${ARGN})
+  cmake_parse_arguments(ARG "GOOGLETEST" "NAME;TIMEOUT;LOAD" "COMMAND;IN;LABELS;CONFIGURATIONS;ENVIRONMENT;PROPERTIES" ${ARGN})
   if(NOT ARG_IN)
     set(ARG_IN sanitize)
   endif()
@@ -112,6 +113,9 @@ function(uroce_add_test)
   endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
+  endif()
+  if(NOT ARG_LOAD)
+    set(ARG_LOAD 4)
   endif()
   list(LENGTH ARG_IN builds)
   if(builds GREATER 1)
@@ -126,7 +130,8 @@ function(uroce_add_test)
   endif()
   add_test(NAME ${ARG_NAME} COMMAND ${program} ${ARG_COMMAND} CONFIGURATIONS ${ARG_CONFIGURATIONS})
   set_tests_properties(${ARG_NAME} PROPERTIES
-    LABELS "${ARG_LABELS}" ENVIRONMENT "${ARG_ENVIRONMENT}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77 ${ARG_PROPERTIES})
+    LABELS "${ARG_LABELS}" ENVIRONMENT "${ARG_ENVIRONMENT}" TIMEOUT ${ARG_TIMEOUT} PROCESSORS ${ARG_LOAD}
+    SKIP_RETURN_CODE 77 ${ARG_PROPERTIES})
 endfunction()
 
 # uroce_test_library(name SOURCES ... [DEPENDS ...]): uroce_name, what the test code of several binaries has in common.
@@ -138,10 +143,10 @@ function(uroce_test_library name)
   target_precompile_headers(uroce_${name} REUSE_FROM uroce_test_headers)
 endfunction()
 
-# uroce_test(name SOURCES ... [DEPENDS ...] [IN BUILD...] [LABELS ...] [TIMEOUT seconds] [PROPERTIES ...]): a GoogleTest
-# binary, one CTest test. Settings of the target after it: if(TARGET name).
+# uroce_test(name SOURCES ... [DEPENDS ...] [IN BUILD...] [LABELS ...] [TIMEOUT seconds] [LOAD quarters] [PROPERTIES ...]):
+# a GoogleTest binary, one CTest test. Settings of the target after it: if(TARGET name).
 function(uroce_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPENDS;IN;LABELS;PROPERTIES" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT;LOAD" "SOURCES;DEPENDS;IN;LABELS;PROPERTIES" ${ARGN})
   if(NOT ARG_IN)
     set(ARG_IN sanitize)
   endif()
@@ -154,7 +159,7 @@ function(uroce_test name)
   target_compile_options(${name} PRIVATE ${UROCE_TEST_OPTIONS})
   target_precompile_headers(${name} REUSE_FROM uroce_test_headers)
   uroce_add_test(NAME ${name} COMMAND ${name} GOOGLETEST IN ${ARG_IN}
-    LABELS ${ARG_LABELS} TIMEOUT ${ARG_TIMEOUT} PROPERTIES ${ARG_PROPERTIES})
+    LABELS ${ARG_LABELS} TIMEOUT ${ARG_TIMEOUT} LOAD ${ARG_LOAD} PROPERTIES ${ARG_PROPERTIES})
 endfunction()
 
 # uroce_program(name SOURCES ... [DEPENDS ...] [IN BUILD...]): a program that tests run, or a tool; without IN in all builds.
