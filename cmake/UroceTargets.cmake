@@ -50,12 +50,15 @@ if(UROCE_FUZZ)
 endif()
 uroce_precompiled(uroce_product_headers OPTIONS ${UROCE_LIBRARY_OPTIONS} HEADERS ${UROCE_COMMON_HEADERS})
 
-# uroce_unity(target): where CI=true its sources are compiled a dozen at once: quicker for all of them, slower when one has
-# changed. Names in anonymous namespaces have to be different for that, which tools/lint wants as well. What a neighbour
-# hides, as a missing #include, shows elsewhere: there each source is compiled by itself. A source with compiler options of
-# its own stays alone.
+# A build directory keeps what it began with; tools/test begins with ON.
+option(UROCE_UNITY "Compile a dozen sources at once" $ENV{UROCE_UNITY})
+
+# uroce_unity(target): with UROCE_UNITY its sources are compiled a dozen at once: quicker for all of them, slower when one
+# has changed. Names in anonymous namespaces have to be different for that, which tools/lint wants of the product as well. What a
+# neighbour hides, as a missing #include, shows elsewhere: there each source is compiled by itself. A source with compiler
+# options of its own stays alone.
 function(uroce_unity target)
-  if("$ENV{CI}" STREQUAL "true")
+  if(UROCE_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
   endif()
 endfunction()
@@ -141,12 +144,13 @@ function(uroce_test_library name)
   target_link_libraries(uroce_${name} PUBLIC uroce_options GTest::gmock GTest::gtest ${ARG_DEPENDS})
   target_compile_options(uroce_${name} PRIVATE ${UROCE_TEST_OPTIONS})
   target_precompile_headers(uroce_${name} REUSE_FROM uroce_test_headers)
+  uroce_unity(uroce_${name})
 endfunction()
 
-# uroce_test(name SOURCES ... [DEPENDS ...] [IN BUILD...] [LABELS ...] [TIMEOUT seconds] [LOAD quarters] [PROPERTIES ...]):
-# a GoogleTest binary, one CTest test. Settings of the target after it: if(TARGET name).
+# uroce_test(name SOURCES ... [DEPENDS ...] [IN BUILD...] [LABELS ...] [TIMEOUT seconds] [LOAD quarters] [PROPERTIES ...]
+# [SEPARATE]): a GoogleTest binary, one CTest test. SEPARATE: its sources use the same names for different things. Settings of the target after it: if(TARGET name).
 function(uroce_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT;LOAD" "SOURCES;DEPENDS;IN;LABELS;PROPERTIES" ${ARGN})
+  cmake_parse_arguments(ARG "SEPARATE" "TIMEOUT;LOAD" "SOURCES;DEPENDS;IN;LABELS;PROPERTIES" ${ARGN})
   if(NOT ARG_IN)
     set(ARG_IN sanitize)
   endif()
@@ -158,6 +162,9 @@ function(uroce_test name)
   target_link_libraries(${name} PRIVATE uroce_options ${ARG_DEPENDS} uroce_test_main)
   target_compile_options(${name} PRIVATE ${UROCE_TEST_OPTIONS})
   target_precompile_headers(${name} REUSE_FROM uroce_test_headers)
+  if(NOT ARG_SEPARATE)
+    uroce_unity(${name})
+  endif()
   uroce_add_test(NAME ${name} COMMAND ${name} GOOGLETEST IN ${ARG_IN}
     LABELS ${ARG_LABELS} TIMEOUT ${ARG_TIMEOUT} LOAD ${ARG_LOAD} PROPERTIES ${ARG_PROPERTIES})
 endfunction()

@@ -30,8 +30,9 @@ struct CaptureServerSlot {
 
 namespace {
 
-// A client that has connected and says nothing is not waited for longer.
-constexpr int kRequestTimeout = 1000;   // ms
+// A client that has connected and says nothing is not waited for longer. On a busy machine one may lose its core in
+// between.
+constexpr int kRequestTimeout = 5000;   // ms
 constexpr int kNextFileTimeout = 5000;  // ms
 
 bool is_allowed(int connection) {

@@ -176,7 +176,7 @@ TEST(Capture, AFileInUseIsLeftAlone) {
   EXPECT_EQ(read_capture(directory / ("x_" + std::to_string(getpid()) + ".pcapng")).records.size(), 1u);
 }
 
-constexpr uid_t kNobody = 65534;
+constexpr uid_t kStranger = 65534;
 
 // Names in a directory to which captures are opened and closed again.
 class CaptureFileNames : public testing::Test {
@@ -252,7 +252,7 @@ TEST_F(CaptureFileNames, WhatBelongsToAnotherUserIsNotWritten) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root: makes files of another user";
   put("file", 10);
   ASSERT_EQ(mkfifo(name("pipe").c_str(), 0666), 0);
-  for (const char* const theirs : {"file", "pipe"}) ASSERT_EQ(chown(name(theirs).c_str(), kNobody, kNobody), 0);
+  for (const char* const theirs : {"file", "pipe"}) ASSERT_EQ(chown(name(theirs).c_str(), kStranger, kStranger), 0);
   const int reader = open(name("pipe").c_str(), O_RDONLY | O_NONBLOCK);
   EXPECT_EQ(open_capture("file"), EEXIST);
   EXPECT_EQ(open_capture("pipe"), EEXIST);

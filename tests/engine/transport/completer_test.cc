@@ -16,8 +16,6 @@ using testing::SizeIs;
 using wire::NakCode;
 using wire::Opcode;
 
-constexpr auto kOk = WcStatus::kSuccess;
-
 // A QP in RTS that has sent SENDs 1 .. `count` of one packet each.
 class CompleterAck : public testing::Test {
  protected:

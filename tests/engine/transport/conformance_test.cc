@@ -18,7 +18,6 @@ using testing::SizeIs;
 using wire::NakCode;
 using wire::Opcode;
 
-constexpr auto kOk = WcStatus::kSuccess;
 constexpr QpState kStates[] = {QpState::kReset, QpState::kInit, QpState::kRtr, QpState::kRts,
                                QpState::kSqd,   QpState::kSqe,  QpState::kErr};
 

@@ -16,8 +16,6 @@ using testing::ElementsAre;
 using testing::SizeIs;
 using wire::Opcode;
 
-constexpr auto kOk = WcStatus::kSuccess;
-
 // --- 13: duplicate READs ---------------------------------------------------------------------------------------------
 
 // The second asks for more of the packet that the first ends in. No requester we know of does so; but the answer must

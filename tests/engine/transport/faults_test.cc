@@ -15,8 +15,6 @@ using testing::SizeIs;
 using wire::NakCode;
 using wire::Opcode;
 
-constexpr auto kOk = WcStatus::kSuccess;
-
 std::vector<Opcode> rc_requests() {
   std::vector<Opcode> opcodes;
   for (int code = 0; code < 0x20; ++code) {

@@ -16,8 +16,7 @@ using testing::Not;
 using testing::SizeIs;
 using wire::Opcode;
 
-constexpr uint64_t kRemote = 0x1122'3344'5566'7788;
-constexpr uint32_t kRkey = 0xa1b2c3d4;
+constexpr uint64_t kWideRemote = 0x1122'3344'5566'7788;
 constexpr uint32_t kImmediate = 0x01020304;
 
 // --- packetisation of SEND and WRITE (IBTA 9.7.2, 9.2.1; wire.md "Headers") ------------------------------------------
@@ -53,7 +52,7 @@ TEST_P(Packetisation, OpcodesHeadersPayloadAndPad) {
   QpAttributes a = default_attributes();
   a.path_mtu = mtu;
   host.to_rts(a);
-  queue::SendWqe wqe = rdma(kind.work, 1, kRemote, kRkey);
+  queue::SendWqe wqe = rdma(kind.work, 1, kWideRemote, kRkey);
   wqe.immediate_or_rkey = kImmediate;
   host.post(wqe, {buffer.sge(0, length)});
   const std::vector<SentPacket> sent = host.pull();
@@ -68,7 +67,7 @@ TEST_P(Packetisation, OpcodesHeadersPayloadAndPad) {
     const uint32_t offset = n * mtu;
     EXPECT_THAT(sent[n], IsRequest(opcode, kSqPsn + n, part(buffer.bytes, offset, std::min(mtu, length - offset))));
     if (write && first) {
-      EXPECT_THAT(sent[n], HasReth(kRemote, kRkey, length)) << "RETH holds the whole message";
+      EXPECT_THAT(sent[n], HasReth(kWideRemote, kRkey, length)) << "RETH holds the whole message";
     }
     if (last && (kind.work == WrOpcode::kSendWithImmediate || kind.work == WrOpcode::kRdmaWriteWithImmediate)) {
       EXPECT_THAT(sent[n], HasImmediate(kImmediate));
@@ -94,7 +93,8 @@ TEST(RequesterPackets, WriteOnlyWithImmediateByteForByte) {
   ScriptedQp host;
   const Buffer buffer = host.make_buffer(5);
   host.to_rts();
-  queue::SendWqe wqe = rdma(WrOpcode::kRdmaWriteWithImmediate, 1, kRemote, kRkey, queue::kSignaled | queue::kSolicited);
+  queue::SendWqe wqe =
+      rdma(WrOpcode::kRdmaWriteWithImmediate, 1, kWideRemote, kRkey, queue::kSignaled | queue::kSolicited);
   wire::store_be32(reinterpret_cast<uint8_t*>(&wqe.immediate_or_rkey), 0xdeadbeef);
   host.post(wqe, {buffer.sge(0, 5)});
   wire::TxPacket out;
@@ -119,10 +119,10 @@ TEST(RequesterPackets, ReadConsumesOnePsnPerResponse) {
     ScriptedQp host;
     const Buffer buffer = host.make_buffer(1024);
     host.to_rts();
-    host.post(rdma(WrOpcode::kRdmaRead, 1, kRemote, kRkey), {buffer.sge(0, length)});
+    host.post(rdma(WrOpcode::kRdmaRead, 1, kWideRemote, kRkey), {buffer.sge(0, length)});
     host.post(work(WrOpcode::kSend, 2));
     EXPECT_THAT(host.pull(), ElementsAre(AllOf(IsRequest(Opcode::kRcReadRequest, kSqPsn, Bytes{}),
-                                               HasReth(kRemote, kRkey, length), AsksForAck(), Not(IsSolicited())),
+                                               HasReth(kWideRemote, kRkey, length), AsksForAck(), Not(IsSolicited())),
                                          IsRequest(Opcode::kRcSendOnly, kSqPsn + psns)));
   }
 }
@@ -203,8 +203,8 @@ TEST(RequesterPackets, InlineDataNeedsNoKeyAndMayBeResent) {
   ScriptedQp host;
   host.to_rts();
   const Bytes data = pattern(77);
-  host.post_inline(rdma(WrOpcode::kRdmaWrite, 1, kRemote, kRkey), data);
-  const auto expected = AllOf(IsRequest(Opcode::kRcWriteOnly, kSqPsn, data), HasReth(kRemote, kRkey, 77));
+  host.post_inline(rdma(WrOpcode::kRdmaWrite, 1, kWideRemote, kRkey), data);
+  const auto expected = AllOf(IsRequest(Opcode::kRcWriteOnly, kSqPsn, data), HasReth(kWideRemote, kRkey, 77));
   EXPECT_THAT(host.pull(), ElementsAre(expected));
   host.receive(nak(wire::NakCode::kPsnSequenceError, kSqPsn));
   EXPECT_THAT(host.pull(), ElementsAre(expected));
@@ -228,8 +228,8 @@ TEST(RequesterPackets, SolicitedIsOnTheLastPacketOfWhatCompletesAReceive) {
     ScriptedQp host;
     const Buffer buffer = host.make_buffer(3 * kMtu);
     host.to_rts();
-    host.post(rdma(kind.work, 1, kRemote, kRkey, queue::kSolicited), {buffer.sge(0, 3 * kMtu)});
-    host.post(rdma(kind.work, 2, kRemote, kRkey, 0), {buffer.sge(0, 1)});
+    host.post(rdma(kind.work, 1, kWideRemote, kRkey, queue::kSolicited), {buffer.sge(0, 3 * kMtu)});
+    host.post(rdma(kind.work, 2, kWideRemote, kRkey, 0), {buffer.sge(0, 1)});
     const auto sent = host.pull();
     ASSERT_THAT(sent, SizeIs(4));
     const bool expected = kind.work != WrOpcode::kRdmaWrite;
@@ -245,7 +245,7 @@ TEST(RequesterPackets, ReadsAndAtomicsAreNeverSolicited) {
   const Buffer buffer = host.make_buffer(8);
   host.to_rts();
   for (const WrOpcode opcode : {WrOpcode::kRdmaRead, WrOpcode::kCompareSwap, WrOpcode::kFetchAdd}) {
-    host.post(rdma(opcode, 1, kRemote, kRkey, queue::kSolicited), {buffer.sge(0, 8)});
+    host.post(rdma(opcode, 1, kWideRemote, kRkey, queue::kSolicited), {buffer.sge(0, 8)});
   }
   EXPECT_THAT(host.pull(), ElementsAre(Not(IsSolicited()), Not(IsSolicited()), Not(IsSolicited())));
 }
@@ -261,9 +261,9 @@ TEST_P(FirstPsn, EveryKindOfMessageCrossesIt) {
   a.sq_psn = wire::Psn(GetParam());
   host.to_rts(a);
   host.post(work(WrOpcode::kSend, 1), {buffer.sge(0, 3 * kMtu)});
-  host.post(rdma(WrOpcode::kRdmaRead, 2, kRemote, kRkey), {buffer.sge(0, 3 * kMtu)});
-  host.post(rdma(WrOpcode::kFetchAdd, 3, kRemote, kRkey), {buffer.sge(0, 8)});
-  host.post(rdma(WrOpcode::kRdmaWrite, 4, kRemote, kRkey), {buffer.sge(0, 2 * kMtu)});
+  host.post(rdma(WrOpcode::kRdmaRead, 2, kWideRemote, kRkey), {buffer.sge(0, 3 * kMtu)});
+  host.post(rdma(WrOpcode::kFetchAdd, 3, kWideRemote, kRkey), {buffer.sge(0, 8)});
+  host.post(rdma(WrOpcode::kRdmaWrite, 4, kWideRemote, kRkey), {buffer.sge(0, 2 * kMtu)});
   const auto at = [](uint32_t n) { return (GetParam() + n) & 0xffffff; };
   const auto expected = ElementsAre(IsRequest(Opcode::kRcSendFirst, at(0)), IsRequest(Opcode::kRcSendMiddle, at(1)),
                                     IsRequest(Opcode::kRcSendLast, at(2)), IsRequest(Opcode::kRcReadRequest, at(3)),

@@ -16,8 +16,6 @@ using testing::IsEmpty;
 using testing::SizeIs;
 using wire::Opcode;
 
-constexpr auto kOk = queue::WcStatus::kSuccess;
-
 class QuirkyRequester : public testing::Test {
  protected:
   // A WRITE of `count` full packets from `psn` on into `buffer`, number `from` to the end; asks for ACKs where told.

@@ -17,8 +17,7 @@ using testing::Not;
 using testing::SizeIs;
 using wire::Opcode;
 
-constexpr uint64_t kRemote = 0x1000;
-constexpr uint32_t kRkey = 0xa1b2c3d4;
+constexpr uint64_t kNearRemote = 0x1000;
 constexpr uint8_t kUnsignaled = 0;
 
 // --- AckReq (IBTA 9.7.5.1.2: at the requester's discretion, but what somebody waits for must be asked for) -----------
@@ -98,8 +97,8 @@ TEST(Requester, FencedMessageWaitsForPriorReadsAndAtomics) {
   ScriptedQp host;
   const Buffer buffer = host.make_buffer(16);
   host.to_rts();
-  host.post(rdma(WrOpcode::kRdmaRead, 1, kRemote, kRkey), {buffer.sge(0, 8)});
-  host.post(rdma(WrOpcode::kFetchAdd, 2, kRemote, kRkey), {buffer.sge(8, 8)});
+  host.post(rdma(WrOpcode::kRdmaRead, 1, kNearRemote, kRkey), {buffer.sge(0, 8)});
+  host.post(rdma(WrOpcode::kFetchAdd, 2, kNearRemote, kRkey), {buffer.sge(8, 8)});
   host.post(work(WrOpcode::kSend, 3, queue::kSignaled | queue::kFence));
   host.post(work(WrOpcode::kSend, 4));
   EXPECT_THAT(host.pull(), SizeIs(2));
@@ -115,7 +114,7 @@ TEST(Requester, FenceDoesNotWaitForSendsAndWrites) {
   ScriptedQp host;
   host.to_rts();
   host.post(work(WrOpcode::kSend, 1));
-  host.post(rdma(WrOpcode::kRdmaWrite, 2, kRemote, kRkey));
+  host.post(rdma(WrOpcode::kRdmaWrite, 2, kNearRemote, kRkey));
   host.post(work(WrOpcode::kSend, 3, queue::kFence));
   EXPECT_THAT(host.pull(), SizeIs(3));
 }
@@ -124,7 +123,7 @@ TEST(Requester, WithoutFenceMessagesOvertakeReadsInFlight) {
   ScriptedQp host;
   const Buffer buffer = host.make_buffer(8);
   host.to_rts();
-  host.post(rdma(WrOpcode::kRdmaRead, 1, kRemote, kRkey), {buffer.sge(0, 8)});
+  host.post(rdma(WrOpcode::kRdmaRead, 1, kNearRemote, kRkey), {buffer.sge(0, 8)});
   host.post(work(WrOpcode::kSend, 2));
   EXPECT_THAT(host.pull(), SizeIs(2));
 }
@@ -137,9 +136,9 @@ TEST(Requester, KeepsAtMostMaxRdAtomicReadsAndAtomicsOutstanding) {
   QpAttributes a = default_attributes();
   a.max_rd_atomic = 2;
   host.to_rts(a);
-  host.post(rdma(WrOpcode::kRdmaRead, 1, kRemote, kRkey), {buffer.sge(0, 8)});
-  host.post(rdma(WrOpcode::kFetchAdd, 2, kRemote, kRkey), {buffer.sge(8, 8)});
-  host.post(rdma(WrOpcode::kRdmaRead, 3, kRemote, kRkey), {buffer.sge(16, 8)});
+  host.post(rdma(WrOpcode::kRdmaRead, 1, kNearRemote, kRkey), {buffer.sge(0, 8)});
+  host.post(rdma(WrOpcode::kFetchAdd, 2, kNearRemote, kRkey), {buffer.sge(8, 8)});
+  host.post(rdma(WrOpcode::kRdmaRead, 3, kNearRemote, kRkey), {buffer.sge(16, 8)});
   host.post(work(WrOpcode::kSend, 4));
   EXPECT_THAT(host.pull(), ElementsAre(HasPsn(kSqPsn), HasPsn(kSqPsn + 1)));
   EXPECT_FALSE(host.qp.wants_to_send(host.now));
@@ -155,8 +154,8 @@ TEST(Requester, PartOfTheResponsesDoesNotFreeTheDepth) {
   QpAttributes a = default_attributes();
   a.max_rd_atomic = 1;
   host.to_rts(a);
-  host.post(rdma(WrOpcode::kRdmaRead, 1, kRemote, kRkey), {buffer.sge(0, 2 * kMtu)});
-  host.post(rdma(WrOpcode::kRdmaRead, 2, kRemote, kRkey), {buffer.sge(2 * kMtu, 8)});
+  host.post(rdma(WrOpcode::kRdmaRead, 1, kNearRemote, kRkey), {buffer.sge(0, 2 * kMtu)});
+  host.post(rdma(WrOpcode::kRdmaRead, 2, kNearRemote, kRkey), {buffer.sge(2 * kMtu, 8)});
   ASSERT_THAT(host.pull(), SizeIs(1));
   host.receive(read_response(Opcode::kRcReadResponseFirst, kSqPsn, pattern(kMtu)));
   EXPECT_THAT(host.pull(), IsEmpty());
@@ -171,15 +170,15 @@ TEST(Requester, ResentReadsDoNotCountTwice) {
   QpAttributes a = default_attributes();
   a.max_rd_atomic = 2;
   host.to_rts(a);
-  host.post(rdma(WrOpcode::kRdmaRead, 1, kRemote, kRkey), {buffer.sge(0, 8)});
-  host.post(rdma(WrOpcode::kRdmaRead, 2, kRemote, kRkey), {buffer.sge(8, 8)});
+  host.post(rdma(WrOpcode::kRdmaRead, 1, kNearRemote, kRkey), {buffer.sge(0, 8)});
+  host.post(rdma(WrOpcode::kRdmaRead, 2, kNearRemote, kRkey), {buffer.sge(8, 8)});
   ASSERT_THAT(host.pull(), SizeIs(2));
   host.receive(nak(wire::NakCode::kPsnSequenceError, kSqPsn));
   EXPECT_THAT(host.pull(), ElementsAre(HasPsn(kSqPsn), HasPsn(kSqPsn + 1)));
   host.receive(read_response(Opcode::kRcReadResponseOnly, kSqPsn, pattern(8)));
   host.receive(read_response(Opcode::kRcReadResponseOnly, kSqPsn + 1, pattern(8)));
-  host.post(rdma(WrOpcode::kRdmaRead, 3, kRemote, kRkey), {buffer.sge(0, 8)});
-  host.post(rdma(WrOpcode::kRdmaRead, 4, kRemote, kRkey), {buffer.sge(8, 8)});
+  host.post(rdma(WrOpcode::kRdmaRead, 3, kNearRemote, kRkey), {buffer.sge(0, 8)});
+  host.post(rdma(WrOpcode::kRdmaRead, 4, kNearRemote, kRkey), {buffer.sge(8, 8)});
   EXPECT_THAT(host.pull(), SizeIs(2));
 }
 
@@ -189,12 +188,12 @@ TEST(Requester, NeverMoreThanHalfThePsnsOutstanding) {
   ScriptedQp host;
   host.to_rts();
   host.post(work(WrOpcode::kSend, 1));
-  host.post(rdma(WrOpcode::kRdmaRead, 2, kRemote, kRkey), {{kIova, 0x7fffffff, 1}});
+  host.post(rdma(WrOpcode::kRdmaRead, 2, kNearRemote, kRkey), {{kIova, 0x7fffffff, 1}});
   EXPECT_THAT(host.pull(), ElementsAre(HasPsn(kSqPsn)));
   EXPECT_FALSE(host.qp.wants_to_send(host.now));
   host.receive(ack(kSqPsn));
   EXPECT_TRUE(host.qp.wants_to_send(host.now));
-  EXPECT_THAT(host.pull(), ElementsAre(IsReadRequest(kSqPsn + 1, kRemote, 0x7fffffffu)));
+  EXPECT_THAT(host.pull(), ElementsAre(IsReadRequest(kSqPsn + 1, kNearRemote, 0x7fffffffu)));
 }
 
 // --- local errors (IBTA 10.8.2, 11.6.2; wire.md "Completion status") -------------------------------------------------
@@ -211,7 +210,7 @@ std::vector<BadWork> bad_works(ScriptedQp& host, Buffer& buffer, Buffer& foreign
   foreign.bytes = pattern(64);
   host.add(foreign, {.pd = kPd + 1});
   const auto send = work(WrOpcode::kSend, 7, kUnsignaled);
-  const auto read = rdma(WrOpcode::kRdmaRead, 7, kRemote, kRkey, kUnsignaled);
+  const auto read = rdma(WrOpcode::kRdmaRead, 7, kNearRemote, kRkey, kUnsignaled);
   auto inline_read = read;
   inline_read.flags = queue::kInline;
   inline_read.length = 8;
@@ -276,7 +275,7 @@ TEST(Requester, ReadAndAtomicWithoutDepthIsALocalError) {
     QpAttributes a = default_attributes();
     a.max_rd_atomic = 0;
     host.to_rts(a);
-    host.post(rdma(opcode, 1, kRemote, kRkey), {buffer.sge(0, 8)});
+    host.post(rdma(opcode, 1, kNearRemote, kRkey), {buffer.sge(0, 8)});
     EXPECT_THAT(host.pull(), IsEmpty());
     EXPECT_THAT(host.sends(), ElementsAre(IsCompletion(1, WcStatus::kLocalQpOperationError)));
   }

@@ -16,10 +16,6 @@ using testing::SizeIs;
 using wire::NakCode;
 using wire::Opcode;
 
-constexpr auto kOk = WcStatus::kSuccess;
-constexpr uint64_t kRemote = 0x10'0000;
-constexpr uint32_t kRkey = 0xa1b2c3d4;
-
 QpAttributes with_retries(uint8_t retry_count) {
   QpAttributes a = default_attributes();
   a.retry_count = retry_count;

@@ -19,9 +19,6 @@ using testing::SizeIs;
 using wire::NakCode;
 using wire::Opcode;
 
-constexpr auto kOk = WcStatus::kSuccess;
-constexpr uint64_t kRemote = 0x10'0000;
-constexpr uint32_t kRkey = 0xa1b2c3d4;
 constexpr Opcode kReadResponses[] = {Opcode::kRcReadResponseFirst, Opcode::kRcReadResponseMiddle,
                                      Opcode::kRcReadResponseLast, Opcode::kRcReadResponseOnly};
 

@@ -22,6 +22,11 @@ void PrintTo(const Cqe& cqe, std::ostream* out);
 
 namespace uroce::transport::test {
 
+inline constexpr auto kOk = queue::WcStatus::kSuccess;
+// Memory of the peer that does not exist: nobody looks at it.
+inline constexpr uint64_t kRemote = 0x10'0000;
+inline constexpr uint32_t kRkey = 0xa1b2c3d4;
+
 inline constexpr uint32_t kPd = 7;
 inline constexpr uint32_t kQpn = 0x101;
 inline constexpr uint32_t kPeerQpn = 0x202;
