@@ -20,6 +20,7 @@ Device eth0() {
                    .speed_mbps = 100'000,
                    .vlan_id = std::nullopt,
                    .kind = {},
+                   .vlans = {},
                    .addresses = {wire::IpAddress::v4(kV4)},
                    .gids = {wire::IpAddress::v4(kV4)}};
   return device;
