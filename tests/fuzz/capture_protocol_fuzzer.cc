@@ -6,6 +6,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <dirent.h>
 #include <fcntl.h>
@@ -79,6 +80,11 @@ class Process {
 Process& process() {
   static Process* const one = new Process;  // its threads go on until the very end
   return *one;
+}
+
+void pause_briefly() {  // 1 ms
+  const timespec pause{0, 1'000'000};
+  nanosleep(&pause, nullptr);
 }
 
 size_t open_descriptors() {
@@ -163,14 +169,18 @@ void read_answer(int socket, int timeout) {
   if (fd >= 0) close(fd);
 }
 
-// Where the machine is busy the server's thread may be late.
+// Where the machine is busy the server's thread may be late, or the kernel short of what a connection needs: then a
+// client tries again. What it was told is in the log.
 int connect_to_server() {
-  int socket;
-  do {
-    socket = io::connect_to_nameless_socket(getpid());
-  } while (socket == -EAGAIN);
-  check(socket >= 0, "the server is there");
-  return socket;
+  int told = 0;
+  for (int attempts = 0;; ++attempts) {
+    const int socket = io::connect_to_nameless_socket(getpid());
+    if (socket >= 0) return socket;
+    if (socket != told) std::fprintf(stderr, "fuzz: a client cannot connect: %s\n", std::strerror(-socket));
+    told = socket;
+    check(attempts < kPatientMs, "the server is there");
+    pause_briefly();
+  }
 }
 
 void as_client(Input& in) {
@@ -206,8 +216,7 @@ void nothing_stays_open(size_t at_first) {
   for (int waited = 0; open_descriptors() > at_first + kSpare; ++waited) {
     check(waited < kPatientMs, "descriptors are closed");
     process().send_packets(1);
-    const timespec pause{0, 1'000'000};
-    nanosleep(&pause, nullptr);
+    pause_briefly();
   }
 }
 
