@@ -2,7 +2,7 @@
 // making and parsing the frame with its ICRC: bare, wrapped while nobody listens, and while a capture writes to
 // /dev/null. The variants take turns, so that a slower moment of the machine is everybody's; medians, and their ratios
 // to bare.
-#include "engine/io/capture.h"
+#include "capture/capture.h"
 
 #include <algorithm>
 #include <array>
@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "capture/session.h"
 #include "engine/base/counters.h"
-#include "engine/io/capture/session.h"
 #include "engine/io/memory_link.h"
 #include "wire/bth.h"
 #include "wire/icrc.h"
@@ -49,8 +49,8 @@ Variant wrapped(const std::string& name, bool listening, uint32_t snap) {
   return variant;
 }
 
-std::vector<wire::TxPacket> make_burst(const wire::Envelope& envelope, const std::vector<uint8_t>& payload) {
-  wire::TxPacket packet;
+std::vector<io::TxPacket> make_burst(const wire::Envelope& envelope, const std::vector<uint8_t>& payload) {
+  io::TxPacket packet;
   packet.envelope = &envelope;
   wire::Bth bth;
   bth.opcode = wire::Opcode::kRcSendOnly;
@@ -59,11 +59,11 @@ std::vector<wire::TxPacket> make_burst(const wire::Envelope& envelope, const std
   packet.payload_size = static_cast<uint32_t>(payload.size());
   packet.fragments[0] = {payload.data(), packet.payload_size};
   packet.fragment_count = 1;
-  return std::vector<wire::TxPacket>(kBurst, packet);
+  return std::vector<io::TxPacket>(kBurst, packet);
 }
 
 // As Datapath does it: send, receive, check, and say what became of each packet if somebody wants to know.
-void move_packets(PacketIo& io, std::span<wire::TxPacket> burst, Counters& counters) {
+void move_packets(PacketIo& io, std::span<io::TxPacket> burst, Counters& counters) {
   std::array<RxPacket, kBurst> received;
   io.send(burst);
   io.flush();
@@ -80,7 +80,7 @@ void move_packets(PacketIo& io, std::span<wire::TxPacket> burst, Counters& count
   if (watched) io.on_verdicts(std::span(verdicts).first(count));
 }
 
-double one_turn(PacketIo& io, std::span<wire::TxPacket> burst, Counters& counters) {
+double one_turn(PacketIo& io, std::span<io::TxPacket> burst, Counters& counters) {
   const auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < kBursts; ++i) move_packets(io, burst, counters);
   const std::chrono::duration<double, std::nano> time = std::chrono::steady_clock::now() - start;
@@ -98,7 +98,7 @@ void compare(size_t size, std::vector<Variant> variants) {
   const uint8_t address[4] = {192, 0, 2, 1};
   envelope.source = envelope.destination = wire::IpAddress::v4(address);
   const std::vector<uint8_t> payload(size, 7);
-  std::vector<wire::TxPacket> burst = make_burst(envelope, payload);
+  std::vector<io::TxPacket> burst = make_burst(envelope, payload);
   Counters counters;
   for (int turn = 0; turn < kTurns; ++turn) {
     for (Variant& variant : variants) variant.turns.push_back(one_turn(*variant.io, burst, counters));

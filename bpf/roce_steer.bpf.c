@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
-// The XDP program of AfXdp (engine/io/xdp_program.cc loads it): RoCE v2 packets for our own addresses go to the
+// The XDP program of AfXdp (engine/io/af_xdp/xdp_program.cc loads it): RoCE v2 packets for our own addresses go to the
 // AF_XDP socket of the receive queue, everything else goes on into the kernel as if nothing were attached.
 //
 // To us: untagged Ethernet II to the netdev's own MAC address, or to that of the multicast group that the packet is for;

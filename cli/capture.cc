@@ -14,13 +14,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "capture/nameless_socket.h"
+#include "capture/output.h"
+#include "capture/protocol.h"
+#include "capture/settings.h"
 #include "cli/capture_targets.h"
 #include "cli/complaint.h"
 #include "cli/exit_codes.h"
-#include "engine/io/capture/nameless_socket.h"
-#include "engine/io/capture/output.h"
-#include "engine/io/capture/protocol.h"
-#include "engine/io/capture/settings.h"
 
 namespace uroce::cli {
 namespace protocol = io::capture_protocol;

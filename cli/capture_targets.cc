@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "engine/io/capture/nameless_socket.h"
-#include "engine/io/capture/protocol.h"
+#include "capture/nameless_socket.h"
+#include "capture/protocol.h"
 
 namespace uroce::cli {
 namespace protocol = io::capture_protocol;

@@ -1,6 +1,6 @@
 #include "cli/device_list.h"
 
-#include "engine/host.h"
+#include "engine/device/host.h"
 
 namespace uroce::cli {
 

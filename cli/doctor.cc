@@ -9,14 +9,14 @@
 
 #include "cli/io_forecast.h"
 #include "cli/library.h"
-#include "engine/io/privileges.h"
+#include "engine/io/af_xdp/privileges.h"
 
 namespace uroce::cli {
 namespace {
 
 constexpr KernelVersion kKernelWithXdpLink{5, 9};      // XDP bpf_link: detaches when its process ends
 constexpr KernelVersion kKernelWithMultiBuffer{6, 6};  // multi-buffer AF_XDP
-constexpr size_t kPacketMemory = size_t{64} << 20;     // what AF_XDP locks at most (engine/io/af_xdp_open.cc)
+constexpr size_t kPacketMemory = size_t{64} << 20;     // what AF_XDP locks at most (engine/io/af_xdp/open.cc)
 
 bool af_xdp_in_kernel(const HostFacts& host) {
   return host.af_xdp_socket_error != EAFNOSUPPORT;

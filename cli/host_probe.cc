@@ -10,7 +10,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "engine/io/privileges.h"
+#include "engine/io/af_xdp/privileges.h"
 #include "wire/envelope.h"
 
 namespace uroce::cli {

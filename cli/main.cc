@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "capture/settings.h"
 #include "cli/arguments.h"
 #include "cli/capture.h"
 #include "cli/check.h"
@@ -16,7 +17,6 @@
 #include "cli/exit_codes.h"
 #include "cli/run.h"
 #include "cli/version.h"
-#include "engine/io/capture/settings.h"
 
 namespace uroce::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "engine/io/xdp_program.h"
+#include "engine/io/af_xdp/xdp_program.h"
 
 namespace uroce::cli {
 

@@ -9,14 +9,14 @@
 #include <system_error>
 #include <unistd.h>
 
+#include "capture/settings.h"
 #include "cli/complaint.h"
 #include "cli/exit_codes.h"
 #include "cli/host_probe.h"
 #include "cli/library.h"
 #include "cli/target.h"
 #include "cli/user.h"
-#include "engine/device_identity.h"
-#include "engine/io/capture/settings.h"
+#include "engine/device/identity.h"
 #include "engine/io/fault_spec.h"
 #include "engine/net/net_view.h"
 

@@ -13,14 +13,14 @@
 #include <string>
 #include <vector>
 
+#include "engine/device/port_counters.h"
+#include "engine/device/quota.h"
 #include "engine/limits.h"
 #include "engine/memory/mr_table.h"
 #include "engine/net/net_view.h"
-#include "engine/port_counters.h"
 #include "engine/queue/completion_queue.h"
 #include "engine/queue/work_queue.h"
-#include "engine/quota.h"
-#include "engine/transport/qp_state.h"
+#include "engine/transport/common/qp_state.h"
 
 namespace uroce::engine {
 
@@ -71,25 +71,6 @@ struct SrqInit {
   queue::CompletionQueue* cq = nullptr;  // XRC: where its receives complete; outlives the SRQ
   EventHandler* events = nullptr;        // as QpInit::events
   void* context = nullptr;
-};
-
-// Settings that come from the environment (UROCE_*, see docs/environment.md), parsed once per process.
-struct Options {
-  enum class Io : uint8_t { kAuto, kAfXdp, kUdp };
-  Io io = Io::kAuto;
-  std::string netdev;                  // UROCE_NETDEV: which netdevs become devices (devices_of)
-  std::string faults;                  // UROCE_FAULTS, see io/fault_injector.h
-  bool force_generic_xdp = false;      // UROCE_XDP_MODE=generic
-  bool quiet = false;                  // UROCE_QUIET=1: no informational line
-  std::string capture;                 // UROCE_CAPTURE: file that packets are captured to; %p: process id, %d: device
-  uint32_t capture_snap = 0;           // UROCE_CAPTURE_SNAP: bytes kept of each frame; 0: all
-  uint32_t capture_files = 0;          // UROCE_CAPTURE_FILES: a ring of so many files; 0: one file
-  uint64_t capture_size = 0;           // UROCE_CAPTURE_SIZE: bytes per file of the ring
-  std::vector<uint32_t> capture_qpns;  // UROCE_CAPTURE_QPN: only packets of these QPs; none: all
-  bool keep_capabilities = false;      // UROCE_KEEP_CAPABILITIES=1, see base/capabilities.h
-  bool print_counters = false;         // UROCE_COUNTERS=1: counters that moved, on stderr, at the end of the process
-  // Reads the environment; on a bad value returns what is wrong and what is allowed.
-  static std::optional<std::string> from_environment(Options& out);
 };
 
 class Engine {

@@ -1,11 +1,11 @@
-// UROCE_* environment variables (docs/environment.md).
+#include "engine/options.h"
+
 #include <cstdlib>
 #include <string_view>
 
+#include "capture/settings.h"
 #include "engine/base/concat.h"
-#include "engine/device_identity.h"
-#include "engine/engine.h"
-#include "engine/io/capture/settings.h"
+#include "engine/device/identity.h"
 #include "engine/io/fault_spec.h"
 
 namespace uroce::engine {

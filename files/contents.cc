@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstdio>
 
-#include "engine/device_identity.h"
+#include "engine/device/identity.h"
 
 namespace uroce::files {
 namespace {

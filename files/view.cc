@@ -12,7 +12,7 @@
 #include <system_error>
 #include <vector>
 
-#include "engine/device_identity.h"
+#include "engine/device/identity.h"
 #include "files/contents.h"
 #include "files/hardware.h"
 #include "files/tree.h"

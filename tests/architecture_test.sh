@@ -30,20 +30,23 @@ only engine/base engine/base/
 only engine/congestion engine/base/ engine/congestion/
 only engine/memory engine/base/ engine/memory/
 only engine/queue engine/base/ engine/queue/
-only engine/transport wire/ engine/base/ engine/congestion/ engine/memory/ engine/queue/ engine/transport/
-only engine/io wire/ engine/base/ engine/io/ engine/memory/memory_access.h trace/ roce_steer.skel.h
+only engine/transport wire/ engine/base/ engine/congestion/ engine/io/send_reason.h engine/io/tx_packet.h engine/memory/ engine/queue/ engine/transport/
+only engine/io wire/ engine/base/ engine/io/ engine/memory/memory_access.h roce_steer.skel.h
 only engine/net wire/ engine/base/ engine/net/
+only engine/objects wire/ engine/engine.h engine/base/ engine/memory/ engine/net/ engine/objects/ engine/queue/ engine/transport/
+only engine/datapath wire/ engine/engine.h engine/base/ engine/datapath/ engine/io/ engine/memory/ engine/net/ engine/objects/ engine/queue/ engine/transport/
+only capture wire/ engine/base/ engine/io/ engine/memory/memory_access.h trace/ capture/
 only trace wire/ engine/base/ trace/
 only oracle wire/ engine/base/ trace/ oracle/
 only dissector wire/ dissector/
-only files wire/envelope.h engine/device_identity.h engine/net/net_view.h files/
-only verbs_shim engine/engine.h engine/host.h engine/device_identity.h engine/port_counters.h engine/base/caller_state.h engine/base/fork.h engine/base/spinlock.h engine/base/unique_fd.h engine/queue/ engine/transport/qp_state.h verbs_shim/
+only files wire/envelope.h engine/device/identity.h engine/net/net_view.h files/
+only verbs_shim engine/engine.h engine/device/host.h engine/device/identity.h engine/device/port_counters.h engine/base/caller_state.h engine/base/fork.h engine/base/spinlock.h engine/base/unique_fd.h engine/queue/ engine/transport/common/qp_state.h verbs_shim/
 for directory in wire engine/congestion engine/memory engine/queue engine/transport trace oracle dissector/analysis; do standard "$directory"; done
 
 # Nothing that asks the kernel about the network runs under the progress lock: neither the data path, which does not know
 # NetView, nor a block of LocalEngine in which a Progress::Guard lives.
 ask='NetView|net_view\.h|view_->|look_up_route|find_destination|learn_netdev|follow_netdev|refresh_routes'
-found=$(grep -nE "$ask" engine/datapath.{h,cc} engine/progress.{h,cc} engine/tx_burst.h engine/address_handles.h || true)
+found=$(grep -nE "$ask" engine/datapath/* engine/objects/address_handles.h || true)
 [[ -z $found ]] || { complain "the data path asks about the network"; echo "$found"; }
 found=$(awk -v ask="$ask" '
   FNR == 1 { depth = 0; guard = 0 }
@@ -57,7 +60,7 @@ found=$(awk -v ask="$ask" '
     }
   }
   /Progress::Guard [a-z]+\(/ { guard = depth }
-' engine/local_engine*.cc)
+' engine/device/local_engine*.cc)
 [[ -z $found ]] || { complain "LocalEngine asks about the network under the progress lock"; echo "$found"; }
 
 # pure LIBRARY PATTERN [EXCEPT]: no undefined symbol of the archive matches, except in objects that match EXCEPT.

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <vector>
 
-#include "engine/device_identity.h"
+#include "engine/device/identity.h"
 #include "verbs_shim/objects.h"
 
 namespace uroce::verbs {

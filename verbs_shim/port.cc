@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "engine/device_identity.h"
+#include "engine/device/identity.h"
 #include "verbs_shim/dispatch.h"
 #include "verbs_shim/objects.h"
 #include "verbs_shim/orphan.h"

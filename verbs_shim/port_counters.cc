@@ -1,9 +1,9 @@
 // What a process's engines have counted and the GID tables of its devices, for liburoce_files.so, which shows them as
 // files. The exports that are not of libibverbs.
 
-#include "engine/port_counters.h"
+#include "engine/device/port_counters.h"
 
-#include "engine/host.h"
+#include "engine/device/host.h"
 
 namespace {
 

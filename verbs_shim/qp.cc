@@ -1,5 +1,5 @@
 // Queue pairs: creation, state changes, queries. The engine judges transitions and attribute masks
-// (engine/transport/qp_state.h); here attributes change their form.
+// (engine/transport/common/qp_state.h); here attributes change their form.
 
 #include <algorithm>
 #include <atomic>

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <infiniband/verbs.h>
 
-#include "engine/transport/qp_state.h"
+#include "engine/transport/common/qp_state.h"
 
 namespace uroce::verbs {
 

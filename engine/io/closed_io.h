@@ -15,7 +15,7 @@ class ClosedIo final : public PacketIo {
         counters_(former.counters()) {}
 
   size_t receive(std::span<RxPacket>) override { return 0; }
-  size_t send(std::span<wire::TxPacket> burst) override {
+  size_t send(std::span<io::TxPacket> burst) override {
     counters_.tx_errors += burst.size();
     return burst.size();
   }

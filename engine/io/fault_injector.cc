@@ -140,7 +140,7 @@ void FaultInjector::flip_bit(Arriving& packet) {
 
 // --- leaving ---------------------------------------------------------------------------------------------------------
 
-FaultInjector::Leaving::Leaving(const wire::TxPacket& original)
+FaultInjector::Leaving::Leaving(const io::TxPacket& original)
     : envelope(*original.envelope), payload(original.payload_size), packet(original) {
   readable = guard_payload(original, [&] {
     uint8_t* to = payload.data();
@@ -151,7 +151,7 @@ FaultInjector::Leaving::Leaving(const wire::TxPacket& original)
   packet.completes = false;  // the original has been taken
 }
 
-std::span<wire::TxPacket> FaultInjector::Leaving::as_burst() {
+std::span<io::TxPacket> FaultInjector::Leaving::as_burst() {
   packet.envelope = &envelope;
   packet.fragment_count = payload.empty() ? 0 : 1;
   packet.fragments[0] = {payload.data(), static_cast<uint32_t>(payload.size())};
@@ -160,7 +160,7 @@ std::span<wire::TxPacket> FaultInjector::Leaving::as_burst() {
 
 // The backend computes the ICRC of what it is given: it is told the difference to that of the packet as it was.
 void FaultInjector::flip_bit(Leaving& leaving) {
-  wire::TxPacket& packet = leaving.as_burst().front();
+  io::TxPacket& packet = leaving.as_burst().front();
   const size_t covered = packet.header_size + leaving.payload.size();
   const uint64_t bit = random_() % ((covered + sizeof(packet.icrc_damage)) * 8);
   const auto mask = static_cast<uint8_t>(1u << (bit % 8));
@@ -173,7 +173,7 @@ void FaultInjector::flip_bit(Leaving& leaving) {
   packet.icrc_damage ^= icrc ^ packet_icrc(packet, leaving.envelope);
 }
 
-size_t FaultInjector::send(std::span<wire::TxPacket> burst) {
+size_t FaultInjector::send(std::span<io::TxPacket> burst) {
   size_t taken = 0;
   for (; taken < burst.size(); ++taken) {
     if (leaving_.due().size() >= kBacklog) send_due();

@@ -40,7 +40,7 @@ class FaultInjector final : public PacketIo {
   FaultInjector(std::unique_ptr<PacketIo> inner, const FaultSpec& spec);
 
   size_t receive(std::span<RxPacket> out) override;
-  size_t send(std::span<wire::TxPacket> burst) override;
+  size_t send(std::span<io::TxPacket> burst) override;
   bool flush() override;
   std::span<const pollfd> wait_descriptors() const override { return inner_->wait_descriptors(); }
   // Packets held here wake nobody: keep polling until they are out.
@@ -68,12 +68,12 @@ class FaultInjector final : public PacketIo {
     uint8_t faults = 0;
   };
   struct Leaving {
-    explicit Leaving(const wire::TxPacket& original);
+    explicit Leaving(const io::TxPacket& original);
     // Points to its own bytes; valid until it is moved.
-    std::span<wire::TxPacket> as_burst();
+    std::span<io::TxPacket> as_burst();
     wire::Envelope envelope;
     std::vector<uint8_t> payload;
-    wire::TxPacket packet;
+    io::TxPacket packet;
     bool readable;
     uint8_t faults = 0;
   };

@@ -17,8 +17,8 @@ constexpr size_t kUdpHeaderSize = 8;
 constexpr uint8_t kPadBytes[4] = {};
 
 // CRC state after everything in front of the payload.
-uint32_t crc_of_headers(const wire::TxPacket& packet, const wire::Envelope& envelope) {
-  assert(packet.header_size >= kBthSize && packet.header_size <= wire::TxPacket::kMaxHeaderSize && packet.pad <= 3);
+uint32_t crc_of_headers(const io::TxPacket& packet, const wire::Envelope& envelope) {
+  assert(packet.header_size >= kBthSize && packet.header_size <= io::TxPacket::kMaxHeaderSize && packet.pad <= 3);
   uint32_t crc = wire::icrc_start(envelope, packet.udp_length());
   crc = wire::icrc_bth(crc, packet.header.data());
   return wire::crc32_update(crc, packet.header.data() + kBthSize, packet.header_size - kBthSize);
@@ -26,17 +26,17 @@ uint32_t crc_of_headers(const wire::TxPacket& packet, const wire::Envelope& enve
 
 }  // namespace
 
-size_t frame_size(const wire::TxPacket& packet) {
+size_t frame_size(const io::TxPacket& packet) {
   return wire::frame_header_size(*packet.envelope) - kUdpHeaderSize + packet.udp_length();
 }
 
-size_t build_ib(const wire::TxPacket& packet, const wire::Envelope& envelope, uint8_t* out) {
+size_t build_ib(const io::TxPacket& packet, const wire::Envelope& envelope, uint8_t* out) {
   uint8_t* p = out;
   std::memcpy(p, packet.header.data(), packet.header_size);
   p += packet.header_size;
   uint32_t crc = crc_of_headers(packet, envelope);
   for (size_t i = 0; i < packet.fragment_count; ++i) {
-    const wire::Fragment& fragment = packet.fragments[i];
+    const io::Fragment& fragment = packet.fragments[i];
     crc = wire::crc32_copy(crc, p, fragment.data, fragment.size);
     p += fragment.size;
   }
@@ -46,29 +46,29 @@ size_t build_ib(const wire::TxPacket& packet, const wire::Envelope& envelope, ui
   return static_cast<size_t>(p + 4 - out);
 }
 
-bool payload_covers(const wire::TxPacket& packet, uintptr_t from, uintptr_t to) {
+bool payload_covers(const io::TxPacket& packet, uintptr_t from, uintptr_t to) {
   const auto* const end = packet.fragments.begin() + packet.fragment_count;
-  return std::any_of(packet.fragments.begin(), end, [=](const wire::Fragment& fragment) {
+  return std::any_of(packet.fragments.begin(), end, [=](const io::Fragment& fragment) {
     return memory::overlap(fragment.data, fragment.size, from, to);
   });
 }
 
-bool build_ib_guarded(const wire::TxPacket& packet, const wire::Envelope& envelope, uint8_t* out) {
+bool build_ib_guarded(const io::TxPacket& packet, const wire::Envelope& envelope, uint8_t* out) {
   return guard_payload(packet, [&] { build_ib(packet, envelope, out); });
 }
 
-size_t build_frame(const wire::TxPacket& packet, uint16_t ip_id, uint8_t* out) {
+size_t build_frame(const io::TxPacket& packet, uint16_t ip_id, uint8_t* out) {
   wire::Envelope envelope = *packet.envelope;
   envelope.ip_id = ip_id;
   const size_t headers = wire::emit_frame_headers(envelope, packet.udp_length(), out);
   return headers + build_ib(packet, envelope, out + headers);
 }
 
-bool build_frame_guarded(const wire::TxPacket& packet, uint16_t ip_id, uint8_t* out) {
+bool build_frame_guarded(const io::TxPacket& packet, uint16_t ip_id, uint8_t* out) {
   return guard_payload(packet, [&] { build_frame(packet, ip_id, out); });
 }
 
-uint32_t packet_icrc(const wire::TxPacket& packet, const wire::Envelope& envelope) {
+uint32_t packet_icrc(const io::TxPacket& packet, const wire::Envelope& envelope) {
   uint32_t crc = crc_of_headers(packet, envelope);
   for (size_t i = 0; i < packet.fragment_count; ++i) {
     crc = wire::crc32_update(crc, packet.fragments[i].data, packet.fragments[i].size);

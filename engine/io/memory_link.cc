@@ -15,7 +15,7 @@ class FrameQueue {
   struct Slot {
     std::vector<uint8_t> frame;
     wire::Qpn source_qpn;
-    wire::SendReason reason = wire::SendReason::kFirst;
+    io::SendReason reason = io::SendReason::kFirst;
   };
   explicit FrameQueue(uint32_t capacity) : slots_(capacity) {}
 
@@ -27,7 +27,7 @@ class FrameQueue {
     frame.resize(size);
     return frame.data();
   }
-  std::span<const uint8_t> push(wire::Qpn source_qpn = {}, wire::SendReason reason = wire::SendReason::kFirst) {
+  std::span<const uint8_t> push(wire::Qpn source_qpn = {}, io::SendReason reason = io::SendReason::kFirst) {
     Slot& slot = slots_[tail_++ % slots_.size()];
     slot.source_qpn = source_qpn;
     slot.reason = reason;
@@ -75,10 +75,10 @@ size_t MemoryEnd::receive(std::span<RxPacket> out) {
   return count;
 }
 
-size_t MemoryEnd::send(std::span<wire::TxPacket> burst) {
+size_t MemoryEnd::send(std::span<io::TxPacket> burst) {
   size_t count = 0;
   for (; count < burst.size(); ++count) {
-    wire::TxPacket& packet = burst[count];
+    io::TxPacket& packet = burst[count];
     assert(packet.udp_length() <= max_udp_length_);
     if (out_->full()) {
       ++counters_.tx_backpressure;

@@ -18,7 +18,7 @@ namespace uroce::io {
 struct MemoryLinkConfig {
   uint32_t queue_capacity = 1024;  // packets under way in each direction
   // Enough for 4096 bytes of payload behind the longest transport header.
-  uint32_t max_udp_length = 8 + wire::TxPacket::kMaxHeaderSize + 4096 + 4;
+  uint32_t max_udp_length = 8 + io::TxPacket::kMaxHeaderSize + 4096 + 4;
 };
 
 class FrameQueue;  // one direction of a link
@@ -29,7 +29,7 @@ class MemoryEnd final : public PacketIo {
   ~MemoryEnd() override;
 
   size_t receive(std::span<RxPacket> out) override;
-  size_t send(std::span<wire::TxPacket> burst) override;
+  size_t send(std::span<io::TxPacket> burst) override;
   bool flush() override { return true; }
   // Nothing to sleep on: only the thread that would sleep could end the sleep.
   std::span<const pollfd> wait_descriptors() const override { return {}; }

@@ -11,9 +11,9 @@
 #include <span>
 #include <string>
 
+#include "engine/io/tx_packet.h"
 #include "wire/envelope.h"
 #include "wire/ip_udp.h"
-#include "wire/tx_packet.h"
 
 namespace uroce::io {
 
@@ -36,7 +36,7 @@ struct RxPacket {
   uint8_t faults = 0;  // bits of Fault
   // What the sender says of it, if it is this very process (memory links).
   wire::Qpn source_qpn{};
-  wire::SendReason reason = wire::SendReason::kFirst;
+  io::SendReason reason = io::SendReason::kFirst;
 };
 
 // Counts that a backend keeps; monotonic.
@@ -65,7 +65,7 @@ class PacketIo {
   // Takes packets from the front of `burst` and returns how many it took; fewer means backpressure, offer the rest
   // again later. All memory the packets refer to may be reused on return. May only be queued until flush().
   // A packet whose payload cannot be read any more is taken, not sent, and marked `unreadable`.
-  virtual size_t send(std::span<wire::TxPacket> burst) = 0;
+  virtual size_t send(std::span<io::TxPacket> burst) = 0;
 
   // Gets everything that send() queued on its way (the kernel kick). Cheap when there is nothing. False: the kernel put
   // some of it off, and nobody will say when it has time: call again soon.

@@ -92,7 +92,7 @@ def brings_little(lab):
     allowed = {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "libgcc_s.so.1", "libnl-3.so.200"}
     for name in ("liburoce.so", "liburoce_files.so"):
         surplus = needed(lab.private / name) - allowed
-        check(not surplus, f"{name} needs {surplus}; a new function of libbpf or libxdp belongs into engine/io/xdp_library/calls.h")
+        check(not surplus, f"{name} needs {surplus}; a new function of libbpf or libxdp belongs into engine/io/af_xdp/xdp_library/calls.h")
     check({"libbpf.so.1", "libxdp.so.1"} <= needed(lab.private / "uroce_af_xdp.so"), "the module is not linked with them")
     for name in ("liburoce.so", "liburoce_files.so"):
         check("libgcc_s.so.1" in needed(lab.private / name), f"{name} has an unwinder of its own, with which pthread_cancel() aborts")

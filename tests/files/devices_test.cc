@@ -1,7 +1,7 @@
-// Which netdevs become devices, and in which order (engine/device_identity.h): the shim and the files ask the same.
+// Which netdevs become devices, and in which order (engine/device/identity.h): the shim and the files ask the same.
 #include <gmock/gmock.h>
 
-#include "engine/device_identity.h"
+#include "engine/device/identity.h"
 
 namespace uroce::engine {
 namespace {

@@ -13,8 +13,8 @@
 #include <span>
 #include <vector>
 
-#include "engine/io/xsk_receiver.h"
-#include "tests/engine/io/fake_xsk_queue.h"
+#include "engine/io/af_xdp/xsk_receiver.h"
+#include "tests/engine/io/af_xdp/fake_xsk_queue.h"
 #include "tests/fuzz/check.h"
 #include "tests/fuzz/input.h"
 #include "wire/ip_udp.h"

@@ -18,11 +18,11 @@
 #include <unistd.h>
 #include <vector>
 
-#include "engine/io/capture.h"
-#include "engine/io/capture/hub.h"
-#include "engine/io/capture/nameless_socket.h"
-#include "engine/io/capture/protocol.h"
-#include "engine/io/capture/server.h"
+#include "capture/capture.h"
+#include "capture/hub.h"
+#include "capture/nameless_socket.h"
+#include "capture/protocol.h"
+#include "capture/server.h"
 #include "engine/io/memory_link.h"
 #include "tests/fuzz/check.h"
 #include "tests/fuzz/input.h"
@@ -59,7 +59,7 @@ class Process {
     static constexpr std::array<uint8_t, 2048> kPayload{};
     wire::Envelope envelope;
     envelope.source = envelope.destination = wire::IpAddress::v4(kPayload.data());
-    wire::TxPacket packet;
+    io::TxPacket packet;
     packet.envelope = &envelope;
     packet.header_size = 12;
     packet.fragments[0] = {kPayload.data(), 1000};

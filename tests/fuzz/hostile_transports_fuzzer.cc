@@ -190,7 +190,7 @@ class Session final : public transport::QpEvents, public transport::XrcSrqs {
   // Gives out packets, and makes the bytes of some.
   void pull() {
     for (uint32_t count = 1 + input_.below(8); count > 0; --count) {
-      wire::TxPacket packet;
+      io::TxPacket packet;
       qp_->next_address_handle();
       if (!qp_->pull(packet, now_) && !qp_->pull_ack(packet, now_)) return;
       std::vector<uint8_t> ib(packet.header.begin(), packet.header.begin() + packet.header_size);
@@ -205,11 +205,11 @@ class Session final : public transport::QpEvents, public transport::XrcSrqs {
   void end_one() {
     if (waiting_.empty()) return;
     const auto which = waiting_.begin() + static_cast<ptrdiff_t>(input_.below(4) % waiting_.size());
-    const wire::TxPacket packet = *which;
+    const io::TxPacket packet = *which;
     waiting_.erase(which);
     finish(packet, input_.below(4) == 0);
   }
-  void finish(const wire::TxPacket& packet, bool unreadable) {
+  void finish(const io::TxPacket& packet, bool unreadable) {
     if (unreadable && packet.payload_size > 0) {
       qp_->on_unreadable(packet, now_);
     } else if (packet.completes) {
@@ -272,7 +272,7 @@ class Session final : public transport::QpEvents, public transport::XrcSrqs {
     // Whatever still waits for its bytes; then nothing may be missing.
     for (const Arena::Region region : {Arena::kShared, Arena::kPrivate}) arena_.protect(region, 0);
     modify(QpState::kErr, 0);
-    for (const wire::TxPacket& packet : waiting_) finish(packet, input_.flag());
+    for (const io::TxPacket& packet : waiting_) finish(packet, input_.flag());
     collect();
     check(qp_->state() == QpState::kErr, "ERR can be reached");
     check(completed_ == posted_, "every send request completes");
@@ -299,8 +299,8 @@ class Session final : public transport::QpEvents, public transport::XrcSrqs {
   const transport::test::AnyQp qp_;
   Time now_{std::chrono::seconds(1)};
   wire::Psn next_psn_;
-  std::vector<wire::TxPacket> waiting_;
-  wire::TxPacket last_;
+  std::vector<io::TxPacket> waiting_;
+  io::TxPacket last_;
   uint64_t posted_ = 0, completed_ = 0;
   uint64_t receives_posted_ = 0, receives_completed_ = 0;
   bool receives_lost_ = false;

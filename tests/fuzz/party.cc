@@ -1,6 +1,6 @@
 #include "tests/fuzz/party.h"
 
-#include "engine/transport/qp_context.h"
+#include "engine/transport/common/qp_context.h"
 #include "tests/fuzz/check.h"
 #include "wire/ip_udp.h"
 #include "wire/packet.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <variant>
 
-#include "engine/io/capture/settings.h"
+#include "capture/settings.h"
 #include "engine/io/fault_spec.h"
 #include "tests/fuzz/check.h"
 

@@ -163,7 +163,7 @@ void Host::round() {
   round_wanted_ = false;
   if (frozen) return;
   const Time now = events.now();
-  wire::TxPacket packet;
+  io::TxPacket packet;
   for (size_t i = 0; i < qps_.size(); ++i) {
     const size_t which = (first_ + i) % qps_.size();
     SimQp& qp = *qps_[which];
@@ -178,8 +178,8 @@ void Host::round() {
   if (!qps_.empty()) first_ = (first_ + 1) % qps_.size();
 }
 
-bool Host::transmit(SimQp& qp, const wire::TxPacket& packet) {
-  wire::TxPacket addressed = packet;
+bool Host::transmit(SimQp& qp, const io::TxPacket& packet) {
+  io::TxPacket addressed = packet;
   wire::Envelope envelope = qp.envelope;
   if (packet.header[0] == static_cast<uint8_t>(wire::Opcode::kCnp)) envelope.traffic_class = wire::kCnpTrafficClass;
   addressed.envelope = &envelope;

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/transport/rc_qp.h"
+#include "engine/transport/reliable/rc_qp.h"
 #include "tests/simulator/event_queue.h"
 #include "tests/simulator/link.h"
 #include "wire/packet.h"
@@ -118,7 +118,7 @@ class Host {
  private:
   friend class SimQp;
   void round();
-  bool transmit(SimQp& qp, const wire::TxPacket& packet);
+  bool transmit(SimQp& qp, const io::TxPacket& packet);
   bool accept(const wire::Envelope& envelope, const SimQp& qp, const wire::Packet& packet, std::span<const uint8_t> ib);
   void arm_timer(SimQp& qp);
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/transport/retry_timer.h"
+#include "engine/transport/reliable/retry_timer.h"
 #include "tests/simulator/network.h"
 #include "wire/ip_udp.h"
 

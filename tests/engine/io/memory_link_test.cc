@@ -16,7 +16,7 @@ TEST(MemoryLink, PacketArrivesAtTheOtherEndWithExactBytes) {
   burst.add(envelope_v4(), 1, 0);
   burst.add(envelope_v4(), 2, 1);
   burst.add(envelope_v6(), 3, 1023, 5);
-  burst.add(envelope_v6(), 4, 4096, wire::TxPacket::kMaxFragments);
+  burst.add(envelope_v6(), 4, 4096, io::TxPacket::kMaxFragments);
   ASSERT_EQ(a->send(burst.packets()), burst.size());
   a->flush();
 

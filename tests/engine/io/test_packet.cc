@@ -18,7 +18,7 @@ void TestBurst::add(const wire::Envelope& envelope, uint32_t psn, size_t size, s
   std::mt19937 random(psn);
   for (uint8_t& byte : content->payload) byte = static_cast<uint8_t>(random());
 
-  wire::TxPacket packet;
+  io::TxPacket packet;
   packet.envelope = &content->envelope;
   packet.payload_size = static_cast<uint32_t>(size);
   packet.header_size = wire::Bth::kSize;

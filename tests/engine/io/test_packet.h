@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "engine/io/packet_io.h"
+#include "engine/io/tx_packet.h"
 #include "wire/envelope.h"
 #include "wire/packet.h"
-#include "wire/tx_packet.h"
 
 namespace uroce::io::test {
 
@@ -49,7 +49,7 @@ class TestBurst {
   // Adds a SEND_ONLY whose payload of `size` bytes lies in `fragments` pieces.
   void add(const wire::Envelope& envelope, uint32_t psn, size_t size, size_t fragments = 1);
 
-  std::span<wire::TxPacket> packets() { return packets_; }
+  std::span<io::TxPacket> packets() { return packets_; }
   size_t size() const { return packets_.size(); }
   const std::vector<uint8_t>& payload(size_t i) const { return contents_[i]->payload; }
 
@@ -63,7 +63,7 @@ class TestBurst {
     std::vector<uint8_t> payload;
   };
   std::vector<std::unique_ptr<Content>> contents_;
-  std::vector<wire::TxPacket> packets_;
+  std::vector<io::TxPacket> packets_;
 };
 
 // The PSN of a received packet that can be parsed.

@@ -1,12 +1,12 @@
 // A QP of the type that its configuration names. For the tests of the transport and the fuzzers; the engine does the
-// same (engine/qp.h).
+// same (engine/objects/qp.h).
 #pragma once
 
 #include <variant>
 
-#include "engine/transport/rc_qp.h"
-#include "engine/transport/uc_qp.h"
-#include "engine/transport/ud_qp.h"
+#include "engine/transport/reliable/rc_qp.h"
+#include "engine/transport/unreliable/uc_qp.h"
+#include "engine/transport/unreliable/ud_qp.h"
 
 namespace uroce::transport::test {
 

@@ -7,9 +7,9 @@
 #include <gmock/gmock.h>
 #include <iosfwd>
 
+#include "engine/io/send_reason.h"
 #include "tests/engine/transport/peer_packet.h"
 #include "wire/packet.h"
-#include "wire/send_reason.h"
 
 namespace uroce::transport::test {
 
@@ -17,7 +17,7 @@ namespace uroce::transport::test {
 struct SentPacket {
   wire::Packet headers;
   Bytes payload;
-  wire::SendReason reason = wire::SendReason::kFirst;
+  io::SendReason reason = io::SendReason::kFirst;
 };
 
 void PrintTo(const SentPacket& packet, std::ostream* out);

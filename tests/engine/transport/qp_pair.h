@@ -38,12 +38,12 @@ class QpPair {
  private:
   static size_t move(ScriptedQp& from, ScriptedQp& to) {
     size_t moved = 0;
-    wire::TxPacket packet;
+    io::TxPacket packet;
     for (; from.qp.pull(packet, from.now); ++moved) deliver(packet, to);
     for (; from.qp.pull_ack(packet, from.now); ++moved) deliver(packet, to);
     return moved;
   }
-  static void deliver(const wire::TxPacket& sent, ScriptedQp& to) {
+  static void deliver(const io::TxPacket& sent, ScriptedQp& to) {
     Bytes ib(sent.header.begin(), sent.header.begin() + sent.header_size);
     for (uint8_t i = 0; i < sent.fragment_count; ++i) {
       ib.insert(ib.end(), sent.fragments[i].data, sent.fragments[i].data + sent.fragments[i].size);

@@ -156,7 +156,7 @@ void ScriptedQp::receive(const PeerPacket& from_peer) {
 
 std::vector<SentPacket> ScriptedQp::pull(size_t count) {
   std::vector<SentPacket> sent;
-  wire::TxPacket packet;
+  io::TxPacket packet;
   while (sent.size() < count && qp.pull(packet, now)) {
     sent.push_back(as_sent(packet));
     if (packet.completes) qp.on_taken(packet, now);
@@ -164,15 +164,15 @@ std::vector<SentPacket> ScriptedQp::pull(size_t count) {
   return sent;
 }
 
-std::vector<wire::TxPacket> ScriptedQp::pull_waiting(size_t count) {
-  std::vector<wire::TxPacket> waiting;
-  wire::TxPacket packet;
+std::vector<io::TxPacket> ScriptedQp::pull_waiting(size_t count) {
+  std::vector<io::TxPacket> waiting;
+  io::TxPacket packet;
   while (waiting.size() < count && qp.pull(packet, now)) waiting.push_back(packet);
   return waiting;
 }
 
 std::vector<SentPacket> ScriptedQp::pull_ack() {
-  wire::TxPacket packet;
+  io::TxPacket packet;
   if (!qp.pull_ack(packet, now)) return {};
   return {as_sent(packet)};
 }
@@ -205,7 +205,7 @@ std::vector<queue::Cqe> ScriptedQp::take(queue::CompletionQueue& cq) {
   return cqes;
 }
 
-SentPacket ScriptedQp::as_sent(const wire::TxPacket& packet) const {
+SentPacket ScriptedQp::as_sent(const io::TxPacket& packet) const {
   Bytes ib(packet.header.begin(), packet.header.begin() + packet.header_size);
   for (uint8_t i = 0; i < packet.fragment_count; ++i) {
     ib.insert(ib.end(), packet.fragments[i].data, packet.fragments[i].data + packet.fragments[i].size);

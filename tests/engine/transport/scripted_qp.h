@@ -114,7 +114,7 @@ class ScriptedQp final : public QpEvents {
   // At most `count` of them.
   std::vector<SentPacket> pull(size_t count);
   // The same, but their bytes have still to be made: the caller says when, with qp.on_taken() or on_unreadable().
-  std::vector<wire::TxPacket> pull_waiting(size_t count = SIZE_MAX);
+  std::vector<io::TxPacket> pull_waiting(size_t count = SIZE_MAX);
   // The acknowledgement, if one may go now. Does not wait for its deadline.
   std::vector<SentPacket> pull_ack();
   // Everything: responses, requests, acknowledgement.
@@ -156,7 +156,7 @@ class ScriptedQp final : public QpEvents {
   TransportQp& qp;
 
  private:
-  SentPacket as_sent(const wire::TxPacket& packet) const;
+  SentPacket as_sent(const io::TxPacket& packet) const;
 
   uint32_t key_source_ = 0x1234567;
 };

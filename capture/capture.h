@@ -1,0 +1,57 @@
+// A PacketIo that wraps another one and shows its packets to captures (engine/io/capture/). The engine puts it around
+// any backend and outside the fault injector, so that a capture shows what the engine meant to send and what it got to
+// see; what the injector did in between is said with each packet, and the packets that it took away on receive are
+// shown on an interface of their own. It sends in its own time, so that the IPv4 identification of what it sends is not
+// known and shown as 0.
+//
+// While nobody listens it costs one load per burst.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "capture/tap.h"
+#include "engine/io/packet_io.h"
+
+namespace uroce::io {
+
+class Capture final : public PacketIo {
+ public:
+  // kLoop: a memory loop, the packets between QPs of this process. Each is shown when it has arrived.
+  enum class Link : uint8_t { kWire, kLoop };
+
+  // `on_close` is called in the end, when the tap gets no more packets.
+  Capture(std::unique_ptr<PacketIo> inner, std::shared_ptr<CaptureTap> tap, std::function<void()> on_close = {},
+          Link link = Link::kWire)
+      : inner_(std::move(inner)), tap_(std::move(tap)), on_close_(std::move(on_close)), link_(link) {}
+  ~Capture() override {
+    if (on_close_) on_close_();
+  }
+
+  size_t receive(std::span<RxPacket> out) override;
+  size_t send(std::span<io::TxPacket> burst) override;
+  bool flush() override { return inner_->flush(); }
+  std::span<const pollfd> wait_descriptors() const override { return inner_->wait_descriptors(); }
+  bool prepare_to_wait() override { return inner_->prepare_to_wait(); }
+  uint32_t max_udp_length() const override { return inner_->max_udp_length(); }
+  std::string description() const override { return inner_->description(); }
+  bool kernel_routes() const override { return inner_->kernel_routes(); }
+  IoCounters counters() const override;
+
+  bool wants_verdicts() const override { return !arrived_.empty(); }
+  void on_verdicts(std::span<const uint64_t> verdicts) override;
+
+  // Wall clock, ns since 1970.
+  static int64_t wall_clock();
+
+ private:
+  std::unique_ptr<PacketIo> inner_;
+  std::shared_ptr<CaptureTap> tap_;
+  std::function<void()> on_close_;
+  const Link link_;
+  std::span<const RxPacket> arrived_;  // of the last receive(), while somebody listens
+  int64_t arrived_at_ = 0;
+};
+
+}  // namespace uroce::io

@@ -1,0 +1,84 @@
+// Packets on their way from QPs to one PacketIo: collected in bursts, kept over backpressure.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <utility>
+
+#include "engine/io/packet_io.h"
+#include "engine/io/tx_packet.h"
+
+namespace uroce::engine {
+
+class TxBurst {
+ public:
+  static constexpr size_t kSize = 32;  // what the kernel takes per call in copy mode
+
+  // `on_done` is told, in order, of packets whose payload the application took away (`unreadable`), and of those that
+  // their QP wants to hear of (`completes`) once their bytes have been made.
+  using Done = std::function<void(const io::TxPacket&)>;
+
+  TxBurst(io::PacketIo& io, Done on_done) : io_(io), on_done_(std::move(on_done)) {}
+
+  // Room for one more packet; sends what is there to make room. Null under backpressure: stop pulling.
+  io::TxPacket* next() {
+    if (count_ == kSize && !submit()) return nullptr;
+    packets_[count_].unreadable = false;
+    return &packets_[count_];
+  }
+  void commit() { ++count_; }
+
+  // Hands everything to the PacketIo. False: it did not take all; the rest is offered again next time.
+  bool submit() {
+    if (sent_ < count_) {
+      const size_t first = sent_;
+      sent_ += io_.send(std::span(packets_).subspan(sent_, count_ - sent_));
+      dirty_ = true;
+      for (size_t i = first; i < sent_; ++i) {
+        if (packets_[i].unreadable || packets_[i].completes) on_done_(packets_[i]);
+      }
+    }
+    if (sent_ < count_) return false;
+    sent_ = count_ = 0;
+    return true;
+  }
+
+  // submit(), and the kernel's kick if anything is queued; what it puts off is kicked again next time.
+  void flush() {
+    submit();
+    if (dirty_) dirty_ = !io_.flush();
+  }
+
+  // For room in the packet I/O, or for a kick.
+  bool waiting() const { return count_ > 0 || dirty_; }
+  // Memory that the waiting packets for which `gone(packet)` holds point to is about to go away: they are lost, as on a
+  // wire. The others keep their order.
+  template <class Gone>
+  void drop_if(Gone&& gone) {
+    size_t kept = sent_;
+    for (size_t i = sent_; i < count_; ++i) {
+      if (gone(packets_[i])) {
+        if (packets_[i].completes) on_done_(packets_[i]);
+      } else {
+        if (kept != i) packets_[kept] = packets_[i];
+        ++kept;
+      }
+    }
+    count_ = kept;
+    if (sent_ == count_) sent_ = count_ = 0;
+  }
+
+  io::PacketIo& io() { return io_; }
+
+ private:
+  io::PacketIo& io_;
+  Done on_done_;
+  std::array<io::TxPacket, kSize> packets_;
+  size_t count_ = 0;
+  size_t sent_ = 0;
+  bool dirty_ = false;  // sent and not yet kicked
+};
+
+}  // namespace uroce::engine

@@ -1,0 +1,202 @@
+#include "engine/device/host.h"
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <future>
+#include <map>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+#include "engine/base/capabilities.h"
+#include "engine/base/concat.h"
+#include "engine/base/fork.h"
+#include "engine/base/thread.h"
+#include "engine/device/capture_setup.h"
+#include "engine/device/identity.h"
+#include "engine/device/local_engine.h"
+#include "engine/device/open_io.h"
+
+namespace uroce::engine {
+
+struct Host::Engines {
+  struct Place {
+    std::weak_ptr<Engine> engine;
+    std::shared_ptr<std::atomic<bool>> gone;  // the engine's, once it has left the netdev
+  };
+  std::mutex lock;
+  std::map<int, Place> by_ifindex;
+  std::vector<std::shared_ptr<Engine>> kept;
+};
+
+Host::Host(Options options, std::shared_ptr<net::NetView> view)
+    : options_(std::move(options)),
+      view_(std::move(view)),
+      engines_(std::make_shared<Engines>()),
+      process_(process_generation()) {}
+
+// Never destroyed: applications call into verbs until the very end of the process.
+struct Host::Slot {
+  std::once_flag once;
+  Host* host = nullptr;
+};
+
+namespace {
+
+constexpr std::chrono::seconds kLeaveTime{1};
+
+std::atomic<Host*> created_host{nullptr};
+
+// After all exit handlers, and the destructors of programs and libraries that are linked with this one.
+__attribute__((destructor)) void at_the_very_end() {
+  try {
+    if (Host* const host = Host::existing()) host->leave_netdevs();
+  } catch (const std::exception&) {  // no memory, or no more threads allowed: left to the kernel
+  }
+}
+
+}  // namespace
+
+Host* Host::existing() {
+  Host* const host = created_host.load(std::memory_order_acquire);
+  return host != nullptr && host->process_ == process_generation() ? host : nullptr;
+}
+
+Host* Host::instance() {
+  Slot& slot = per_process<Slot>();
+  std::call_once(slot.once, [&slot] { slot.host = create(); });
+  return slot.host;
+}
+
+Host* Host::create() {
+  static std::atomic<bool> will_finish{false};  // children inherit that
+  Options options;
+  if (const auto error = Options::from_environment(options)) {
+    std::fputs(concat("uroce: ", *error, "\n").c_str(), stderr);
+    return nullptr;
+  }
+  try {
+    auto* const host = new Host(std::move(options), net::NetView::open());
+    if (host->options_.keep_capabilities) keep_ambient_capabilities();
+    if (!will_finish.exchange(true)) std::atexit(at_exit);
+    created_host.store(host, std::memory_order_release);
+    return host;
+  } catch (const std::system_error& e) {
+    std::fputs(concat("uroce: cannot read the network configuration: ", e.what(), "\n").c_str(), stderr);
+    return nullptr;
+  }
+}
+
+std::vector<DeviceInfo> Host::devices() {
+  view_->process_changes();
+  std::vector<DeviceInfo> devices;
+  for (net::Netdev& netdev : devices_of(view_->netdevs(), options_.netdev)) {
+    DeviceInfo device;
+    device.name = device_name(netdev);
+    device.guid = device_guid(netdev.mac);
+    device.netdev = std::move(netdev);
+    devices.push_back(std::move(device));
+  }
+  return devices;
+}
+
+// In a child after fork(), only what it has made itself.
+void Host::at_exit() {
+  if (Host* const host = existing()) host->finish();
+}
+
+// A program that exits without destroying its QPs still owes ACKs for what it received.
+void Host::finish() {
+  std::lock_guard guard(engines_->lock);
+  for (const auto& [index, place] : engines_->by_ifindex) {
+    const auto engine = place.engine.lock();
+    if (!engine) continue;
+    engine->progress();
+    engine->progress();
+    if (options_.print_counters) std::fputs(engine->counters_text().c_str(), stderr);
+  }
+  finish_captures();
+}
+
+// In a thread, for which the caller does not wait for ever: exit() may have been called in a signal handler, which has
+// interrupted who holds a lock.
+void Host::leave_netdevs() {
+  std::vector<std::shared_ptr<Engine>> engines;
+  {
+    const std::unique_lock guard(engines_->lock, std::try_to_lock);
+    if (!guard) return;
+    for (const auto& [index, place] : engines_->by_ifindex) {
+      if (auto engine = place.engine.lock()) engines.push_back(std::move(engine));
+    }
+  }
+  if (engines.empty()) return;
+  const auto left = std::make_shared<std::promise<void>>();
+  start_thread("uroce exit", [engines, left] {
+    for (const std::shared_ptr<Engine>& engine : engines) engine->leave_netdev();
+    left->set_value();
+  }).detach();
+  left->get_future().wait_for(kLeaveTime);
+}
+
+std::shared_ptr<Engine> Host::engine(const DeviceInfo& device) {
+  std::lock_guard guard(engines_->lock);
+  Engines::Place& place = engines_->by_ifindex[device.netdev.index];
+  std::shared_ptr<Engine> engine = place.engine.lock();
+  if (!engine && place.gone) place.gone->wait(false);  // another thread is just closing it
+  if (!engine || !engine->present()) {                 // a netdev may come back
+    place.gone = std::make_shared<std::atomic<bool>>(false);
+    place.engine = engine = make_engine(device.netdev, place.gone);
+    if (options_.print_counters) engines_->kept.push_back(engine);  // until they have been printed
+  }
+  return engine;
+}
+
+std::shared_ptr<Engine> Host::make_engine(const net::Netdev& netdev, std::shared_ptr<std::atomic<bool>> gone) {
+  const auto open = [this](const net::Netdev& which, const Options& options) {
+    auto opened = open_packet_io(which, options);
+    if (std::holds_alternative<OpenedIo>(opened)) io_has_opened(which.index);
+    return opened;
+  };
+  return {new LocalEngine(netdev, view_, options_, open), [gone = std::move(gone)](const LocalEngine* engine) {
+            delete engine;
+            gone->store(true);
+            gone->notify_all();
+          }};
+}
+
+// When all devices that the program may use have their packet I/O, the rights that were there for it can go. In the
+// thread that has opened the last one.
+void Host::io_has_opened(int netdev_index) {
+  {
+    std::lock_guard guard(opened_lock_);
+    opened_.insert(netdev_index);
+    for (const DeviceInfo& device : devices()) {
+      if (!opened_.contains(device.netdev.index)) return;
+    }
+  }
+  if (!drop_ambient_capabilities() || options_.quiet) return;
+  size_t others = threads_with_ambient_capabilities();
+  for (int i = 0; i < 20 && others > 0; ++i) {  // one of ours may just be starting
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    others = threads_with_ambient_capabilities();
+  }
+  if (others == 0) return;
+  const std::string text = concat("uroce: ", others, others == 1 ? " thread" : " threads",
+                                  " of this program that ran before the packet I/O was open ",
+                                  others == 1 ? "keeps" : "keep", " the capabilities for AF_XDP\n");
+  std::fputs(text.c_str(), stderr);
+}
+
+std::map<int, std::shared_ptr<Engine>> Host::existing_engines() {
+  std::lock_guard guard(engines_->lock);
+  std::map<int, std::shared_ptr<Engine>> engines;
+  for (const auto& [index, place] : engines_->by_ifindex) {
+    if (auto engine = place.engine.lock()) engines.emplace(index, std::move(engine));
+  }
+  return engines;
+}
+
+}  // namespace uroce::engine

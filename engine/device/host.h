@@ -1,0 +1,62 @@
+// The devices of this process: one engine per usable netdev, made from netlink on demand. Process-wide state; the verbs
+// shim and the command line start here.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/options.h"
+
+namespace uroce::engine {
+
+struct DeviceInfo {
+  std::string name;  // "uroce_" + netdev name
+  net::Netdev netdev;
+  uint64_t guid = 0;  // EUI-64 of the MAC, host order
+};
+
+class Host {
+ public:
+  // Created on first use, and anew in a child after fork(). Null when netlink cannot be read or UROCE_* is malformed:
+  // one line has gone to stderr.
+  static Host* instance();
+  // The same, if this process (not its parent) has asked for it before; else null.
+  static Host* existing();
+
+  // Those of the current netdevs that the process is to see (devices_of).
+  std::vector<DeviceInfo> devices();
+  // The engine of a device; the same object as long as anybody holds it and the netdev is there.
+  std::shared_ptr<Engine> engine(const DeviceInfo& device);
+  std::map<int, std::shared_ptr<Engine>> existing_engines();  // by ifindex
+  const Options& options() const { return options_; }
+  net::NetView& view() { return *view_; }
+
+  // The last that the library does in a process that exits: closes the packet I/O of devices that are open, because the
+  // kernel would take longer for that (docs/reference/af-xdp.md "Time to open and close"). Waits a second at most.
+  void leave_netdevs();
+
+ private:
+  Host(Options options, std::shared_ptr<net::NetView> view);
+  static Host* create();
+  static void at_exit();
+  void finish();
+  std::shared_ptr<Engine> make_engine(const net::Netdev& netdev, std::shared_ptr<std::atomic<bool>> gone);
+  void io_has_opened(int netdev_index);
+
+  struct Slot;
+  struct Engines;
+  Options options_;
+  std::shared_ptr<net::NetView> view_;
+  std::shared_ptr<Engines> engines_;
+  std::mutex opened_lock_;
+  std::set<int> opened_;    // ifindexes of the netdevs whose packet I/O has been opened
+  const uint32_t process_;  // that created it
+};
+
+}  // namespace uroce::engine

@@ -1,0 +1,133 @@
+#include "engine/device/open_io.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <mutex>
+#include <set>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "engine/base/concat.h"
+#include "engine/base/fork.h"
+#include "engine/device/capture_setup.h"
+#include "engine/io/af_xdp/af_xdp.h"
+#include "engine/io/af_xdp/error.h"
+#include "engine/io/udp/udp.h"
+#include "engine/net/multicast_memberships.h"
+
+namespace uroce::engine {
+
+namespace {
+
+void say(const net::Netdev& netdev, const std::string& text) {
+  // One write, so that lines of several processes do not mix.
+  const std::string line = concat("uroce: ", netdev.name, ": ", text, "\n");
+  std::fputs(line.c_str(), stderr);
+}
+
+// What has been said of netdevs that cannot be opened. A program asks again with each QP that it creates.
+struct Said {
+  std::mutex lock;
+  std::set<std::pair<int, std::string>> errors;
+};
+
+void say_once(const net::Netdev& netdev, const std::string& text) {
+  Said& said = per_process<Said>();
+  {
+    std::lock_guard guard(said.lock);
+    if (!said.errors.emplace(netdev.index, text).second) return;
+  }
+  say(netdev, text);
+}
+
+std::variant<OpenedIo, io::IoError> open_af_xdp(const net::Netdev& netdev, const Options& options) {
+  io::AfXdpConfig config;
+  config.ifindex = netdev.index;
+  config.netdev = netdev.name;
+  config.mtu = netdev.mtu;
+  config.mac = netdev.mac;
+  config.local_addresses = netdev.addresses;
+  config.vlans = netdev.vlans;
+  config.force_generic = options.force_generic_xdp;
+  auto result = io::AfXdp::open(config);
+  if (auto* error = std::get_if<io::IoError>(&result)) return *error;
+  auto& xdp = std::get<std::unique_ptr<io::AfXdp>>(result);
+  OpenedIo opened;
+  opened.set_addresses = [xsk = xdp.get(), netdev, before = 0](const wire::MacAddress& mac,
+                                                               std::span<const wire::IpAddress> addresses) mutable {
+    const int mac_error = xsk->set_mac(mac);
+    const int addresses_error = xsk->set_local_addresses(addresses);
+    const int error = mac_error != 0 ? mac_error : addresses_error;
+    if (error != 0 && error != before) {
+      say(netdev,
+          concat("AF_XDP cannot follow the netdev's addresses: ", std::generic_category().message(error),
+                 "; packets to new ones are lost until a later attempt succeeds, or the program is started again"));
+    }
+    return before = error;
+  };
+  opened.check = [xsk = xdp.get(), before = std::vector<std::string>()](const net::Netdev& now) mutable {
+    std::vector<std::string> texts = xsk->outgrown(now.mtu, now.vlans);
+    for (const std::string& text : texts) {
+      if (std::find(before.begin(), before.end(), text) == before.end()) say(now, text);
+    }
+    before = std::move(texts);
+  };
+  opened.io = std::move(xdp);
+  return opened;
+}
+
+std::variant<OpenedIo, io::IoError> open_udp(const net::Netdev& netdev) {
+  auto result = io::UdpIo::open({.netdev = netdev.name, .ifindex = netdev.index, .mtu = netdev.mtu});
+  if (auto* error = std::get_if<io::IoError>(&result)) return *error;
+  OpenedIo opened;
+  opened.io = std::move(std::get<std::unique_ptr<io::UdpIo>>(result));
+  return opened;
+}
+
+// Another process, a parent or child of this one perhaps, has the netdev's packets through AF_XDP: UDP sockets would
+// get none. The name of the attached program can be read with CAP_SYS_ADMIN only; without it there is no error here.
+std::optional<io::IoError> taken_error(const net::Netdev& netdev) {
+  const std::optional<io::AttachedProgram> program = io::attached_xdp_program(netdev.index);
+  if (!program || !program->is_ours()) return std::nullopt;
+  return io::program_present_error(netdev.name, *program);
+}
+
+std::string text_of(const io::IoError& error) {
+  return concat(error.what, "; ", error.remedy);
+}
+
+// `reason`: why it is not AF_XDP.
+std::variant<OpenedIo, io::IoError> choose(const net::Netdev& netdev, const Options& options, std::string& reason) {
+  if (std::optional<io::IoError> error = taken_error(netdev)) return *error;
+  if (options.io == Options::Io::kUdp) return open_udp(netdev);
+  std::variant<OpenedIo, io::IoError> result = open_af_xdp(netdev, options);
+  const auto* const error = std::get_if<io::IoError>(&result);
+  if (error == nullptr || options.io == Options::Io::kAfXdp) return result;
+  reason = text_of(*error);
+  return open_udp(netdev);
+}
+
+}  // namespace
+
+std::variant<OpenedIo, io::IoError> open_packet_io(const net::Netdev& netdev, const Options& options) {
+  std::string reason;
+  std::variant<OpenedIo, io::IoError> result = choose(netdev, options, reason);
+  if (const auto* const error = std::get_if<io::IoError>(&result)) {
+    say_once(netdev, text_of(*error));
+    return result;
+  }
+  auto& opened = std::get<OpenedIo>(result);
+  const auto memberships = std::make_shared<net::MulticastMemberships>();
+  opened.join = [memberships, index = netdev.index](const wire::IpAddress& group) {
+    return memberships->join(index, group);
+  };
+  opened.leave = [memberships](const wire::IpAddress& group) { memberships->leave(group); };
+  add_faults_and_capture(opened, netdev, options);
+  if (!options.quiet) {
+    say(netdev, opened.io->description() + (reason.empty() ? "" : concat(" (not AF_XDP: ", reason, ")")));
+  }
+  return result;
+}
+
+}  // namespace uroce::engine

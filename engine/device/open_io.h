@@ -1,0 +1,34 @@
+// Which packet I/O an engine gets: what UROCE_IO asks for, or the best that the process may open.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <variant>
+
+#include "engine/engine.h"
+#include "engine/io/io_error.h"
+#include "engine/io/packet_io.h"
+#include "engine/options.h"
+
+namespace uroce::engine {
+
+struct OpenedIo {
+  std::unique_ptr<io::PacketIo> io;
+  std::unique_ptr<io::PacketIo> loop{};  // between QPs of the device; empty: the engine makes one
+  // Tells the packet I/O that the netdev's MAC address, its addresses or its multicast groups changed; may be empty. 0
+  // or an errno value: not all has been taken; call again.
+  std::function<int(const wire::MacAddress&, std::span<const wire::IpAddress>)> set_addresses;
+  // Looks whether the netdev has changed in a way that the packet I/O does not follow, and says so once; may be empty.
+  std::function<void(const net::Netdev&)> check;
+  // Make the host a member of a multicast group, and end that; may be empty. join: 0 or an errno value.
+  std::function<int(const wire::IpAddress& group)> join;
+  std::function<void(const wire::IpAddress& group)> leave;
+};
+
+// Opens packet I/O for a netdev. The outcome has been told on stderr: an error with its remedy, or one line when the
+// automatic choice was not AF_XDP.
+using IoOpener = std::function<std::variant<OpenedIo, io::IoError>(const net::Netdev&, const Options&)>;
+
+std::variant<OpenedIo, io::IoError> open_packet_io(const net::Netdev& netdev, const Options& options);
+
+}  // namespace uroce::engine

@@ -1,0 +1,124 @@
+// The data path of AfXdp. Set-up is in open.cc.
+#include "engine/io/af_xdp/af_xdp.h"
+
+#include <algorithm>
+#include <cassert>
+#include <system_error>
+
+#include "engine/io/af_xdp/error.h"
+#include "engine/io/frame_builder.h"
+#include "engine/io/netdev_query.h"
+
+namespace uroce::io {
+
+AfXdp::~AfXdp() {
+  held_.hold(program_.link_fd());
+  for (const std::unique_ptr<Queue>& queue : queues_) held_.hold(queue->xsk.fd());
+}
+
+size_t AfXdp::send(std::span<io::TxPacket> burst) {
+  for (const std::unique_ptr<Queue>& queue : queues_) queue->xsk.reap(tx_slots_, counters_.ring_errors);
+  size_t count = 0;
+  while (count < burst.size() && send_one(burst[count])) ++count;
+  for (const std::unique_ptr<Queue>& queue : queues_) queue->xsk.submit_tx();
+  if (count < burst.size()) ++counters_.tx_backpressure;
+  return count;
+}
+
+// False: no room. The source port picks the queue, so that a flow stays in order.
+bool AfXdp::send_one(io::TxPacket& packet) {
+  const auto size = static_cast<uint32_t>(frame_size(packet));
+  assert(size <= tx_slots_.slot_size());
+  const uint32_t chunks = (size + xsk_config_.chunk_size - 1) / xsk_config_.chunk_size;
+  XskQueue& xsk = queues_[packet.envelope->source_port % queues_.size()]->xsk;
+  if (tx_slots_.empty() || xsk.tx_room(chunks) < chunks) return false;
+  const uint64_t address = tx_slots_.take(chunks);
+  packet.ip_id = next_ip_id_++;
+  if (!build_frame_guarded(packet, packet.ip_id, area_.data(address))) {
+    packet.unreadable = true;
+    for (uint32_t i = 0; i < chunks; ++i) tx_slots_.complete(address);
+    return true;
+  }
+  for (uint32_t offset = 0; offset < size; offset += xsk_config_.chunk_size) {
+    const uint32_t rest = size - offset;
+    xsk.push_tx(address + offset, std::min(rest, xsk_config_.chunk_size), rest > xsk_config_.chunk_size);
+  }
+  ++counters_.tx_packets;
+  counters_.tx_bytes += packet.udp_length();
+  return true;
+}
+
+bool AfXdp::flush() {
+  bool all = true;
+  for (const std::unique_ptr<Queue>& queue : queues_) {
+    switch (queue->xsk.kick(counters_.tx_errors)) {
+      case XskQueue::Kick::kDone:
+        break;
+      case XskQueue::Kick::kLater:
+        all = false;
+        break;
+      case XskQueue::Kick::kError:  // a netdev that is down, say: left to the timers
+        ++counters_.kick_errors;
+        break;
+    }
+  }
+  return all;
+}
+
+bool AfXdp::prepare_to_wait() {
+  for (const std::unique_ptr<Queue>& queue : queues_) {
+    queue->xsk.wake_rx_if_needed();
+    if (!queue->xsk.rx_empty()) return false;
+  }
+  return true;
+}
+
+int AfXdp::set_local_addresses(std::span<const wire::IpAddress> addresses) {
+  return program_.set_local_addresses(addresses);
+}
+
+std::vector<std::string> AfXdp::outgrown(uint32_t mtu, const std::vector<std::string>& vlans) const {
+  std::vector<std::string> all;
+  const uint32_t queues = rx_queue_count(netdev_);
+  const auto changed = [](const std::string& what, uint32_t from, uint32_t to) {
+    return what + " (" + std::to_string(from) + " when AF_XDP was opened, now " + std::to_string(to) + "): ";
+  };
+  const std::string remedy = "; start the programs that use uroce again";
+  if (queues > queue_count_) {
+    all.push_back(changed("the netdev has more receive queues", queue_count_, queues) +
+                  "packets that arrive on the new ones are lost" + remedy + ", or undo it with ethtool -L");
+  }
+  if (mtu > opened_mtu_) {
+    all.push_back(changed("the MTU has grown", opened_mtu_, mtu) + "what it adds is not used" + remedy);
+  }
+  if (!vlans.empty() && strips_vlan_tags(netdev_)) {  // it would not be opened now
+    const IoError error = vlan_error(netdev_, vlans);
+    all.push_back(error.what + "; " + error.remedy);
+  }
+  return all;
+}
+
+std::string AfXdp::description() const {
+  std::string text = "af_xdp, ";
+  text += program_.mode() == XdpProgram::Mode::kNative ? "native, " : "generic, ";
+  text += queues_.front()->xsk.zero_copy() ? "zero-copy, " : "copy, ";
+  if (multi_buffer()) text += "multi-buffer, ";
+  text += std::to_string(queues_.size()) + (queues_.size() == 1 ? " queue" : " queues");
+  if (program_.native_error() != 0) {
+    text += " (native XDP refused: " + std::generic_category().message(program_.native_error()) + ")";
+  }
+  return text;
+}
+
+IoCounters AfXdp::counters() const {
+  IoCounters counters = counters_;
+  const IoCounters& received = receiver_.counters();
+  counters.rx_packets = received.rx_packets;
+  counters.rx_bytes = received.rx_bytes;
+  counters.rx_malformed = received.rx_malformed;
+  counters.ring_errors += received.ring_errors;
+  for (const std::unique_ptr<Queue>& queue : queues_) counters.rx_no_buffer += queue->xsk.rx_no_buffer();
+  return counters;
+}
+
+}  // namespace uroce::io

@@ -1,0 +1,104 @@
+#include "engine/io/udp/socket.h"
+
+#include <arpa/inet.h>
+#include <cerrno>
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <sys/socket.h>
+#include <system_error>
+#include <unistd.h>
+
+#include "engine/base/fork.h"
+#include "wire/envelope.h"
+
+namespace uroce::io {
+namespace {
+
+constexpr int kUdpNoCheck6Rx = 102;  // UDP_NO_CHECK6_RX of <linux/udp.h>, which clashes with <netinet/udp.h>
+constexpr int kBufferSize = 8 << 20;
+
+int set_option(int fd, int level, int name, int value) {
+  return setsockopt(fd, level, name, &value, sizeof(value)) == 0 ? 0 : errno;
+}
+
+// As large as allowed: beyond net.core.[rw]mem_max only with CAP_NET_ADMIN.
+void set_buffer_sizes(int fd) {
+  if (set_option(fd, SOL_SOCKET, SO_RCVBUFFORCE, kBufferSize) != 0) set_option(fd, SOL_SOCKET, SO_RCVBUF, kBufferSize);
+  if (set_option(fd, SOL_SOCKET, SO_SNDBUFFORCE, kBufferSize) != 0) set_option(fd, SOL_SOCKET, SO_SNDBUF, kBufferSize);
+}
+
+// The process's own members of a group get their copies from the engine, not from the kernel (MULTICAST_LOOP).
+// DF set and never fragmented here: the ICRC covers DF, and Linux sends ID 0 with it (wire.md "UDP sockets").
+int set_ipv4_options(int fd) {
+  for (const auto& [name, value] :
+       {std::pair{IP_MTU_DISCOVER, IP_PMTUDISC_DO}, std::pair{IP_PKTINFO, 1}, std::pair{IP_RECVTOS, 1},
+        std::pair{IP_RECVTTL, 1}, std::pair{IP_MULTICAST_LOOP, 0}}) {
+    if (const int error = set_option(fd, IPPROTO_IP, name, value)) return error;
+  }
+  return 0;
+}
+
+// Native endpoints send UDP checksum 0 on IPv6 too.
+int set_ipv6_options(int fd) {
+  for (const auto& [name, value] :
+       {std::pair{IPV6_V6ONLY, 1}, std::pair{IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO}, std::pair{IPV6_DONTFRAG, 1},
+        std::pair{IPV6_RECVPKTINFO, 1}, std::pair{IPV6_RECVTCLASS, 1}, std::pair{IPV6_RECVHOPLIMIT, 1},
+        std::pair{IPV6_MULTICAST_LOOP, 0}}) {
+    if (const int error = set_option(fd, IPPROTO_IPV6, name, value)) return error;
+  }
+  return set_option(fd, IPPROTO_UDP, kUdpNoCheck6Rx, 1);
+}
+
+int bind_to_port(int fd, int family) {
+  sockaddr_in v4{};
+  v4.sin_family = AF_INET;
+  v4.sin_port = htons(wire::kRoceUdpPort);
+  sockaddr_in6 v6{};
+  v6.sin6_family = AF_INET6;
+  v6.sin6_port = htons(wire::kRoceUdpPort);
+  const int result = family == AF_INET ? bind(fd, reinterpret_cast<const sockaddr*>(&v4), sizeof(v4))
+                                       : bind(fd, reinterpret_cast<const sockaddr*>(&v6), sizeof(v6));
+  return result == 0 ? 0 : errno;
+}
+
+IoError make_error(int error, const std::string& call, std::string remedy) {
+  return {error, call + ": " + std::generic_category().message(error), std::move(remedy)};
+}
+
+}  // namespace
+
+UdpSocket::~UdpSocket() {
+  ForkGuard().close(fd_);
+}
+
+std::optional<IoError> UdpSocket::open(int family, const std::string& netdev) {
+  const std::string name = family == AF_INET ? "UDP socket over IPv4" : "UDP socket over IPv6";
+  ForkGuard guard;
+  const int fd = socket(family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return make_error(errno, name, "enable the protocol in this kernel and network namespace");
+  const auto fail = [fd](IoError error) {
+    close(fd);
+    return error;
+  };
+  if (setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, netdev.data(), static_cast<socklen_t>(netdev.size())) != 0) {
+    const int error = errno;
+    return fail(make_error(error, name + ", bind to netdev " + netdev,
+                           error == EPERM ? "Linux 5.7 or later, or CAP_NET_RAW" : "check the name: ip link"));
+  }
+  if (const int error = family == AF_INET ? set_ipv4_options(fd) : set_ipv6_options(fd)) {
+    return fail(make_error(error, name + ", socket options", "Linux 5.7 or later"));
+  }
+  set_option(fd, SOL_SOCKET, SO_RXQ_OVFL, 1);  // only for a counter
+  set_buffer_sizes(fd);
+  if (const int error = bind_to_port(fd, family)) {
+    return fail(make_error(error, name + ", port 4791 on " + netdev,
+                           error == EADDRINUSE ? "one uroce process per netdev with UDP, and no kernel RoCE (modprobe "
+                                                 "-r rdma_rxe): see who it is with ss -lunp sport = :4791"
+                                               : "check the network namespace's addresses: ip address"));
+  }
+  guard.close_in_children(fd);
+  fd_ = fd;
+  return std::nullopt;
+}
+
+}  // namespace uroce::io

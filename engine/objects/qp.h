@@ -1,0 +1,115 @@
+// A QP as the engine keeps it: the transport, its queues and path, and its place in the engine's lists.
+#pragma once
+
+#include <atomic>
+#include <boost/intrusive/list.hpp>
+#include <boost/intrusive/set.hpp>
+#include <variant>
+
+#include "engine/engine.h"
+#include "engine/objects/path.h"
+#include "engine/objects/srq.h"
+#include "engine/transport/reliable/rc_qp.h"
+#include "engine/transport/unreliable/uc_qp.h"
+#include "engine/transport/unreliable/ud_qp.h"
+
+namespace uroce::engine {
+
+namespace intrusive = boost::intrusive;
+using ListHook = intrusive::list_member_hook<intrusive::link_mode<intrusive::auto_unlink>>;
+using SetHook = intrusive::set_member_hook<intrusive::link_mode<intrusive::auto_unlink>>;
+
+class Qp final : public transport::QpEvents, public NextHopWaiter {
+ public:
+  // `qpn` is assigned before construction.
+  Qp(const QpInit& settings, wire::Qpn qpn, memory::MrTable& mrs, const transport::XrcSrqs& xrc_srqs,
+     Counters& counters)
+      : init(settings),
+        sq(init.max_send_wr, init.max_send_sge, init.max_inline, init.send_memory),
+        rq(init.srq != nullptr ? 1 : init.max_recv_wr, init.max_recv_sge, init.receive_memory),
+        transport(make_transport({.type = init.type,
+                                  .qpn = qpn,
+                                  .pd = init.pd,
+                                  .signal_all = init.signal_all,
+                                  .rq_shared = init.srq != nullptr,
+                                  .rq_pd = init.srq != nullptr ? std::optional(init.srq->init.pd) : std::nullopt,
+                                  .mrs = mrs,
+                                  .sq = sq,
+                                  .rq = init.srq != nullptr ? *init.srq : rq,
+                                  .send_cq = init.send_cq != nullptr ? *init.send_cq : no_cq(),
+                                  .recv_cq = init.recv_cq != nullptr ? *init.recv_cq : no_cq(),
+                                  .events = *this,
+                                  .counters = counters,
+                                  .xrc_srqs = &xrc_srqs,
+                                  .xrcd = init.xrcd})) {}
+  virtual ~Qp() = default;
+
+  void on_event(transport::AsyncEvent event) override { report({.event = event, .qp_context = init.context}); }
+  void on_cq_overrun(queue::CompletionQueue& cq) override {
+    report({.event = transport::AsyncEvent::kCqError, .qp_context = init.context, .cq = &cq});
+  }
+  void on_srq_limit(queue::ReceiveQueue& srq) override {
+    static_cast<Srq&>(srq).report(transport::AsyncEvent::kSrqLimitReached);
+  }
+
+  bool is_ud() const { return init.type == transport::QpType::kUd; }
+
+  const QpInit init;
+  queue::SendQueue sq;
+  queue::ReceiveQueue rq;
+
+ private:
+  // Before `transport`, which points into it.
+  std::variant<std::monostate, transport::RcQp, transport::UcQp, transport::UdQp> transport_;
+
+ public:
+  transport::TransportQp* const transport;
+  Path path;                                                                  // of a connected QP
+  wire::Envelope cnp_envelope;                                                // of the last CNP, see Datapath
+  std::atomic<transport::QpState> visible_state{transport::QpState::kReset};  // for threads without the progress lock
+
+  // Doorbells: a stack that posting threads push to and the progress holder empties.
+  std::atomic<bool> rung{false};
+  Qp* next_rung = nullptr;
+
+  ListHook all_hook;
+  ListHook ready_hook;  // has packets to send
+  ListHook ack_hook;    // owes an ACK that may wait
+  SetHook timer_hook;   // waits for `timer_at`
+  Time timer_at = kNever;
+
+ private:
+  transport::TransportQp* make_transport(const transport::QpConfig& config) {
+    switch (config.type) {
+      case transport::QpType::kUc:
+        return &transport_.emplace<transport::UcQp>(config);
+      case transport::QpType::kUd:
+        return &transport_.emplace<transport::UdQp>(config);
+      default:
+        return &transport_.emplace<transport::RcQp>(config);
+    }
+  }
+  // Stands in where a type has no completion queue; nothing is ever put into it.
+  static queue::CompletionQueue& no_cq() {
+    static queue::CompletionQueue none(1, nullptr);
+    return none;
+  }
+  void report(const EventSubject& subject) const {
+    if (init.events != nullptr) (*init.events)(subject);
+  }
+};
+
+using QpList =
+    intrusive::list<Qp, intrusive::member_hook<Qp, ListHook, &Qp::all_hook>, intrusive::constant_time_size<false>>;
+using ReadyList =
+    intrusive::list<Qp, intrusive::member_hook<Qp, ListHook, &Qp::ready_hook>, intrusive::constant_time_size<false>>;
+using AckList =
+    intrusive::list<Qp, intrusive::member_hook<Qp, ListHook, &Qp::ack_hook>, intrusive::constant_time_size<false>>;
+
+struct ByDeadline {
+  bool operator()(const Qp& a, const Qp& b) const { return a.timer_at < b.timer_at; }
+};
+using TimerQueue = intrusive::multiset<Qp, intrusive::member_hook<Qp, SetHook, &Qp::timer_hook>,
+                                       intrusive::compare<ByDeadline>, intrusive::constant_time_size<false>>;
+
+}  // namespace uroce::engine

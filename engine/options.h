@@ -1,0 +1,30 @@
+// What the environment of a process says (UROCE_*, docs/environment.md).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace uroce::engine {
+
+// Parsed once per process.
+struct Options {
+  enum class Io : uint8_t { kAuto, kAfXdp, kUdp };
+  Io io = Io::kAuto;
+  std::string netdev;                  // UROCE_NETDEV: which netdevs become devices (devices_of)
+  std::string faults;                  // UROCE_FAULTS, see io/fault_injector.h
+  bool force_generic_xdp = false;      // UROCE_XDP_MODE=generic
+  bool quiet = false;                  // UROCE_QUIET=1: no informational line
+  std::string capture;                 // UROCE_CAPTURE: file that packets are captured to; %p: process id, %d: device
+  uint32_t capture_snap = 0;           // UROCE_CAPTURE_SNAP: bytes kept of each frame; 0: all
+  uint32_t capture_files = 0;          // UROCE_CAPTURE_FILES: a ring of so many files; 0: one file
+  uint64_t capture_size = 0;           // UROCE_CAPTURE_SIZE: bytes per file of the ring
+  std::vector<uint32_t> capture_qpns;  // UROCE_CAPTURE_QPN: only packets of these QPs; none: all
+  bool keep_capabilities = false;      // UROCE_KEEP_CAPABILITIES=1, see base/capabilities.h
+  bool print_counters = false;         // UROCE_COUNTERS=1: counters that moved, on stderr, at the end of the process
+  // Reads the environment; on a bad value returns what is wrong and what is allowed.
+  static std::optional<std::string> from_environment(Options& out);
+};
+
+}  // namespace uroce::engine

@@ -1,0 +1,134 @@
+// What the parts of one QP share: its identity, its queues, its attributes, the time of the call in progress. The parts
+// report; the QP decides about the state.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "engine/base/counters.h"
+#include "engine/base/time.h"
+#include "engine/memory/mr_table.h"
+#include "engine/queue/completion_queue.h"
+#include "engine/queue/work_queue.h"
+#include "engine/transport/common/qp_state.h"
+#include "engine/transport/reliable/probe_budget.h"
+#include "wire/psn.h"
+
+namespace uroce::transport {
+
+// Told about asynchronous events; implemented by the engine and by tests. Rare, so virtual calls do not matter.
+class QpEvents {
+ public:
+  virtual void on_event(AsyncEvent event) = 0;
+  virtual void on_cq_overrun(queue::CompletionQueue& cq) = 0;
+  // Fewer receive requests are left in a shared receive queue than the limit that was armed; told once per arming.
+  virtual void on_srq_limit(queue::ReceiveQueue& srq) = 0;
+
+ protected:
+  ~QpEvents() = default;
+};
+
+// Where messages of the peer find receive requests, and what memory they may touch. XRC: of the shared receive queue
+// that the request names.
+struct ReceiveTarget {
+  queue::ReceiveQueue* rq;
+  queue::CompletionQueue* cq;
+  uint32_t pd;     // of what the peer names by rkey
+  uint32_t rq_pd;  // of what receive requests name by lkey: a shared receive queue has its own (IBTA 10.2.9)
+};
+
+// The shared receive queues of XRC domains, kept by the engine.
+class XrcSrqs {
+ public:
+  // Null: none of this number in the domain.
+  virtual const ReceiveTarget* find(uint32_t xrcd, uint32_t srqn) const = 0;
+
+ protected:
+  ~XrcSrqs() = default;
+};
+
+// The largest max_rd_atomic and max_dest_rd_atomic.
+inline constexpr uint32_t kMaxRdAtomic = 16;
+inline constexpr uint32_t kMaxMessage = 0x7fffffff;  // bytes that a work request may ask for (engine::Limits)
+
+// The surroundings of a QP; all of it outlives the QP.
+struct QpConfig {
+  QpType type = QpType::kRc;
+  wire::Qpn qpn;
+  uint32_t pd = 0;
+  bool signal_all = false;                       // every send WQE completes with a CQE (sq_sig_all)
+  bool rq_shared = false;                        // `rq` is a shared receive queue (SRQ)
+  std::optional<uint32_t> rq_pd = std::nullopt;  // of a shared receive queue; else `pd`
+  memory::MrTable& mrs;
+  queue::SendQueue& sq;
+  queue::ReceiveQueue& rq;
+  queue::CompletionQueue& send_cq;
+  queue::CompletionQueue& recv_cq;
+  QpEvents& events;
+  Counters& counters;
+  const XrcSrqs* xrc_srqs = nullptr;  // XRC targets
+  uint32_t xrcd = 0;                  // their domain
+};
+
+struct QpContext {
+  explicit QpContext(const QpConfig& c)
+      : type(c.type),
+        qpn(c.qpn),
+        pd(c.pd),
+        signal_all(c.signal_all),
+        rq_shared(c.rq_shared || c.type == QpType::kXrcTarget),
+        mrs(c.mrs),
+        sq(c.sq),
+        receive{&c.rq, &c.recv_cq, c.pd, c.rq_pd.value_or(c.pd)},
+        send_cq(c.send_cq),
+        events(c.events),
+        counters(c.counters),
+        xrc_srqs(c.xrc_srqs),
+        xrcd(c.xrcd) {}
+
+  const QpType type;
+  const wire::Qpn qpn;
+  const uint32_t pd;
+  const bool signal_all;
+  const bool rq_shared;
+  memory::MrTable& mrs;
+  queue::SendQueue& sq;
+  ReceiveTarget receive;  // changes with every request of an XRC target only
+  queue::CompletionQueue& send_cq;
+  QpEvents& events;
+  Counters& counters;
+  const XrcSrqs* const xrc_srqs;
+  const uint32_t xrcd;
+
+  ProbeBudget* probe_budget = nullptr;  // of the destination, shared with other QPs; null: no bound
+
+  QpAttributes attr{};
+  Time now{};                    // of the call in progress; set at every entry
+  bool lost_completion = false;  // a CQ was full
+  // Of this QP, for CompletionQueue::purge(). Where both are one queue, the first; XRC: of any shared receive queue.
+  std::optional<queue::CompletionQueue::Mark> last_in_send_cq, last_in_receive_cq;
+  bool failed = false;  // a part met a fatal condition: the QP moves to the error state after the call
+
+  void push(queue::CompletionQueue& cq, queue::Cqe cqe) {
+    cqe.qpn = qpn.value();
+    cqe.timestamp = static_cast<uint64_t>(now.time_since_epoch().count());
+    const bool first = !cq.overrun();
+    if (cq.push(cqe)) {
+      (&cq == &send_cq ? last_in_send_cq : last_in_receive_cq) = cq.mark();
+      return;
+    }
+    counters.add(Counter::kCqOverruns);
+    failed = true;
+    // Each is told once: the queue has an error, and so has every QP that lost a completion (IBTA 11.6.3.1).
+    if (first) events.on_cq_overrun(cq);
+    if (!lost_completion) events.on_event(AsyncEvent::kQpFatal);
+    lost_completion = true;
+  }
+};
+
+// Number of packets of a message of `length` bytes: at least one (IBTA 9.7.2).
+inline uint32_t packet_count(uint32_t length, uint32_t path_mtu) {
+  return length == 0 ? 1 : static_cast<uint32_t>((uint64_t{length} + path_mtu - 1) / path_mtu);
+}
+
+}  // namespace uroce::transport

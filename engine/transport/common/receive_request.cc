@@ -1,0 +1,81 @@
+#include "engine/transport/common/receive_request.h"
+
+#include <algorithm>
+
+#include "engine/memory/memory_access.h"
+
+namespace uroce::transport {
+
+using queue::Cqe;
+using queue::WcOpcode;
+using queue::WcStatus;
+
+bool ReceiveRequest::take() {
+  from_ = qp_.receive;
+  taken_ = from_.rq->take(wqe_, sges_.data());
+  if (from_.rq->limit_reached()) qp_.events.on_srq_limit(*from_.rq);
+  return taken_;
+}
+
+WcStatus ReceiveRequest::place(uint32_t offset, std::span<const uint8_t> data) {
+  for (uint32_t i = 0; i < wqe_.sge_count && !data.empty(); ++i) {
+    const queue::Sge& sge = sges_[i];
+    if (offset >= sge.length) {
+      offset -= sge.length;
+      continue;
+    }
+    const auto piece = static_cast<uint32_t>(std::min<size_t>(data.size(), sge.length - offset));
+    const memory::Translation t =
+        qp_.mrs.translate_local(sge.lkey, from_.rq_pd, sge.address + offset, piece, memory::kLocalWrite);
+    if (t.result != memory::AccessResult::kOk) return WcStatus::kLocalProtectionError;
+    if (!memory::copy(t.address, data.data(), piece)) {
+      qp_.counters.add(Counter::kMemoryFaults);
+      return WcStatus::kLocalProtectionError;
+    }
+    data = data.subspan(piece);
+    offset = 0;
+  }
+  return WcStatus::kSuccess;
+}
+
+void ReceiveRequest::fail(WcStatus status) {
+  Cqe cqe;
+  cqe.status = status;
+  cqe.opcode = WcOpcode::kReceive;
+  push(cqe);
+}
+
+void ReceiveRequest::complete(const wire::Packet& packet, uint32_t length) {
+  Cqe cqe;
+  cqe.opcode =
+      packet.info->operation == wire::Operation::kWrite ? WcOpcode::kReceiveRdmaWithImmediate : WcOpcode::kReceive;
+  cqe.byte_length = length;
+  cqe.solicited = packet.bth.solicited;
+  cqe.source_qpn = packet.info->has_deth ? packet.deth.source_qp.value() : qp_.attr.dest_qpn.value();
+  if (packet.info->has_deth) {
+    cqe.flags = queue::kWcGrh;
+    cqe.network_type = packet.envelope->destination.is_v4() ? queue::NetworkType::kIpv4 : queue::NetworkType::kIpv6;
+  }
+  if (packet.info->has_immdt) {
+    cqe.flags |= queue::kWcWithImmediate;
+    cqe.immediate_or_rkey = packet.immdt.network_value;
+  } else if (packet.info->has_ieth) {
+    cqe.flags |= queue::kWcWithInvalidate;
+    cqe.immediate_or_rkey = packet.ieth.rkey;
+  }
+  push(cqe);
+}
+
+void ReceiveRequest::push(Cqe cqe) {
+  taken_ = false;
+  cqe.wr_id = wqe_.wr_id;
+  qp_.push(*from_.cq, cqe);
+}
+
+void ReceiveRequest::flush() {
+  if (taken_) fail(WcStatus::kFlushError);
+  if (qp_.rq_shared) return;  // what is left belongs to the other QPs
+  while (take()) fail(WcStatus::kFlushError);
+}
+
+}  // namespace uroce::transport

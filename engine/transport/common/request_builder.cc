@@ -1,0 +1,179 @@
+#include "engine/transport/common/request_builder.h"
+
+#include <algorithm>
+
+#include "wire/atomic_eth.h"
+#include "wire/bth.h"
+#include "wire/deth.h"
+#include "wire/feth.h"
+#include "wire/ieth.h"
+#include "wire/immdt.h"
+#include "wire/reth.h"
+#include "wire/xrceth.h"
+
+namespace uroce::transport {
+
+using queue::SendQueue;
+using queue::SendWqe;
+using queue::WrOpcode;
+using wire::Opcode;
+
+namespace {
+
+// The opcodes of a kind of message, by position. `last` and `only` depend on immediate and invalidate.
+struct MessageOpcodes {
+  Opcode first, middle, last, only;
+};
+
+MessageOpcodes opcodes_of(WrOpcode opcode) {
+  switch (opcode) {
+    case WrOpcode::kRdmaWrite:
+      return {Opcode::kRcWriteFirst, Opcode::kRcWriteMiddle, Opcode::kRcWriteLast, Opcode::kRcWriteOnly};
+    case WrOpcode::kRdmaWriteWithImmediate:
+      return {Opcode::kRcWriteFirst, Opcode::kRcWriteMiddle, Opcode::kRcWriteLastImmediate,
+              Opcode::kRcWriteOnlyImmediate};
+    case WrOpcode::kSendWithImmediate:
+      return {Opcode::kRcSendFirst, Opcode::kRcSendMiddle, Opcode::kRcSendLastImmediate, Opcode::kRcSendOnlyImmediate};
+    case WrOpcode::kSendWithInvalidate:
+      return {Opcode::kRcSendFirst, Opcode::kRcSendMiddle, Opcode::kRcSendLastInvalidate,
+              Opcode::kRcSendOnlyInvalidate};
+    default:
+      return {Opcode::kRcSendFirst, Opcode::kRcSendMiddle, Opcode::kRcSendLast, Opcode::kRcSendOnly};
+  }
+}
+
+// What is added to an RC opcode (wire.md "Opcodes").
+uint8_t opcode_base(QpType type) {
+  switch (type) {
+    case QpType::kUc:
+      return 0x20;
+    case QpType::kUd:
+      return 0x60;
+    case QpType::kXrcInitiator:
+    case QpType::kXrcTarget:
+      return 0xa0;
+    default:
+      return 0x00;
+  }
+}
+
+template <class Header>
+void append(const Header& header, io::TxPacket& out) {
+  header.emit(&out.header[out.header_size]);
+  out.header_size += Header::kSize;
+}
+
+wire::Bth base_bth(const QpContext& qp, Opcode operation, wire::Psn psn, const io::TxPacket& out) {
+  wire::Bth bth{};
+  bth.opcode = static_cast<Opcode>(static_cast<uint8_t>(operation) + opcode_base(qp.type));
+  bth.mig_req = true;  // migrated state, as native HCAs send it
+  bth.pad = out.pad;
+  bth.pkey = 0xffff;
+  bth.dest_qp = qp.attr.dest_qpn;
+  bth.psn = psn;
+  return bth;
+}
+
+}  // namespace
+
+void emit_bth(const QpContext& qp, Opcode operation, wire::Psn psn, io::TxPacket& out) {
+  base_bth(qp, operation, psn, out).emit(out.header.data());
+  out.header_size = wire::Bth::kSize;
+}
+
+void RequestBuilder::begin(const SendWqe& wqe, Opcode operation, wire::Psn psn, Flags flags, io::TxPacket& out) {
+  wire::Bth bth = base_bth(qp_, operation, psn, out);
+  bth.solicited = flags.solicited;
+  bth.ack_request = flags.ack_request;
+  if (qp_.type == QpType::kUd) bth.dest_qp = wire::Qpn(wqe.ud.remote_qpn);
+  bth.emit(out.header.data());
+  out.header_size = wire::Bth::kSize;
+  if (qp_.type == QpType::kXrcInitiator) append(wire::Xrceth{wqe.xrc_srqn}, out);
+  if (qp_.type == QpType::kUd) {
+    // IBTA 10.2.5: a Q_Key with its highest bit set is a controlled one; the QP's own goes out instead.
+    constexpr uint32_t kControlled = 1u << 31;
+    append(wire::Deth{(wqe.ud.remote_qkey & kControlled) ? qp_.attr.qkey : wqe.ud.remote_qkey, qp_.qpn}, out);
+  }
+}
+
+bool RequestBuilder::message(const SendQueue::Entry& entry, uint32_t n, uint32_t count, wire::Psn psn, bool ack_request,
+                             io::TxPacket& out) {
+  const SendWqe& wqe = entry.wqe;
+  const uint32_t offset = n * qp_.attr.path_mtu;
+  const bool last = n + 1 == count;
+  const uint32_t size = std::min(qp_.attr.path_mtu, wqe.length - offset);
+  if (!gather(entry, offset, size, out)) return false;
+  out.pad = static_cast<uint8_t>(-size & 3);
+
+  const MessageOpcodes opcodes = opcodes_of(wqe.opcode);
+  const Opcode opcode = count == 1 ? opcodes.only : n == 0 ? opcodes.first : last ? opcodes.last : opcodes.middle;
+  const wire::OpcodeInfo& info = wire::opcode_info(opcode);
+  // The event is asked for where the receiver completes (IBTA 9.2.3): SENDs, and WRITEs with immediate.
+  const bool solicited = last && (wqe.flags & queue::kSolicited) && wqe.opcode != WrOpcode::kRdmaWrite;
+  begin(wqe, opcode, psn, {solicited, ack_request}, out);
+  if (info.has_reth) append(wire::Reth{wqe.remote_address, wqe.rkey, wqe.length}, out);
+  if (info.has_immdt) append(wire::ImmDt{wqe.immediate_or_rkey}, out);
+  if (info.has_ieth) append(wire::Ieth{wqe.immediate_or_rkey}, out);
+  return true;
+}
+
+void RequestBuilder::read(const SendQueue::Entry& entry, uint32_t n, wire::Psn psn, io::TxPacket& out) {
+  const SendWqe& wqe = entry.wqe;
+  const uint32_t offset = n * qp_.attr.path_mtu;
+  begin(wqe, Opcode::kRcReadRequest, psn, {}, out);
+  append(wire::Reth{wqe.remote_address + offset, wqe.rkey, wqe.length - offset}, out);
+}
+
+void RequestBuilder::atomic(const SendQueue::Entry& entry, wire::Psn psn, io::TxPacket& out) {
+  const SendWqe& wqe = entry.wqe;
+  const bool swap = wqe.opcode == WrOpcode::kCompareSwap;
+  begin(wqe, swap ? Opcode::kRcCompareSwap : Opcode::kRcFetchAdd, psn, {}, out);
+  wire::AtomicEth atomic{};
+  atomic.va = wqe.remote_address;
+  atomic.rkey = wqe.rkey;
+  atomic.swap_add = swap ? wqe.swap : wqe.compare_add;
+  atomic.compare = swap ? wqe.compare_add : 0;
+  append(atomic, out);
+}
+
+bool RequestBuilder::atomic_write(const SendQueue::Entry& entry, wire::Psn psn, io::TxPacket& out) {
+  const SendWqe& wqe = entry.wqe;
+  if (!gather(entry, 0, wqe.length, out)) return false;
+  begin(wqe, Opcode::kRcAtomicWrite, psn, {}, out);
+  append(wire::Reth{wqe.remote_address, wqe.rkey, wqe.length}, out);
+  return true;
+}
+
+void RequestBuilder::flush(const SendQueue::Entry& entry, wire::Psn psn, io::TxPacket& out) {
+  const SendWqe& wqe = entry.wqe;
+  begin(wqe, Opcode::kRcFlush, psn, {}, out);
+  append(wire::Feth{static_cast<uint8_t>(wqe.swap & 0x0f), static_cast<uint8_t>(wqe.swap >> 4 & 3)}, out);
+  append(wire::Reth{wqe.remote_address, wqe.rkey, static_cast<uint32_t>(wqe.compare_add)}, out);
+}
+
+// Points the packet at message bytes [offset, offset + size). False: an SGE does not pass its checks.
+bool RequestBuilder::gather(const SendQueue::Entry& entry, uint32_t offset, uint32_t size, io::TxPacket& out) {
+  out.payload_size = size;
+  if (size == 0) return true;
+  if (entry.wqe.flags & queue::kInline) {
+    out.fragments[out.fragment_count++] = {entry.inline_data + offset, size};
+    return true;
+  }
+  for (const queue::Sge& sge : entry.sges) {
+    if (offset >= sge.length) {
+      offset -= sge.length;
+      continue;
+    }
+    const uint32_t piece = std::min(size, sge.length - offset);
+    const memory::Translation t =
+        qp_.mrs.translate_local(sge.lkey, qp_.pd, sge.address + offset, piece, memory::kLocalRead);
+    if (t.result != memory::AccessResult::kOk) return false;
+    out.fragments[out.fragment_count++] = {t.address, piece};
+    size -= piece;
+    offset = 0;
+    if (size == 0) return true;
+  }
+  return false;  // sizes are sums of the SGEs, so this is not reached
+}
+
+}  // namespace uroce::transport

@@ -1,0 +1,43 @@
+// Request packets from WQEs: headers, and the gather list of the payload. A packet is a function of its WQE, its place
+// in the message and its PSN alone, so sending again needs no copies. For requesters of all transports.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/io/tx_packet.h"
+#include "engine/transport/common/qp_context.h"
+#include "wire/opcode.h"
+
+namespace uroce::transport {
+
+class RequestBuilder {
+ public:
+  explicit RequestBuilder(QpContext& qp) : qp_(qp) {}
+
+  // Packet `n` of the `count` that a SEND or WRITE has. False: an SGE does not pass its checks.
+  bool message(const queue::SendQueue::Entry& entry, uint32_t n, uint32_t count, wire::Psn psn, bool ack_request,
+               io::TxPacket& out);
+  // A READ request for what is left after `n` responses (IBTA 9.7.5.2.8 lets a retried READ start in the middle).
+  void read(const queue::SendQueue::Entry& entry, uint32_t n, wire::Psn psn, io::TxPacket& out);
+  void atomic(const queue::SendQueue::Entry& entry, wire::Psn psn, io::TxPacket& out);
+  // Eight bytes to one address, at once (IBTA A19). False: see message().
+  bool atomic_write(const queue::SendQueue::Entry& entry, wire::Psn psn, io::TxPacket& out);
+  void flush(const queue::SendQueue::Entry& entry, wire::Psn psn, io::TxPacket& out);
+
+ private:
+  bool gather(const queue::SendQueue::Entry& entry, uint32_t offset, uint32_t size, io::TxPacket& out);
+  struct Flags {
+    bool solicited = false;
+    bool ack_request = true;
+  };
+  // BTH, and what every request of the transport has behind it: DETH, XRCETH. `operation`: an RC opcode.
+  void begin(const queue::SendWqe& wqe, wire::Opcode operation, wire::Psn psn, Flags flags, io::TxPacket& out);
+
+  QpContext& qp_;
+};
+
+// What an endpoint sends of its own: BTH with the fields that native HCAs set, for opcode `operation` of the QP's
+// transport (an RC opcode).
+void emit_bth(const QpContext& qp, wire::Opcode operation, wire::Psn psn, io::TxPacket& out);
+
+}  // namespace uroce::transport

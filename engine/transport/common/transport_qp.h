@@ -1,0 +1,89 @@
+// A QP without I/O (architecture.md, decision 3), of any transport. Engine, simulator and fuzzer drive it alike:
+//
+//   on_packet(packet, now)   a packet for this QP arrived, its envelope, P_Key and ICRC checked; a CNP too
+//   on_congestion_mark(now)  ... and its IP header said congestion experienced (CE); before on_packet()
+//   pull(out, now)           the next packet to send, responses before requests; call until false
+//   pull_ack(out, now)       an acknowledgement that is owed; may wait for company until ack_deadline(); the engine
+//                            sends it with the next round instead (architecture.md, decision 2)
+//   on_taken(packet, now)    the bytes of a packet given out with `completes` have been made
+//   on_unreadable(packet, now)  the payload of a packet given out is not accessible any more
+//   on_timer(now)            at or after deadline()
+//   modify(attributes, mask, now)
+//   on_posted(now)           WQEs were posted while the QP was in an error state
+//
+// Completions go to the CQs, asynchronous events to QpEvents. No allocation, clock, lock or system call inside. One
+// thread at a time.
+#pragma once
+
+#include "engine/io/tx_packet.h"
+#include "engine/transport/common/qp_context.h"
+#include "wire/packet.h"
+
+namespace uroce::transport {
+
+class TransportQp {
+ public:
+  TransportQp(const TransportQp&) = delete;
+  TransportQp& operator=(const TransportQp&) = delete;
+
+  QpState state() const { return qp_.attr.state; }
+  wire::Qpn qpn() const { return qp_.qpn; }
+  const QpAttributes& attributes() const { return qp_.attr; }
+  // Takes the QP's completions out of one of its queues. Under the progress lock.
+  void purge(queue::CompletionQueue& cq) {
+    const auto& last = &cq == &qp_.send_cq ? qp_.last_in_send_cq : qp_.last_in_receive_cq;
+    if (last) cq.purge(qpn().value(), *last);
+  }
+  // That of the destination that the QP is connected to; lives until the QP ends or gets another one.
+  void share_probes(ProbeBudget& budget) { qp_.probe_budget = &budget; }
+
+  // 0 or an errno value: EINVAL for an illegal transition, mask or value. Takes the target state from
+  // attributes.state if the mask names it, else the current one.
+  int modify(const QpAttributes& attributes, uint32_t mask, Time now);
+
+  virtual void on_packet(const wire::Packet& packet, Time now) = 0;
+  virtual void on_congestion_mark(Time now) = 0;
+  virtual bool wants_to_send(Time now) const = 0;
+  virtual bool pull(io::TxPacket& out, Time now) = 0;
+  // UD: the address handle that the next packet goes to.
+  virtual uint32_t next_address_handle() { return 0; }
+  virtual bool ack_owed() const { return false; }
+  virtual bool ack_urgent() const { return false; }
+  virtual bool pull_ack(io::TxPacket&, Time) { return false; }
+  virtual Time ack_deadline() const { return kNever; }
+  virtual void on_taken(const io::TxPacket&, Time) {}
+  // The payload of a packet that pull() gave could not be read: the application took its memory away.
+  virtual void on_unreadable(const io::TxPacket& packet, Time now) = 0;
+  virtual void on_posted(Time now) = 0;
+  // A shared receive queue of XRC is about to go, and the CQ of its completions may go with it.
+  virtual void on_srq_destroyed(const queue::ReceiveQueue&) {}
+  virtual void on_timer(Time now) = 0;
+
+  // When on_timer() or pull() has something to do without outside cause; kNever if nothing.
+  virtual Time deadline() const = 0;
+
+ protected:
+  explicit TransportQp(const QpConfig& config) : qp_(config) {}
+  ~TransportQp() = default;  // who holds a QP knows its type
+
+  // The one place where the state changes: after qp_.attr has its new values. To RESET: back to the beginning.
+  virtual void enter(QpState state) = 0;
+  // After every call: what the parts reported becomes state.
+  virtual void settle() = 0;
+  // To RTS: numbers the packets from qp_.attr.sq_psn on.
+  virtual void start_sending() = 0;
+
+  // RTR, RTS, SQD and SQE take packets in.
+  bool receiving() const {
+    return state() == QpState::kRtr || state() == QpState::kRts || state() == QpState::kSqd || state() == QpState::kSqe;
+  }
+  bool sending() const { return state() == QpState::kRts || state() == QpState::kSqd; }
+  // IBTA 11.6.3.2: to ERR, and nothing of a shared receive queue is with this QP any more.
+  void report_last_wqe() {
+    if (qp_.rq_shared && qp_.type != QpType::kXrcTarget) qp_.events.on_event(AsyncEvent::kQpLastWqeReached);
+  }
+
+  QpContext qp_;
+};
+
+}  // namespace uroce::transport

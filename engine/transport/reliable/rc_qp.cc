@@ -1,0 +1,167 @@
+#include "engine/transport/reliable/rc_qp.h"
+
+#include "wire/bth.h"
+
+namespace uroce::transport {
+
+using io::TxPacket;
+using wire::Packet;
+
+void RcQp::enter(QpState to) {
+  switch (to) {
+    case QpState::kReset:
+      qp_.sq.reset();
+      if (!qp_.rq_shared) qp_.receive.rq->reset();
+      requester_.reset();
+      completer_.reset();
+      responder_.reset();
+      window_.reset(wire::Psn{});
+      congestion_.reset();
+      communication_established_ = qp_.lost_completion = false;
+      break;
+    case QpState::kRtr:
+      responder_.start(qp_.attr.rq_psn);
+      break;
+    case QpState::kRts:
+      drain_reported_ = false;
+      communication_established_ = true;  // the event is for packets that come before RTS
+      break;
+    case QpState::kErr:
+      completer_.flush();
+      responder_.flush();
+      report_last_wqe();
+      break;
+    default:
+      break;
+  }
+}
+
+void RcQp::settle() {
+  if (!qp_.failed && requester_.local_error()) completer_.settle_local_error();
+  if (qp_.failed) {
+    qp_.failed = false;
+    if (state() != QpState::kErr && state() != QpState::kReset) {
+      qp_.attr.state = QpState::kErr;
+      enter(QpState::kErr);
+    }
+  }
+  const bool begun = qp_.sq.fetched() != qp_.sq.tail() && qp_.sq.entry(qp_.sq.tail()).progress.started;
+  if (state() == QpState::kSqd && !drain_reported_ && window_.idle() && !begun) {
+    drain_reported_ = true;
+    if (qp_.attr.en_sqd_async_notify) qp_.events.on_event(AsyncEvent::kSqDrained);
+  }
+}
+
+void RcQp::on_packet(const Packet& packet, Time now) {
+  qp_.now = now;
+  if (!receiving()) return qp_.counters.add(Counter::kDropQpState);
+  if (packet.info->operation == wire::Operation::kCnp) return congestion_.on_cnp();
+  const bool xrc = qp_.type != QpType::kRc;
+  if (packet.info->transport != (xrc ? wire::Transport::kXrc : wire::Transport::kRc) ||
+      !(packet.info->request ? answers() : asks())) {
+    return qp_.counters.add(Counter::kDropWrongTransport);
+  }
+  if (packet.info->request) {
+    if (!communication_established_) {
+      communication_established_ = true;
+      qp_.events.on_event(AsyncEvent::kCommunicationEstablished);
+    }
+    responder_.on_request(packet);
+  } else {
+    if (!sending()) return qp_.counters.add(Counter::kDropQpState);
+    completer_.on_response(packet);
+  }
+  settle();
+}
+
+void RcQp::on_congestion_mark(Time now) {
+  qp_.now = now;
+  qp_.counters.add(Counter::kRxCongestionMarks);
+  if (receiving()) congestion_.on_mark();
+}
+
+bool RcQp::wants_to_send(Time now) const {
+  if (congestion_.cnp_pending()) return true;
+  const bool allowed = now >= congestion_.resume_at();
+  if (responder_.nak_pending() && (allowed || !responder_.answering())) return true;
+  if (!receiving() || !allowed) return false;
+  return responder_.wants_to_send() || (sending() && now >= requester_.resume_at() && requester_.wants_to_send());
+}
+
+bool RcQp::pull(TxPacket& out, Time now) {
+  qp_.now = now;
+  if (congestion_.cnp_pending()) {
+    congestion_.pull_cnp(out);
+    return true;
+  }
+  // Responses and requests share the rate that congestion leaves to this QP; a NAK that waits for nothing is free.
+  const bool allowed = congestion_.may_send();
+  if ((receiving() || responder_.nak_pending()) && (allowed || !responder_.answering()) && responder_.pull(out)) {
+    congestion_.on_sent(out);
+    settle();
+    return true;
+  }
+  if (!allowed || !sending()) return false;
+  while (requester_.local_operation_due()) completer_.complete(requester_.execute_local());
+  if (qp_.failed) {
+    settle();
+    return false;
+  }
+  const bool was_idle = window_.idle();
+  const bool again = window_.resending() || requester_.probe_due();
+  const wire::Psn psn = window_.next();
+  const bool sent = requester_.pull(out);
+  if (sent) {
+    congestion_.on_sent(out);
+    completer_.on_sent(psn, was_idle, again);
+  }
+  settle();
+  return sent;
+}
+
+// Congestion control makes the QP wait with what it has to send.
+bool RcQp::held_back() const {
+  return congestion_.resume_at() > qp_.now && (responder_.wants_to_send() || has_requests());
+}
+
+// What is held back cannot be acknowledged, so the retry timers wait with it.
+Time RcQp::deadline() const {
+  return receiving() && held_back() ? congestion_.resume_at() : completer_.deadline();
+}
+
+bool RcQp::pull_ack(TxPacket& out, Time now) {
+  qp_.now = now;
+  return receiving() && responder_.pull_ack(out);
+}
+
+void RcQp::on_unreadable(const TxPacket& packet, Time now) {
+  qp_.now = now;
+  const wire::Bth bth = wire::Bth::parse(wire::BthView::at(packet.header.data()));
+  const bool of_request = wire::opcode_info(bth.opcode).request;
+  if (!receiving()) {
+    if (!of_request) responder_.on_unreadable_before_nak(bth.psn);
+    return;
+  }
+  if (of_request) {
+    requester_.on_unreadable(bth.psn);
+  } else {
+    responder_.on_unreadable(bth.psn);
+  }
+  settle();
+}
+
+void RcQp::on_posted(Time now) {
+  qp_.now = now;
+  if (state() != QpState::kErr) return;
+  completer_.flush();
+  responder_.flush();
+}
+
+void RcQp::on_timer(Time now) {
+  qp_.now = now;
+  if (!sending() || held_back()) return;
+  completer_.on_timer();
+  settle();
+}
+
+}  // namespace uroce::transport

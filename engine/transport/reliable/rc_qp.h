@@ -1,0 +1,57 @@
+// A reliable connected QP, and the two kinds of QP that XRC makes of it: an initiator has its requesting half, a target
+// its responding half with shared receive queues that the requests name (IBTA annex A14).
+#pragma once
+
+#include "engine/transport/common/congestion_endpoint.h"
+#include "engine/transport/common/transport_qp.h"
+#include "engine/transport/reliable/completer.h"
+#include "engine/transport/reliable/requester.h"
+#include "engine/transport/reliable/responder.h"
+#include "engine/transport/reliable/send_window.h"
+
+namespace uroce::transport {
+
+class RcQp final : public TransportQp {
+ public:
+  explicit RcQp(const QpConfig& config)
+      : TransportQp(config),
+        window_(qp_.sq),
+        requester_(qp_, window_),
+        completer_(qp_, window_, requester_),
+        responder_(qp_),
+        congestion_(qp_) {}
+
+  void on_packet(const wire::Packet& packet, Time now) override;
+  void on_congestion_mark(Time now) override;
+  bool wants_to_send(Time now) const override;
+  bool pull(io::TxPacket& out, Time now) override;
+  bool ack_owed() const override { return responder_.ack_owed(); }
+  bool ack_urgent() const override { return responder_.ack_urgent(); }
+  bool pull_ack(io::TxPacket& out, Time now) override;
+  Time ack_deadline() const override { return responder_.deadline(); }
+  void on_unreadable(const io::TxPacket& packet, Time now) override;
+  void on_posted(Time now) override;
+  void on_timer(Time now) override;
+  void on_srq_destroyed(const queue::ReceiveQueue& srq) override { responder_.on_srq_destroyed(srq); }
+  Time deadline() const override;
+
+ private:
+  void enter(QpState state) override;
+  void settle() override;
+  void start_sending() override { window_.reset(qp_.attr.sq_psn); }
+
+  bool answers() const { return qp_.type != QpType::kXrcInitiator; }
+  bool asks() const { return qp_.type != QpType::kXrcTarget; }
+  bool has_requests() const { return qp_.now >= requester_.resume_at() && requester_.wants_to_send(); }
+  bool held_back() const;
+
+  SendWindow window_;
+  Requester requester_;
+  Completer completer_;
+  Responder responder_;
+  CongestionEndpoint congestion_;
+  bool communication_established_ = false;
+  bool drain_reported_ = false;
+};
+
+}  // namespace uroce::transport

@@ -1,0 +1,502 @@
+#include "engine/transport/reliable/responder.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "engine/memory/memory_access.h"
+#include "engine/transport/common/request_builder.h"
+#include "wire/bth.h"
+
+namespace uroce::transport {
+
+using io::SendReason;
+using memory::AccessResult;
+using queue::WcStatus;
+using wire::Aeth;
+using wire::NakCode;
+using wire::Opcode;
+using wire::Operation;
+using wire::Packet;
+using wire::Psn;
+
+namespace {
+
+constexpr uint64_t kMaxRead = uint64_t{1} << 31;  // bytes, IBTA 9.7.4.1.5
+
+// The value found. Touches `address` only.
+uint64_t execute_atomic(uint8_t* address, const Packet& packet) {
+  const wire::AtomicEth& op = packet.atomic_eth;
+  if (reinterpret_cast<uintptr_t>(address) % alignof(uint64_t) != 0) {
+    // A region whose iova is aligned differently from its memory: atomic among QPs only, which is what we report.
+    uint64_t value;
+    std::memcpy(&value, address, sizeof(value));
+    const uint64_t result = packet.info->operation == Operation::kFetchAdd ? value + op.swap_add
+                            : value == op.compare                          ? op.swap_add
+                                                                           : value;
+    std::memcpy(address, &result, sizeof(result));
+    return value;
+  }
+  auto* word = reinterpret_cast<uint64_t*>(address);
+  if (packet.info->operation == Operation::kFetchAdd) return __atomic_fetch_add(word, op.swap_add, __ATOMIC_SEQ_CST);
+  uint64_t expected = op.compare;  // receives the value found when it differs
+  __atomic_compare_exchange_n(word, &expected, op.swap_add, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+  return expected;
+}
+
+void store_whole(uint8_t* address, uint64_t value) {
+  if (reinterpret_cast<uintptr_t>(address) % alignof(uint64_t) != 0) {
+    std::memcpy(address, &value, sizeof(value));
+  } else {
+    __atomic_store_n(reinterpret_cast<uint64_t*>(address), value, __ATOMIC_RELEASE);
+  }
+}
+
+}  // namespace
+
+void Responder::reset() {
+  expected_ = Psn{};
+  msn_ = wire::Msn{};
+  message_ = Message::kNone;
+  silent_ = false;
+  forget_ack();
+  receive_.drop();
+  received_ = 0;
+  replays_.reset();
+  nak_ = Nak{};
+  ack_due_ = kNever;
+}
+
+void Responder::on_request(const Packet& packet) {
+  qp_.counters.add(Counter::kRxRequests);
+  const int32_t ahead = Psn::distance(expected_, packet.bth.psn);
+  if (ahead == 0) return on_expected(packet);
+  return ahead > 0 ? on_ahead() : on_duplicate(packet);
+}
+
+// One NAK per gap (IBTA 9.7.5.2.8).
+void Responder::on_ahead() {
+  qp_.counters.add(Counter::kRxOutOfSequence);
+  if (silent_) {
+    qp_.counters.add(Counter::kDropAfterNak);
+    return;
+  }
+  silent_ = true;
+  nak(Aeth::make_nak(NakCode::kPsnSequenceError, msn_), expected_, SendReason::kNakGap);
+}
+
+void Responder::on_duplicate(const Packet& packet) {
+  qp_.counters.add(Counter::kRxDuplicates);
+  const Operation operation = packet.info->operation;
+  if (operation == Operation::kSend || operation == Operation::kWrite) {
+    // Never executed again, always acknowledged (IBTA 9.7.5.1.4): the peer may have missed the ACK.
+    if (!ack_owed_) ack_due_ = qp_.now;
+    const bool newest = !ack_again_ || Psn::distance(*ack_again_, packet.bth.psn) > 0;
+    if (newest && (!ack_owed_ || ack_again_)) ack_again_ = packet.bth.psn;
+    ack_owed_ = true;
+    return;
+  }
+  ReplayEntry* entry = replays_.find(packet.bth.psn);
+  if (entry != nullptr && operation == Operation::kReadRequest && entry->kind == ReplayEntry::Kind::kRead) {
+    return replay_read(*entry, packet);
+  }
+  const bool atomic = operation == Operation::kCompareSwap || operation == Operation::kFetchAdd;
+  const bool bare = operation == Operation::kFlush || operation == Operation::kAtomicWrite;
+  if (entry != nullptr &&
+      ((atomic && entry->kind == ReplayEntry::Kind::kAtomic) || (bare && entry->kind == ReplayEntry::Kind::kBare))) {
+    return replays_.answer_again(*entry);
+  }
+  qp_.counters.add(Counter::kDropDuplicateUnknown);
+}
+
+// How far a duplicate is acknowledged: to the next READ or atomic, which the peer asks for again if the answer was
+// lost. An ACK from behind it tells of a loss that may not be one, and rxe takes an ACK with its PSN for the answer.
+Psn Responder::last_before_answer(Psn psn) const {
+  const ReplayEntry* next = replays_.first_between(psn, expected_);
+  return (next != nullptr ? next->first : expected_) - 1;
+}
+
+// A retried READ may ask for any tail of the original, or a part of it (IBTA 9.7.5.1.4); nothing outside.
+void Responder::replay_read(ReplayEntry& entry, const Packet& packet) {
+  const uint32_t n = (packet.bth.psn.value() - entry.first.value()) & wire::kMask24;
+  const uint32_t mtu = qp_.attr.path_mtu;
+  const uint64_t skipped = uint64_t{n} * mtu;
+  const wire::Reth& reth = packet.reth;
+  if (skipped + reth.length > entry.length || reth.va != entry.va + skipped || reth.rkey != entry.rkey ||
+      (entry.length != 0 && reth.length == 0)) {
+    qp_.counters.add(Counter::kDropDuplicateUnknown);
+    return;
+  }
+  const uint32_t end = n + packet_count(reth.length, mtu);
+  const uint32_t stop = static_cast<uint32_t>(skipped) + reth.length;
+  const bool further = !entry.answering || stop > entry.stop;
+  // What is on its way to be sent anyway needs no second time: most duplicates are made by the network.
+  if (!entry.answering || n < entry.next) entry.start = entry.next = n;
+  if (further) {
+    entry.end = end;
+    entry.stop = stop;
+  }
+  replays_.answer_again(entry);
+}
+
+void Responder::on_expected(const Packet& packet) {
+  if (!in_sequence(packet)) return refuse(packet, SendReason::kNakOpcodeSequence);
+  if (!length_valid(packet)) return refuse(packet, SendReason::kNakPacketLength);
+  if (!find_target(packet)) return refuse(packet, SendReason::kNakNoSrq);
+  switch (packet.info->operation) {
+    case Operation::kSend:
+      return on_send(packet);
+    case Operation::kWrite:
+      return on_write(packet);
+    case Operation::kReadRequest:
+      return on_read(packet);
+    case Operation::kCompareSwap:
+    case Operation::kFetchAdd:
+      return on_atomic(packet);
+    case Operation::kAtomicWrite:
+      return on_atomic_write(packet);
+    case Operation::kFlush:
+      return on_flush(packet);
+    default:
+      return refuse(packet, SendReason::kNakOperation);
+  }
+}
+
+// XRC: every request names the shared receive queue whose receive requests and protection domain count (IBTA annex
+// A14). False: there is none, or it is another one than the message began with.
+bool Responder::find_target(const Packet& packet) {
+  if (qp_.type != QpType::kXrcTarget) return true;
+  if (!packet.info->first && packet.xrceth.srqn != message_srqn_) return false;
+  const ReceiveTarget* const target = qp_.xrc_srqs->find(qp_.xrcd, packet.xrceth.srqn);
+  if (target == nullptr) return false;
+  message_srqn_ = packet.xrceth.srqn;
+  qp_.receive = *target;
+  return true;
+}
+
+memory::Translation Responder::translate(uint32_t rkey, uint64_t va, uint64_t length, uint32_t right) const {
+  if (!(qp_.attr.access & right)) return {AccessResult::kNoPermission, nullptr};
+  return qp_.mrs.translate_remote(rkey, qp_.receive.pd, qp_.qpn.value(), va, length, right);
+}
+
+bool Responder::in_sequence(const Packet& packet) const {
+  if (packet.info->first) return message_ == Message::kNone;
+  const Message continued = packet.info->operation == Operation::kSend ? Message::kSend : Message::kWrite;
+  return message_ == continued;
+}
+
+// IBTA 9.7.4.1.6: First and Middle are full and unpadded, Last is not empty, nothing is longer than the path MTU.
+bool Responder::length_valid(const Packet& packet) const {
+  const Operation operation = packet.info->operation;
+  const size_t size = packet.payload.size();
+  if (operation == Operation::kAtomicWrite) return size == sizeof(uint64_t) && packet.bth.pad == 0;
+  if (operation != Operation::kSend && operation != Operation::kWrite) return size == 0;
+  if (!packet.info->last) return size == qp_.attr.path_mtu && packet.bth.pad == 0;
+  return size <= qp_.attr.path_mtu && (size > 0 || packet.info->first);
+}
+
+void Responder::on_send(const Packet& packet) {
+  if (packet.info->first) {
+    if (!receive_ && !take_receive(packet.bth.psn)) return;
+    received_ = 0;
+    message_ = Message::kSend;
+  }
+  if (uint64_t{received_} + packet.payload.size() > receive_.length()) {
+    return reject(NakCode::kInvalidRequest, packet.bth.psn, WcStatus::kLocalLengthError, SendReason::kNakReceiveLength);
+  }
+  if (const WcStatus status = receive_.place(received_, packet.payload); status != WcStatus::kSuccess) {
+    return reject(NakCode::kRemoteOperationalError, packet.bth.psn, status, SendReason::kNakReceiveMemory);
+  }
+  if (packet.info->has_ieth && !qp_.mrs.invalidate(packet.ieth.rkey, qp_.receive.pd, qp_.qpn.value())) {
+    return reject(NakCode::kRemoteAccessError, packet.bth.psn, WcStatus::kLocalProtectionError,
+                  SendReason::kNakInvalidate);
+  }
+  received_ += static_cast<uint32_t>(packet.payload.size());
+  if (packet.info->last) receive_.complete(packet, received_);
+  accepted(packet, 1, packet.info->last);
+}
+
+void Responder::on_write(const Packet& packet) {
+  if (!write_.fits(packet)) return refuse(packet, SendReason::kNakWriteLength);
+  if (packet.info->has_immdt && !receive_ && !take_receive(packet.bth.psn)) return;
+  switch (write_.place(packet)) {
+    case WriteTarget::Result::kNoAccess:
+      return refuse_access(packet);
+    case WriteTarget::Result::kMemoryLost:
+      return memory_lost(packet.bth.psn);
+    case WriteTarget::Result::kOk:
+      break;
+  }
+  message_ = Message::kWrite;
+  if (packet.info->has_immdt) receive_.complete(packet, write_.received());
+  accepted(packet, 1, packet.info->last);
+}
+
+ReplayEntry& Responder::remember(const Packet& packet, ReplayEntry::Kind kind, uint32_t psns) {
+  ReplayEntry& entry = replays_.add();
+  entry.kind = kind;
+  entry.first = packet.bth.psn;
+  entry.count = entry.end = psns;
+  accepted(packet, psns, true);
+  return entry;
+}
+
+void Responder::on_read(const Packet& packet) {
+  const wire::Reth& reth = packet.reth;
+  if (reth.length > kMaxRead || !more_answers_allowed()) return refuse(packet, SendReason::kNakDepth);
+  if (reth.length != 0 && translate(reth.rkey, reth.va, reth.length, memory::kRemoteRead).result != AccessResult::kOk) {
+    return refuse_access(packet);
+  }
+  ReplayEntry& entry = remember(packet, ReplayEntry::Kind::kRead, packet_count(reth.length, qp_.attr.path_mtu));
+  entry.va = reth.va;
+  entry.rkey = reth.rkey;
+  entry.pd = qp_.receive.pd;
+  entry.length = entry.stop = reth.length;
+}
+
+void Responder::on_atomic(const Packet& packet) {
+  const wire::AtomicEth& op = packet.atomic_eth;
+  if (op.va % sizeof(uint64_t) != 0 || !more_answers_allowed()) return refuse(packet, SendReason::kNakAtomic);
+  const memory::Translation t = translate(op.rkey, op.va, sizeof(uint64_t), memory::kRemoteAtomic);
+  if (t.result != AccessResult::kOk) return refuse_access(packet);
+  uint64_t original = 0;
+  if (!memory::guarded(t.address, sizeof(uint64_t), [&] { original = execute_atomic(t.address, packet); })) {
+    return memory_lost(packet.bth.psn);
+  }
+  remember(packet, ReplayEntry::Kind::kAtomic, 1).original = original;
+}
+
+// Eight bytes, seen whole or not at all (IBTA A19.4.5).
+void Responder::on_atomic_write(const Packet& packet) {
+  const wire::Reth& reth = packet.reth;
+  if (reth.length != sizeof(uint64_t) || reth.va % sizeof(uint64_t) != 0 || !more_answers_allowed()) {
+    return refuse(packet, SendReason::kNakAtomic);
+  }
+  const memory::Translation t = translate(reth.rkey, reth.va, sizeof(uint64_t), memory::kRemoteWrite);
+  if (t.result != AccessResult::kOk) return refuse_access(packet);
+  uint64_t value;
+  std::memcpy(&value, packet.payload.data(), sizeof(value));
+  if (!memory::guarded(t.address, sizeof(value), [&] { store_whole(t.address, value); })) {
+    return memory_lost(packet.bth.psn);
+  }
+  remember(packet, ReplayEntry::Kind::kBare, 1);
+}
+
+// What was written before is visible to everybody from here on (IBTA A19.4.3). Nothing of it waits in caches of ours,
+// so the order of stores is all there is to see to. Persistence is not offered: no region has the right.
+void Responder::on_flush(const Packet& packet) {
+  const wire::Reth& reth = packet.reth;
+  const wire::Feth& feth = packet.feth;
+  const uint32_t rights = (feth.placement_type & wire::Feth::kGlobalVisibility ? memory::kFlushGlobal : 0u) |
+                          (feth.placement_type & wire::Feth::kPersistence ? memory::kFlushPersistent : 0u);
+  if (rights == 0 || feth.selectivity > wire::Feth::kWholeRegion || !more_answers_allowed()) {
+    return refuse(packet, SendReason::kNakFlush);
+  }
+  // Of a whole region the address and length do not count.
+  const bool whole = feth.selectivity == wire::Feth::kWholeRegion;
+  const AccessResult result =
+      whole ? qp_.mrs.check_remote(reth.rkey, qp_.receive.pd, qp_.qpn.value(), rights)
+            : qp_.mrs.translate_remote(reth.rkey, qp_.receive.pd, qp_.qpn.value(), reth.va, reth.length, rights).result;
+  if ((qp_.attr.access & rights) != rights || result != AccessResult::kOk) return refuse_access(packet);
+  std::atomic<int> order{0};
+  order.exchange(1, std::memory_order_seq_cst);  // a full fence that TSan understands too
+  remember(packet, ReplayEntry::Kind::kBare, 1);
+}
+
+// Takes the next receive request. False: there is none, and an RNR NAK says so (IBTA 9.7.5.2.8). After it the peer goes
+// back, so later PSNs get no NAK of their own.
+bool Responder::take_receive(Psn psn) {
+  if (receive_.take()) return true;
+  silent_ = true;
+  nak(Aeth::make_rnr_nak(qp_.attr.min_rnr_timer, msn_), psn, SendReason::kNakNoReceive);
+  return false;
+}
+
+// The expected request was executed: the next one may come.
+void Responder::accepted(const Packet& packet, uint32_t psns, bool message_done) {
+  expected_ = expected_ + psns;
+  silent_ = false;
+  nak_.pending = false;  // a sequence or RNR NAK that has not left is about this packet, and moot
+  if (message_done) {
+    message_ = Message::kNone;
+    ++msn_;
+  }
+  const Operation operation = packet.info->operation;
+  if (operation != Operation::kSend && operation != Operation::kWrite) {
+    forget_ack();  // the response acknowledges everything before it
+  } else if (packet.bth.ack_request) {
+    if (!ack_owed_) ack_due_ = qp_.now + kAckDelay;
+    ack_owed_ = true;
+    ack_again_.reset();
+    ++acks_coalesced_;
+  }
+}
+
+void Responder::forget_ack() {
+  ack_owed_ = false;
+  ack_again_.reset();
+  acks_coalesced_ = 0;
+}
+
+void Responder::nak(Aeth aeth, Psn psn, SendReason why) {
+  nak_ = {true, psn, aeth, why};
+  forget_ack();  // a NAK acknowledges everything before its PSN
+}
+
+// A violation by the peer, or a receive buffer that cannot take the message: NAK, and the QP is done (IBTA table 59).
+void Responder::reject(NakCode code, Psn psn, WcStatus receive_status, SendReason why) {
+  nak(Aeth::make_nak(code, msn_), psn, why);
+  if (receive_) {
+    receive_.fail(receive_status);
+  } else {
+    qp_.events.on_event(code == NakCode::kRemoteAccessError        ? AsyncEvent::kQpAccessError
+                        : code == NakCode::kRemoteOperationalError ? AsyncEvent::kQpFatal
+                                                                   : AsyncEvent::kQpRequestError);
+  }
+  qp_.failed = true;
+}
+
+// The two violations that are most of them.
+void Responder::refuse(const Packet& packet, SendReason why) {
+  reject(NakCode::kInvalidRequest, packet.bth.psn, WcStatus::kRemoteInvalidRequestError, why);
+}
+
+void Responder::refuse_access(const Packet& packet) {
+  reject(NakCode::kRemoteAccessError, packet.bth.psn, WcStatus::kLocalAccessError, SendReason::kNakAccess);
+}
+
+// The region is valid, but the application has unmapped or protected its memory: our fault, not the peer's.
+void Responder::memory_lost(Psn psn) {
+  qp_.counters.add(Counter::kMemoryFaults);
+  reject(NakCode::kRemoteOperationalError, psn, WcStatus::kLocalProtectionError, SendReason::kNakMemoryLost);
+}
+
+// The same, found when a READ response was being made. What is queued behind it is not sent any more.
+void Responder::on_unreadable(Psn psn) {
+  replays_.reset();
+  nak(Aeth::make_nak(NakCode::kRemoteOperationalError, msn_), psn, SendReason::kNakMemoryLost);
+  qp_.events.on_event(AsyncEvent::kQpFatal);
+  qp_.failed = true;
+}
+
+void Responder::on_unreadable_before_nak(Psn psn) {
+  if (!nak_.pending || Psn::distance(psn, nak_.psn) <= 0) return;
+  replays_.reset();
+  nak(Aeth::make_nak(NakCode::kRemoteOperationalError, msn_), psn, SendReason::kNakMemoryLost);
+}
+
+// End-to-end credits (IBTA 9.7.7.2): the receive requests that the peer may count on beyond the messages that the MSN
+// counts. The one in use belongs to a message not counted yet.
+Aeth Responder::ack_aeth() const {
+  if (qp_.rq_shared) return Aeth::make_ack(wire::kNoCreditsCode, msn_);
+  return Aeth::make_ack(wire::credit_code_for(qp_.receive.rq->available() + (receive_ ? 1 : 0)), msn_);
+}
+
+bool Responder::pull(io::TxPacket& out) {
+  out.clear_payload();
+  while (ReplayEntry* entry = replays_.next_to_answer()) {
+    if (entry->replay) out.reason = SendReason::kAnswerAgain;  // of a READ: see there
+    switch (entry->kind) {
+      case ReplayEntry::Kind::kRead:
+        if (pull_read_response(*entry, out)) return true;
+        break;
+      case ReplayEntry::Kind::kAtomic:
+        pull_atomic_response(*entry, out);
+        return true;
+      default:
+        pull_bare_response(*entry, out);
+        return true;
+    }
+  }
+  out.reason = SendReason::kFirst;
+  if (!nak_.pending) return false;
+  nak_.pending = false;
+  out.reason = nak_.why;
+  qp_.counters.add(nak_.aeth.kind() == wire::AethKind::kRnrNak ? Counter::kTxRnrNaks : Counter::kTxNaks);
+  emit_bth(qp_, Opcode::kRcAcknowledge, nak_.psn, out);
+  emit_aeth(nak_.aeth, out);
+  return true;
+}
+
+// False: the region went away while it was being read; a NAK takes the response's place.
+bool Responder::pull_read_response(ReplayEntry& entry, io::TxPacket& out) {
+  const uint32_t mtu = qp_.attr.path_mtu;
+  const uint32_t n = entry.next;
+  const bool first = n == entry.start;
+  const bool last = n + 1 == entry.end;
+  const uint64_t offset = uint64_t{n} * mtu;
+  const auto size = static_cast<uint32_t>(std::min<uint64_t>(mtu, entry.stop - offset));
+  if (size > 0) {
+    const memory::Translation t =
+        qp_.mrs.translate_remote(entry.rkey, entry.pd, qp_.qpn.value(), entry.va + offset, size, memory::kRemoteRead);
+    if (t.result != AccessResult::kOk && entry.replay) {
+      // A late duplicate of a READ that is over, for all we know: no reason to end the QP.
+      qp_.counters.add(Counter::kDropDuplicateUnknown);
+      replays_.answered(entry);
+      return false;
+    }
+    if (t.result != AccessResult::kOk) {
+      nak(Aeth::make_nak(NakCode::kRemoteAccessError, msn_), entry.first + n, SendReason::kNakAccess);
+      qp_.events.on_event(AsyncEvent::kQpAccessError);
+      qp_.failed = true;
+      replays_.reset();  // ends `entry` too
+      return false;
+    }
+    out.fragments[out.fragment_count++] = {t.address, size};
+    out.payload_size = size;
+    out.pad = static_cast<uint8_t>(-size & 3);
+  }
+  const Opcode opcode = first && last ? Opcode::kRcReadResponseOnly
+                        : first       ? Opcode::kRcReadResponseFirst
+                        : last        ? Opcode::kRcReadResponseLast
+                                      : Opcode::kRcReadResponseMiddle;
+  emit_bth(qp_, opcode, entry.first + n, out);
+  if (first || last) emit_aeth(ack_aeth(), out);
+  out.reason = n < entry.furthest ? SendReason::kAnswerAgain : SendReason::kFirst;
+  entry.furthest = std::max(entry.furthest, ++entry.next);
+  if (last) replays_.answered(entry);
+  qp_.counters.add(Counter::kTxReadResponses);
+  return true;
+}
+
+void Responder::pull_atomic_response(ReplayEntry& entry, io::TxPacket& out) {
+  emit_bth(qp_, Opcode::kRcAtomicAcknowledge, entry.first, out);
+  emit_aeth(ack_aeth(), out);
+  wire::AtomicAckEth{entry.original}.emit(&out.header[out.header_size]);
+  out.header_size += wire::AtomicAckEth::kSize;
+  replays_.answered(entry);
+}
+
+void Responder::pull_bare_response(ReplayEntry& entry, io::TxPacket& out) {
+  emit_bth(qp_, Opcode::kRcReadResponseOnly, entry.first, out);
+  emit_aeth(ack_aeth(), out);
+  replays_.answered(entry);
+}
+
+bool Responder::pull_ack(io::TxPacket& out) {
+  if (!ack_owed_ || wants_to_send()) return false;
+  out.clear_payload();
+  if (ack_again_) out.reason = SendReason::kAckAgain;
+  emit_bth(qp_, Opcode::kRcAcknowledge, ack_again_ ? last_before_answer(*ack_again_) : expected_ - 1, out);
+  forget_ack();
+  emit_aeth(ack_aeth(), out);
+  qp_.counters.add(Counter::kTxAcks);
+  return true;
+}
+
+void Responder::emit_aeth(Aeth aeth, io::TxPacket& out) {
+  aeth.emit(&out.header[out.header_size]);
+  out.header_size += Aeth::kSize;
+}
+
+void Responder::flush() {
+  forget_ack();
+  // What the peer should send again is of no use any more; why the QP failed is.
+  const bool asks_again = nak_.aeth.kind() == wire::AethKind::kRnrNak ||
+                          nak_.aeth.value() == static_cast<uint8_t>(NakCode::kPsnSequenceError);
+  if (asks_again) nak_.pending = false;
+  message_ = Message::kNone;
+  receive_.flush();
+}
+
+}  // namespace uroce::transport

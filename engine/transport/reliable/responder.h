@@ -1,0 +1,122 @@
+// The responder half of an RC QP: takes requests in PSN order, executes them on memory regions and receive buffers, and
+// owes the peer ACKs, NAKs, READ responses and atomic results (IBTA 9.7.4, 9.7.5.1). Owned by RcQp.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "engine/io/tx_packet.h"
+#include "engine/transport/common/qp_context.h"
+#include "engine/transport/common/receive_request.h"
+#include "engine/transport/common/write_target.h"
+#include "engine/transport/reliable/replay_cache.h"
+#include "wire/aeth.h"
+#include "wire/packet.h"
+
+namespace uroce::transport {
+
+class Responder {
+ public:
+  // An ACK may wait this long for company and for the application's answer to go first (architecture.md, decision 2).
+  static constexpr Duration kAckDelay = std::chrono::microseconds(20);
+  // Not longer than for this many packets that asked for one.
+  static constexpr uint32_t kAckCoalesce = 16;
+
+  explicit Responder(QpContext& context) : qp_(context), receive_(context), write_(context) {}
+
+  void reset();
+  // To RTR: expects `psn` first.
+  void start(wire::Psn psn) { expected_ = psn; }
+
+  void on_request(const wire::Packet& packet);
+
+  // True when pull() has a READ response, atomic result or NAK to send.
+  bool wants_to_send() const { return answering() || nak_.pending; }
+  bool answering() const { return replays_.answering() > 0; }
+  bool pull(io::TxPacket& out);
+  // The QP failed by our own NAK, which still has to leave, after the responses that precede it.
+  bool nak_pending() const { return nak_.pending; }
+
+  // An ACK is owed. pull_ack() gives it, unless responses that must precede it are still waiting.
+  bool ack_owed() const { return ack_owed_; }
+  bool ack_urgent() const { return ack_owed_ && acks_coalesced_ >= kAckCoalesce; }
+  bool pull_ack(io::TxPacket& out);
+  Time deadline() const { return ack_owed_ ? ack_due_ : kNever; }
+
+  // The payload of the READ response `psn`, which pull() gave, could not be read.
+  void on_unreadable(wire::Psn psn);
+  // The same when the QP has failed already. If the NAK for that is of a later request and has not left, it is this one
+  // that the peer has to be told of.
+  void on_unreadable_before_nak(wire::Psn psn);
+
+  // Completes receive requests with a flush error, in order: all, or of a shared queue the one in use. A pending NAK
+  // that tells why stays.
+  void flush();
+
+  // XRC: see TransportQp::on_srq_destroyed(). What comes of a message for that queue names none any more.
+  void on_srq_destroyed(const queue::ReceiveQueue& srq) { receive_.drop_if_of(srq); }
+
+ private:
+  // What the request packets so far have begun (IBTA 9.7.4.1.2 opcode sequence).
+  enum class Message : uint8_t { kNone, kSend, kWrite };
+  struct Nak {
+    bool pending = false;
+    wire::Psn psn;
+    wire::Aeth aeth;
+    io::SendReason why{};
+  };
+
+  void on_expected(const wire::Packet& packet);
+  void on_duplicate(const wire::Packet& packet);
+  void on_ahead();
+
+  bool in_sequence(const wire::Packet& packet) const;
+  bool length_valid(const wire::Packet& packet) const;
+  void on_send(const wire::Packet& packet);
+  void on_write(const wire::Packet& packet);
+  void on_read(const wire::Packet& packet);
+  void on_atomic(const wire::Packet& packet);
+  void on_atomic_write(const wire::Packet& packet);
+  void on_flush(const wire::Packet& packet);
+  bool find_target(const wire::Packet& packet);
+  bool more_answers_allowed() const { return replays_.first_answers() < qp_.attr.max_dest_rd_atomic; }
+  memory::Translation translate(uint32_t rkey, uint64_t va, uint64_t length, uint32_t right) const;
+  ReplayEntry& remember(const wire::Packet& packet, ReplayEntry::Kind kind, uint32_t psns);
+  void replay_read(ReplayEntry& entry, const wire::Packet& packet);
+
+  bool take_receive(wire::Psn psn);
+  void accepted(const wire::Packet& packet, uint32_t psns, bool message_done);
+
+  wire::Psn last_before_answer(wire::Psn psn) const;
+  void forget_ack();
+  void nak(wire::Aeth aeth, wire::Psn psn, io::SendReason why);
+  void reject(wire::NakCode code, wire::Psn psn, queue::WcStatus receive_status, io::SendReason why);
+  void refuse(const wire::Packet& packet, io::SendReason why);
+  void refuse_access(const wire::Packet& packet);
+  void memory_lost(wire::Psn psn);
+  bool pull_read_response(ReplayEntry& entry, io::TxPacket& out);
+  void pull_atomic_response(ReplayEntry& entry, io::TxPacket& out);
+  void pull_bare_response(ReplayEntry& entry, io::TxPacket& out);
+  void emit_aeth(wire::Aeth aeth, io::TxPacket& out);
+  wire::Aeth ack_aeth() const;
+
+  QpContext& qp_;
+  wire::Psn expected_;
+  wire::Msn msn_;
+  Message message_ = Message::kNone;
+  bool silent_ = false;  // a NAK reported the gap: nothing more until the expected PSN comes (IBTA 9.7.5.2.8)
+
+  ReceiveRequest receive_;
+  WriteTarget write_;
+  uint32_t received_ = 0;      // bytes of the SEND so far
+  uint32_t message_srqn_ = 0;  // XRC: the shared receive queue that the message in progress is for
+
+  ReplayCache replays_;
+  Nak nak_;
+  bool ack_owed_ = false;
+  std::optional<wire::Psn> ack_again_;  // all that the ACK owed is for came more than once; the newest PSN
+  uint32_t acks_coalesced_ = 0;
+  Time ack_due_ = kNever;
+};
+
+}  // namespace uroce::transport

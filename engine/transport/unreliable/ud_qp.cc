@@ -1,0 +1,54 @@
+#include "engine/transport/unreliable/ud_qp.h"
+
+#include "wire/ip_udp.h"
+
+namespace uroce::transport {
+
+using queue::WcStatus;
+using wire::Packet;
+
+// A datagram that cannot be taken is lost, and nobody is told (IBTA 9.8.3). A receive buffer that may not be written is
+// an error of this side.
+void UdQp::on_packet(const Packet& packet, Time now) {
+  qp_.now = now;
+  if (!receiving()) return qp_.counters.add(Counter::kDropQpState);
+  if (packet.info->transport != wire::Transport::kUd) return qp_.counters.add(Counter::kDropWrongTransport);
+  if (packet.deth.qkey != qp_.attr.qkey) return qp_.counters.add(Counter::kDropWrongQkey);
+  qp_.counters.add(Counter::kRxRequests);
+  if (!receive_ && !receive_.take()) return qp_.counters.add(Counter::kDropNoReceive);
+  const auto length = static_cast<uint32_t>(wire::kGrhSize + packet.payload.size());
+  if (length > receive_.length()) {
+    drop_too_long();
+  } else if (const WcStatus status = place(packet); status == WcStatus::kSuccess) {
+    receive_.complete(packet, length);
+  } else {
+    receive_.fail(status);
+    qp_.failed = true;
+  }
+  settle();
+}
+
+// The payload comes behind 40 bytes with the network header.
+WcStatus UdQp::place(const Packet& packet) {
+  uint8_t grh[wire::kGrhSize];
+  const size_t udp_length = wire::kUdpSize + packet.info->header_size + packet.payload.size() + packet.bth.pad + 4;
+  wire::emit_grh_area(*packet.envelope, static_cast<uint32_t>(udp_length), grh);
+  const WcStatus status = receive_.place(0, grh);
+  return status == WcStatus::kSuccess ? receive_.place(wire::kGrhSize, packet.payload) : status;
+}
+
+uint32_t UdQp::next_address_handle() {
+  const uint32_t handle = sending() ? sender_.next_address_handle() : 0;
+  settle();
+  return handle;
+}
+
+bool UdQp::pull(io::TxPacket& out, Time now) {
+  qp_.now = now;
+  if (!sending()) return false;
+  const bool sent = sender_.pull(out);
+  settle();
+  return sent;
+}
+
+}  // namespace uroce::transport

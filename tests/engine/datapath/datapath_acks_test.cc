@@ -1,0 +1,82 @@
+// When the data path sends the ACKs that its QPs owe, in relation to what the application sends.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <vector>
+
+#include "tests/engine/datapath/cable_rig.h"
+#include "wire/ip_udp.h"
+#include "wire/opcode.h"
+
+namespace uroce::engine::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using wire::Opcode;
+using enum Datapath::Caller;
+
+constexpr size_t kIb = wire::kEthernetSize + wire::kIpv4Size + wire::kUdpSize;
+
+// `a` sends a message of 8 bytes to `b`, which answers with another.
+class Acks : public Cable {
+ protected:
+  Acks() : asking(a.add(QpType::kRc)), answering(b.add(QpType::kRc)) {
+    a.connect(asking, b.address, answering.qpn());
+    b.connect(answering, a.address, asking.qpn());
+    b.post_receive(answering, 1, 0, 64);
+    b.end->record_sent(&frames_);
+    a.post(asking, work(WrOpcode::kSend, 1), 4096, 8);
+    a.run();
+  }
+  void answer() { b.post(answering, work(WrOpcode::kSend, 2), 4096, 8); }
+  // Opcodes of what `b` has sent since the last call.
+  std::vector<Opcode> sent() {
+    std::vector<Opcode> opcodes;
+    for (const Bytes& frame : frames_) opcodes.push_back(static_cast<Opcode>(frame[kIb]));
+    frames_.clear();
+    return opcodes;
+  }
+
+  Station &asking, &answering;
+
+ private:
+  std::vector<Bytes> frames_;
+};
+
+TEST_F(Acks, LeaveBehindTheAnswerOfAnApplicationThatPolls) {
+  b.run(kApplication);
+  EXPECT_THAT(sent(), IsEmpty());
+  answer();
+  b.run(kApplication);
+  EXPECT_THAT(sent(), ElementsAre(Opcode::kRcSendOnly, Opcode::kRcAcknowledge));
+}
+
+TEST_F(Acks, LeaveInTheNextRoundWithoutAnAnswer) {
+  b.run(kApplication);
+  b.run(kApplication);
+  EXPECT_THAT(sent(), ElementsAre(Opcode::kRcAcknowledge));
+}
+
+TEST_F(Acks, LeaveAtOnceInTheBackground) {
+  b.run(kBackground);
+  EXPECT_THAT(sent(), ElementsAre(Opcode::kRcAcknowledge));
+}
+
+// ib_send_lat -e: the application is awake before the round that woke it is over, has armed the queue again, and its
+// answer is posted. The peer would take the event of the answer for that of its own send.
+class AckOfAnEvent : public Acks, public testing::WithParamInterface<Datapath::Caller> {};
+
+TEST_P(AckOfAnEvent, LeavesAheadOfTheAnswer) {
+  answering.recv_cq.arm(queue::CompletionQueue::Arm::kAny);
+  answering.on_event = [this] {
+    answering.recv_cq.arm(queue::CompletionQueue::Arm::kAny);
+    answer();
+  };
+  b.run(GetParam());
+  EXPECT_THAT(sent(), ElementsAre(Opcode::kRcAcknowledge, Opcode::kRcSendOnly));
+}
+
+INSTANTIATE_TEST_SUITE_P(, AckOfAnEvent, testing::Values(kApplication, kBackground));
+
+}  // namespace
+}  // namespace uroce::engine::test

@@ -1,0 +1,39 @@
+// A memory loop that lets a test into the middle of a round: what happens there happens under the progress lock.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "engine/io/memory_link.h"
+
+namespace uroce::engine::test {
+
+class HookedIo final : public io::PacketIo {
+ public:
+  // Called in every receive(), with what arrived.
+  using Hook = std::function<void(std::span<io::RxPacket> arrived)>;
+
+  explicit HookedIo(Hook hook) : hook_(std::move(hook)) {}
+
+  size_t receive(std::span<io::RxPacket> out) override {
+    const size_t count = link_->receive(out);
+    hook_(out.first(count));
+    return count;
+  }
+  size_t send(std::span<io::TxPacket> burst) override { return link_->send(burst); }
+  bool flush() override { return link_->flush(); }
+  std::span<const pollfd> wait_descriptors() const override { return link_->wait_descriptors(); }
+  bool prepare_to_wait() override { return link_->prepare_to_wait(); }
+  uint32_t max_udp_length() const override { return link_->max_udp_length(); }
+  std::string description() const override { return link_->description(); }
+  io::IoCounters counters() const override { return link_->counters(); }
+
+ private:
+  const std::unique_ptr<io::MemoryEnd> link_ = io::make_memory_loop();
+  const Hook hook_;
+};
+
+}  // namespace uroce::engine::test

@@ -1,0 +1,69 @@
+// What is read from the environment, and from whose.
+#include "engine/options.h"
+
+#include <cstdlib>
+#include <fcntl.h>
+#include <filesystem>
+#include <gtest/gtest.h>
+#include <string>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace uroce::engine {
+namespace {
+
+constexpr uid_t kNobody = 65534;
+// The exit code of this program when it is started to say what it reads (kReadOnly): see ReadsTheEnvironment.
+constexpr char kReadOnly[] = "UROCE_OPTIONS_TEST_READ";
+constexpr int kNothingRead = 10, kRead = 11, kNotPrivileged = 12;
+
+// Before GoogleTest's main(): the copy that is started below says what it reads, and ends.
+[[maybe_unused]] const bool told = [] {
+  if (std::getenv(kReadOnly) == nullptr) return false;
+  if (getauxval(AT_SECURE) == 0) _exit(kNotPrivileged);
+  Options options;
+  const bool good = !Options::from_environment(options).has_value();
+  _exit(good && options.netdev.empty() && options.capture.empty() ? kNothingRead : kRead);
+}();
+
+TEST(Options, ComeFromTheEnvironment) {
+  setenv("UROCE_NETDEV", "eth7", 1);
+  setenv("UROCE_CAPTURE", "/tmp/x.pcapng", 1);
+  Options options;
+  EXPECT_EQ(Options::from_environment(options), std::nullopt);
+  unsetenv("UROCE_NETDEV");
+  unsetenv("UROCE_CAPTURE");
+  EXPECT_EQ(options.netdev, "eth7");
+  EXPECT_EQ(options.capture, "/tmp/x.pcapng");
+}
+
+// Where uroce stands in for libibverbs, a set-user-ID program loads it with the environment of whoever starts it.
+TEST(Options, OfAProgramThatGainedPrivilegesDoNotComeFromItsCaller) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root: makes a set-user-ID program";
+  std::string directory = "/tmp/uroce-options-XXXXXX";
+  ASSERT_NE(mkdtemp(directory.data()), nullptr);
+  chmod(directory.c_str(), 0755);
+  const std::string program = directory + "/copy";
+  std::filesystem::copy_file("/proc/self/exe", program);
+  chmod(program.c_str(), 04755);
+  const pid_t child = fork();
+  if (child == 0) {
+    if (setresgid(kNobody, kNobody, kNobody) != 0 || setresuid(kNobody, kNobody, kNobody) != 0) _exit(1);
+    setenv(kReadOnly, "1", 1);
+    setenv("UROCE_NETDEV", "eth7", 1);
+    setenv("UROCE_CAPTURE", "/tmp/x.pcapng", 1);
+    execl(program.c_str(), program.c_str(), nullptr);
+    _exit(1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  std::filesystem::remove_all(directory);
+  ASSERT_TRUE(WIFEXITED(status));
+  ASSERT_NE(WEXITSTATUS(status), kNotPrivileged) << "/tmp ignores set-user-ID bits (mount option nosuid)";
+  EXPECT_EQ(WEXITSTATUS(status), kNothingRead);
+}
+
+}  // namespace
+}  // namespace uroce::engine

@@ -1,0 +1,232 @@
+// What is special about UdpIo; packets in both directions are in af_xdp_test.cc.
+#include "engine/io/udp/udp.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <memory>
+#include <poll.h>
+#include <sys/wait.h>
+#include <thread>
+
+#include "engine/io/udp/message.h"
+#include "tests/engine/io/exchange.h"
+#include "tests/engine/io/test_packet.h"
+#include "tests/engine/io/veth_pair.h"
+#include "wire/icrc.h"
+#include "wire/ip_udp.h"
+
+namespace uroce::io::test {
+namespace {
+
+class Udp : public testing::Test {
+ protected:
+  void SetUp() override { UROCE_SKIP_UNLESS_ROOT(); }
+};
+
+std::unique_ptr<UdpIo> open_udp(const VethPair::End& end) {
+  VethPair::enter(end);
+  IoResult<UdpIo> result = UdpIo::open({.netdev = end.netdev, .ifindex = end.ifindex, .mtu = 1500});
+  if (const IoError* error = std::get_if<IoError>(&result)) {
+    ADD_FAILURE() << error->what << "; " << error->remedy;
+    return nullptr;
+  }
+  return std::move(std::get<std::unique_ptr<UdpIo>>(result));
+}
+
+TEST_F(Udp, NeedsNoPrivilege) {
+  const VethPair veth;
+  VethPair::enter(veth.a());
+  const pid_t child = fork();
+  if (child == 0) {
+    if (setgid(65534) != 0 || setuid(65534) != 0) _exit(2);
+    const IoResult<UdpIo> result = UdpIo::open({.netdev = "va", .ifindex = veth.a().ifindex, .mtu = 1500});
+    _exit(std::holds_alternative<IoError>(result) ? 1 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+// The envelope that ICRC checks and answers are built on.
+TEST_F(Udp, ReceivedEnvelopeSaysWhatIsKnown) {
+  const VethPair veth;
+  const auto a = open_udp(veth.a());
+  const auto b = open_udp(veth.b());
+  ASSERT_TRUE(a && b);
+  EXPECT_TRUE(a->kernel_routes());
+  for (const bool v4 : {true, false}) {
+    TestBurst burst;
+    burst.add(v4 ? VethPair::envelope_v4(veth.a(), veth.b()) : VethPair::envelope_v6(veth.a(), veth.b()), 1, 8);
+    ASSERT_EQ(a->send(burst.packets()), 1u);
+    std::array<RxPacket, 1> received;
+    ASSERT_TRUE(eventually([&] { return b->receive(received) == 1; }));
+    burst.expect_arrived(0, received[0]);
+    EXPECT_EQ(received[0].envelope.source_port, 4791);
+    EXPECT_EQ(received[0].envelope.ip_id_known, !v4);
+  }
+}
+
+// A packet that the kernel refuses is counted; those around it go out.
+TEST_F(Udp, RefusedPacketIsCountedAndSkipped) {
+  const VethPair veth;
+  const auto a = open_udp(veth.a());
+  const auto b = open_udp(veth.b());
+  ASSERT_TRUE(a && b);
+  wire::Envelope not_our_address = VethPair::envelope_v4(veth.a(), veth.b());
+  not_our_address.source = ipv4(192, 0, 2, 77);
+  TestBurst burst;
+  burst.add(VethPair::envelope_v4(veth.a(), veth.b()), 0, 8);
+  burst.add(not_our_address, 1, 8);
+  burst.add(not_our_address, 2, 8);
+  burst.add(VethPair::envelope_v4(veth.a(), veth.b()), 3, 8);
+  EXPECT_EQ(a->send(burst.packets()), 4u);
+  EXPECT_EQ(a->counters().tx_errors, 2u);
+  EXPECT_EQ(a->counters().tx_packets, 2u);
+  std::vector<uint32_t> psns;
+  std::array<RxPacket, 8> received;
+  EXPECT_TRUE(eventually([&] {
+    const size_t count = b->receive(received);
+    for (size_t i = 0; i < count; ++i) psns.push_back(psn_of(received[i]));
+    return psns.size() == 2;
+  }));
+  EXPECT_EQ(psns, (std::vector<uint32_t>{0, 3}));
+}
+
+// The kernel reads a packet later than its ICRC is computed; by then the application may have changed the memory, as it
+// may while a READ response or an unreliable WRITE leaves.
+TEST(UdpMessage, WhatWasSummedIsWhatLeaves) {
+  for (const wire::Envelope& envelope : {envelope_v4(), envelope_v6()}) {
+    for (const size_t size : {1, 8, 24, 1024, 4096}) {
+      TestBurst burst;
+      burst.add(envelope, 7, size, 2);
+      io::TxPacket& packet = burst.packets()[0];
+      UdpTxSlot slot;
+      msghdr message;
+      std::vector<uint8_t> buffer(packet.udp_length() - wire::kUdpSize);
+      ASSERT_TRUE(prepare_send(slot, packet, 1, buffer, message));
+      for (size_t i = 0; i < packet.fragment_count; ++i) {
+        auto* const memory = const_cast<uint8_t*>(packet.fragments[i].data);
+        for (size_t k = 0; k < packet.fragments[i].size; ++k) memory[k] = static_cast<uint8_t>(~memory[k]);
+      }
+      std::vector<uint8_t> leaves;
+      for (size_t i = 0; i < message.msg_iovlen; ++i) {
+        const auto* const piece = static_cast<const uint8_t*>(message.msg_iov[i].iov_base);
+        leaves.insert(leaves.end(), piece, piece + message.msg_iov[i].iov_len);
+      }
+      wire::Envelope as_sent = envelope;
+      as_sent.source_port = wire::kRoceUdpPort;
+      as_sent.ip_id = 0;
+      EXPECT_TRUE(wire::icrc_matches(as_sent, leaves)) << size << " bytes";
+    }
+  }
+}
+
+// A word that a thread writes as fast as it can, sent again and again: every copy arrives whole.
+TEST_F(Udp, MemoryThatIsWrittenMeanwhileArrivesWithARightIcrc) {
+  const VethPair veth;
+  const auto a = open_udp(veth.a());
+  const auto b = open_udp(veth.b());
+  ASSERT_TRUE(a && b);
+  TestBurst burst;
+  for (uint32_t psn = 0; psn < 32; ++psn) burst.add(VethPair::envelope_v4(veth.a(), veth.b()), psn, 24);
+  alignas(64) std::array<std::atomic<uint64_t>, 3> words{};
+  for (io::TxPacket& packet : burst.packets()) packet.fragments[0].data = reinterpret_cast<const uint8_t*>(&words);
+  std::atomic<bool> over = false;
+  std::thread writer([&] {
+    for (uint64_t value = 1; !over.load(std::memory_order_relaxed); ++value) {
+      for (std::atomic<uint64_t>& word : words) word.store(value * 0x9e3779b97f4a7c15, std::memory_order_relaxed);
+    }
+  });
+  size_t arrived = 0, wrong = 0;
+  std::array<RxPacket, 64> received;
+  EXPECT_TRUE(eventually([&] {
+    a->send(burst.packets());
+    const size_t count = b->receive(received);
+    for (size_t i = 0; i < count; ++i) wrong += !wire::icrc_matches(received[i].envelope, received[i].ib);
+    arrived += count;
+    return arrived >= 5000;
+  }));
+  over = true;
+  writer.join();
+  EXPECT_EQ(wrong, 0u);
+}
+
+TEST_F(Udp, DescriptorsBecomeReadable) {
+  const VethPair veth;
+  const auto a = open_udp(veth.a());
+  const auto b = open_udp(veth.b());
+  ASSERT_TRUE(a && b);
+  std::vector<pollfd> fds(b->wait_descriptors().begin(), b->wait_descriptors().end());
+  EXPECT_EQ(fds.size(), 2u);
+  EXPECT_EQ(poll(fds.data(), fds.size(), 0), 0);
+  TestBurst burst;
+  burst.add(VethPair::envelope_v6(veth.a(), veth.b()), 1, 8);
+  a->send(burst.packets());
+  EXPECT_EQ(poll(fds.data(), fds.size(), 20000), 1);
+}
+
+// The netdev is slow: packets stay in the send buffer, and poll() tells when there is room in it again.
+TEST_F(Udp, DescriptorsBecomeWritableWhenThereIsRoomAgain) {
+  const VethPair veth;
+  const auto a = open_udp(veth.a());
+  ASSERT_TRUE(a);
+  VethPair::run(veth.a(), "tc qdisc add dev va root tbf rate 100mbit burst 64kb limit 100mb");
+  const auto asks_for_room = [&](const pollfd& descriptor) { return (descriptor.events & POLLOUT) != 0; };
+  const auto descriptors = a->wait_descriptors();
+  EXPECT_TRUE(std::none_of(descriptors.begin(), descriptors.end(), asks_for_room));
+  TestBurst burst;
+  for (uint32_t psn = 0; psn < 64; ++psn) burst.add(VethPair::envelope_v4(veth.a(), veth.b()), psn, 1024);
+  ASSERT_TRUE(eventually([&] { return a->send(burst.packets()) < burst.size(); }));
+  EXPECT_EQ(std::count_if(descriptors.begin(), descriptors.end(), asks_for_room), 1) << "of IPv4";
+  std::vector<pollfd> fds(descriptors.begin(), descriptors.end());
+  EXPECT_EQ(poll(fds.data(), fds.size(), 20000), 1);
+  EXPECT_TRUE(std::any_of(fds.begin(), fds.end(), [](const pollfd& d) { return (d.revents & POLLOUT) != 0; }));
+  EXPECT_EQ(a->send(burst.packets()), burst.size());
+  EXPECT_TRUE(std::none_of(descriptors.begin(), descriptors.end(), asks_for_room));
+}
+
+TEST_F(Udp, FullReceiveBufferIsCounted) {
+  const VethPair veth;
+  const auto a = open_udp(veth.a());
+  const auto b = open_udp(veth.b());
+  ASSERT_TRUE(a && b);
+  TestBurst burst;
+  for (uint32_t psn = 0; psn < 64; ++psn) burst.add(VethPair::envelope_v4(veth.a(), veth.b()), psn, 1024);
+  constexpr uint64_t kSent = 40000;  // 16 MiB of buffer hold fewer
+  ASSERT_TRUE(eventually([&] {
+    a->send(burst.packets());
+    return a->counters().tx_packets >= kSent;
+  }));
+  // The kernel tells with a packet that was queued after the drops.
+  std::array<RxPacket, 64> received;
+  EXPECT_TRUE(eventually([&] {
+    a->send(burst.packets().first(1));
+    b->receive(received);
+    return b->counters().rx_no_buffer > 0;
+  }));
+}
+
+TEST_F(Udp, PortInUseIsExplained) {
+  const VethPair veth;
+  const auto first = open_udp(veth.a());
+  const IoResult<UdpIo> second = UdpIo::open({.netdev = "va", .ifindex = veth.a().ifindex, .mtu = 1500});
+  ASSERT_TRUE(std::holds_alternative<IoError>(second));
+  const IoError& error = std::get<IoError>(second);
+  EXPECT_EQ(error.code, EADDRINUSE);
+  EXPECT_THAT(error.what, testing::HasSubstr("port 4791 on va"));
+  EXPECT_THAT(error.remedy, testing::HasSubstr("ss -lunp sport = :4791"));
+}
+
+TEST_F(Udp, UnknownNetdevIsExplained) {
+  const IoResult<UdpIo> result = UdpIo::open({.netdev = "nosuchdev0", .ifindex = 99, .mtu = 1500});
+  ASSERT_TRUE(std::holds_alternative<IoError>(result));
+  EXPECT_EQ(std::get<IoError>(result).code, ENODEV);
+  EXPECT_THAT(std::get<IoError>(result).what, testing::HasSubstr("nosuchdev0"));
+}
+
+}  // namespace
+}  // namespace uroce::io::test

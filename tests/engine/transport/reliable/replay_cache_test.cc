@@ -1,0 +1,60 @@
+// What a responder remembers of READs and atomics, on its own: which one lies behind a PSN, however old the others are.
+#include "engine/transport/reliable/replay_cache.h"
+
+#include <gtest/gtest.h>
+
+namespace uroce::transport {
+namespace {
+
+using wire::Psn;
+
+class ReplayCacheOrder : public testing::Test {
+ protected:
+  void remember(uint32_t psn, uint32_t count = 1) {
+    ReplayEntry& entry = cache_.add();
+    entry.kind = ReplayEntry::Kind::kRead;
+    entry.first = Psn(psn & wire::kMask24);
+    entry.count = count;
+  }
+  // PSN of the first one between, or -1.
+  int64_t between(uint32_t psn, uint32_t end) const {
+    const ReplayEntry* found = cache_.first_between(Psn(psn & wire::kMask24), Psn(end & wire::kMask24));
+    return found == nullptr ? -1 : static_cast<int64_t>(found->first.value());
+  }
+
+  ReplayCache cache_;
+};
+
+TEST_F(ReplayCacheOrder, FirstBetween) {
+  EXPECT_EQ(between(10, 20), -1);
+  remember(11, 4);
+  remember(15);
+  remember(18);
+  EXPECT_EQ(between(10, 20), 11);
+  EXPECT_EQ(between(11, 20), 15);  // behind the READ's request
+  EXPECT_EQ(between(14, 20), 15);
+  EXPECT_EQ(between(15, 20), 18);
+  EXPECT_EQ(between(18, 20), -1);
+}
+
+TEST_F(ReplayCacheOrder, AcrossTheWrap) {
+  remember(0xfffffe);
+  remember(2);
+  EXPECT_EQ(between(0xfffffd, 5), 0xfffffe);
+  EXPECT_EQ(between(0xfffffe, 5), 2);
+  EXPECT_EQ(between(2, 5), -1);
+}
+
+TEST_F(ReplayCacheOrder, OlderThanHalfOfThePsns) {
+  constexpr uint32_t kOld = 1000;
+  remember(kOld);
+  for (const uint32_t age : {100u, (1u << 23) - 1, 1u << 23, (1u << 23) + 10, (1u << 24) - 128, (1u << 24) - 1}) {
+    SCOPED_TRACE(age);
+    const uint32_t end = kOld + age;
+    EXPECT_EQ(between(end - 50, end), -1);
+    EXPECT_EQ(between(end - 1, end), -1);
+  }
+}
+
+}  // namespace
+}  // namespace uroce::transport
