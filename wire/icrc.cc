@@ -1,8 +1,10 @@
 #include "wire/icrc.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cassert>
+#include <cstring>
 #include <vector>
 
 #include "wire/bth.h"
@@ -31,10 +33,7 @@ WordPair pair(uint64_t first, uint64_t second) {
   return WordPair{in_network_order(first), in_network_order(second)};
 }
 
-template <size_t n>
-uint32_t update(uint32_t state, const WordPair (&words)[n]) {
-  return crc32_update(state, reinterpret_cast<const uint8_t*>(words), sizeof words);
-}
+constexpr WordPair kBthMask = {uint64_t{0xff} << 8 * kBthMaskedByte, 0};
 
 // What a BTH's masked byte changes: kMaskedByte[b] is to be added to the state in front of the BTH when the byte counts
 // as 0xff instead of b. A CRC is linear: the difference of the bytes, as it is in the register after the fifth byte of
@@ -77,27 +76,51 @@ std::optional<uint16_t> difference_of_ids(uint32_t difference, size_t ib_size) {
   return static_cast<uint16_t>(id << 8 | id >> 8);
 }
 
-}  // namespace
+// The headers in front of the BTH as whole words, and the state that the first of them enters. After four of the eight
+// bytes of the dummy LRH the state is 0; with the other four the headers of IPv4 fill whole words.
+struct MaskedHeaders {
+  uint32_t state;
+  size_t count;
+  std::array<WordPair, 3> words;
+};
 
-uint32_t icrc_start(const Envelope& envelope, uint32_t udp_length) {
+MaskedHeaders masked_headers(const Envelope& envelope, uint32_t udp_length) {
   const uint64_t udp = uint64_t{envelope.source_port} << 48 | uint64_t{kRoceUdpPort} << 32 | udp_length << 16 | 0xffff;
   const uint8_t* source = envelope.source.bytes.data();
   const uint8_t* destination = envelope.destination.bytes.data();
   if (is_v4(envelope)) {
-    // After four of the eight bytes of the LRH the state is 0; with the other four the headers fill whole words.
     const uint64_t flags = envelope.dont_fragment ? 0x4000 : 0;
-    const WordPair words[] = {
-        pair(0xffffffff'45ff0000 | (kIpv4Size + udp_length), uint64_t{envelope.ip_id} << 48 | flags << 32 | 0xff11ffff),
-        pair(uint64_t{load_be32(source + 12)} << 32 | load_be32(destination + 12), udp)};
-    return update(0, words);
+    return {0,
+            2,
+            {pair(0xffffffff'45ff0000 | (kIpv4Size + udp_length),
+                  uint64_t{envelope.ip_id} << 48 | flags << 32 | 0xff11ffff),
+             pair(uint64_t{load_be32(source + 12)} << 32 | load_be32(destination + 12), udp)}};
   }
-  const WordPair words[] = {pair(0x6fffffff'000011ff | udp_length << 16, load_be64(source)),
-                            pair(load_be64(source + 8), load_be64(destination)), pair(load_be64(destination + 8), udp)};
-  return update(kIcrcSeed, words);
+  return {kIcrcSeed,
+          3,
+          {pair(0x6fffffff'000011ff | udp_length << 16, load_be64(source)),
+           pair(load_be64(source + 8), load_be64(destination)), pair(load_be64(destination + 8), udp)}};
 }
 
-uint32_t icrc_bth(uint32_t state, const uint8_t* bth) {
-  return crc32_update(state ^ kMaskedByte[bth[kBthMaskedByte]], bth, Bth::kSize);
+}  // namespace
+
+uint32_t icrc_start(const Envelope& envelope, uint32_t udp_length) {
+  const MaskedHeaders headers = masked_headers(envelope, udp_length);
+  return crc32_update(headers.state, reinterpret_cast<const uint8_t*>(headers.words.data()),
+                      headers.count * sizeof(WordPair));
+}
+
+uint32_t icrc_headers(const Envelope& envelope, uint32_t udp_length,
+                      std::span<const uint8_t, kIcrcHeaderRoom> transport, size_t size) {
+  assert(size >= Bth::kSize && size <= transport.size());
+  // One pass over all of it: each pass has an end that takes as long as a hundred bytes.
+  const MaskedHeaders headers = masked_headers(envelope, udp_length);
+  std::array<WordPair, 3 + kIcrcHeaderRoom / sizeof(WordPair)> words;
+  std::copy(headers.words.begin(), headers.words.end(), words.begin());
+  std::memcpy(&words[headers.count], transport.data(), transport.size());
+  words[headers.count] |= kBthMask;
+  return crc32_update(headers.state, reinterpret_cast<const uint8_t*>(words.data()),
+                      headers.count * sizeof(WordPair) + size);
 }
 
 uint32_t icrc(const Envelope& envelope, std::span<const uint8_t> ib_without_icrc) {

@@ -1,7 +1,7 @@
 // The invariant CRC at the end of every RoCE v2 packet: CRC-32 over everything that no router may change (IBTA 7.8.1,
 // annex A17). Fields that may change count as all ones.
 //
-// A sender that gathers a packet goes step by step: icrc_start, icrc_bth, crc32_copy for all that follows, icrc_finish.
+// A sender that gathers a packet goes step by step: icrc_headers, crc32_copy for all that follows, icrc_finish.
 // A receiver calls icrc_matches.
 #pragma once
 
@@ -20,8 +20,11 @@ inline constexpr uint32_t kIcrcSeed = 0xdebb20e3;
 // addresses, source port, and for IPv4 ip_id and dont_fragment.
 uint32_t icrc_start(const Envelope& envelope, uint32_t udp_length);
 
-// Adds the 12 bytes of a BTH. The rest of the packet (extension headers, payload, pad) is plain crc32_update.
-uint32_t icrc_bth(uint32_t state, const uint8_t* bth);
+// The same after the transport headers as well, BTH and extension headers: the first `size` bytes of `transport`, 12 at
+// least. The rest of the packet (payload, pad) is plain crc32_update.
+inline constexpr size_t kIcrcHeaderRoom = 48;
+uint32_t icrc_headers(const Envelope& envelope, uint32_t udp_length,
+                      std::span<const uint8_t, kIcrcHeaderRoom> transport, size_t size);
 
 // The ICRC; its bytes go on the wire least significant first: store_le32(out, icrc_finish(state)).
 constexpr uint32_t icrc_finish(uint32_t state) {

@@ -10,12 +10,18 @@ constexpr uint16_t kEtherTypeVlan = 0x8100;
 constexpr uint16_t kEtherTypeIpv6 = 0x86dd;
 constexpr uint16_t kDontFragment = 0x4000;
 
-// The one's complement sum over an IPv4 header, folded to 16 bits: 0xffff if its checksum is right (RFC 1071).
-constexpr uint16_t ipv4_header_sum(const uint8_t* header) {
-  uint32_t sum = 0;
-  for (size_t i = 0; i < kIpv4Size; i += 2) sum += load_be16(header + i);
+// A one's complement sum of 16-bit words (RFC 1071), which were added four side by side: sum < 2^48.
+constexpr uint16_t folded(uint64_t sum) {
+  sum = (sum & 0xffffffff) + (sum >> 32);
   sum = (sum & 0xffff) + (sum >> 16);
   return static_cast<uint16_t>((sum & 0xffff) + (sum >> 16));
+}
+
+// Over an IPv4 header: 0xffff if its checksum is right.
+constexpr uint16_t ipv4_header_sum(const uint8_t* header) {
+  uint64_t sum = 0;
+  for (size_t i = 0; i < kIpv4Size; i += 4) sum += load_be32(header + i);
+  return folded(sum);
 }
 
 // Both return the size that IP announces behind its header in `payload_size`.
@@ -59,17 +65,19 @@ FrameError parse_ipv6(std::span<const uint8_t> packet, Envelope& out, size_t& pa
 }
 
 void emit_ipv4(const Envelope& envelope, uint32_t udp_length, uint8_t* out) {
-  out[0] = 0x45;
-  out[1] = envelope.traffic_class;
-  store_be16(out + 2, static_cast<uint16_t>(kIpv4Size + udp_length));
-  store_be16(out + 4, envelope.ip_id);
-  store_be16(out + 6, envelope.dont_fragment ? kDontFragment : 0);
-  out[8] = envelope.hop_limit;
-  out[9] = kIpProtocolUdp;
-  store_be16(out + 10, 0);
-  std::copy_n(envelope.source.v4_bytes(), 4, out + 12);
-  std::copy_n(envelope.destination.v4_bytes(), 4, out + 16);
-  store_be16(out + 10, static_cast<uint16_t>(~ipv4_header_sum(out)));
+  const uint32_t version_to_length = 0x45000000 | uint32_t{envelope.traffic_class} << 16 | (kIpv4Size + udp_length);
+  const uint32_t id_to_offset = uint32_t{envelope.ip_id} << 16 | (envelope.dont_fragment ? kDontFragment : 0);
+  const uint32_t ttl_and_protocol = uint32_t{envelope.hop_limit} << 8 | kIpProtocolUdp;
+  const uint32_t source = load_be32(envelope.source.v4_bytes()),
+                 destination = load_be32(envelope.destination.v4_bytes());
+  // From the fields, not from the bytes: these would have to be waited for, as they have just been stored.
+  const uint64_t sum =
+      uint64_t{version_to_length} + id_to_offset + (uint64_t{ttl_and_protocol} << 16) + source + destination;
+  store_be32(out, version_to_length);
+  store_be32(out + 4, id_to_offset);
+  store_be32(out + 8, ttl_and_protocol << 16 | static_cast<uint16_t>(~folded(sum)));
+  store_be32(out + 12, source);
+  store_be32(out + 16, destination);
 }
 
 void emit_ipv6(const Envelope& envelope, uint32_t udp_length, uint8_t* out) {

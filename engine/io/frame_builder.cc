@@ -19,9 +19,7 @@ constexpr uint8_t kPadBytes[4] = {};
 // CRC state after everything in front of the payload.
 uint32_t crc_of_headers(const io::TxPacket& packet, const wire::Envelope& envelope) {
   assert(packet.header_size >= kBthSize && packet.header_size <= io::TxPacket::kMaxHeaderSize && packet.pad <= 3);
-  uint32_t crc = wire::icrc_start(envelope, packet.udp_length());
-  crc = wire::icrc_bth(crc, packet.header.data());
-  return wire::crc32_update(crc, packet.header.data() + kBthSize, packet.header_size - kBthSize);
+  return wire::icrc_headers(envelope, packet.udp_length(), packet.header, packet.header_size);
 }
 
 }  // namespace
@@ -40,7 +38,7 @@ size_t build_ib(const io::TxPacket& packet, const wire::Envelope& envelope, uint
     crc = wire::crc32_copy(crc, p, fragment.data, fragment.size);
     p += fragment.size;
   }
-  crc = wire::crc32_copy(crc, p, kPadBytes, packet.pad);
+  if (packet.pad != 0) crc = wire::crc32_copy(crc, p, kPadBytes, packet.pad);
   p += packet.pad;
   wire::store_le32(p, wire::icrc_finish(crc) ^ packet.icrc_damage);
   return static_cast<size_t>(p + 4 - out);

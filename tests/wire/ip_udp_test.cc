@@ -1,6 +1,7 @@
 #include "wire/ip_udp.h"
 
 #include <gtest/gtest.h>
+#include <random>
 #include <vector>
 
 #include "tests/wire/hex.h"
@@ -95,6 +96,27 @@ TEST(EmitFrameHeaders, RealCnp) {
   std::vector<uint8_t> out(42);
   ASSERT_EQ(emit_frame_headers(envelope, 40, out.data()), 42u);
   EXPECT_EQ(out, hex(std::string(kCnpEthernet) + kCnpIp));
+}
+
+// Sums that carry, once and again, are among them.
+TEST(EmitFrameHeaders, ChecksumOfAnyIpv4Header) {
+  std::mt19937 random(3);
+  for (int i = 0; i < 20000; ++i) {
+    Envelope envelope = v4_envelope();
+    const auto any = [&] { return random() % 4 == 0 ? 0xffffffff : static_cast<uint32_t>(random()); };
+    store_be32(&envelope.source.bytes[12], any());
+    store_be32(&envelope.destination.bytes[12], any());
+    envelope.ip_id = static_cast<uint16_t>(any());
+    envelope.traffic_class = static_cast<uint8_t>(any());
+    envelope.hop_limit = static_cast<uint8_t>(any());
+    envelope.dont_fragment = any() % 2 == 0;
+    std::vector<uint8_t> out(42);
+    emit_frame_headers(envelope, any() % 65000, out.data());
+    std::vector<uint8_t> right = out;
+    fix_checksum(right);
+    ASSERT_EQ(out, right) << i;
+    ASSERT_TRUE(Ipv4View::checked(std::span(out).subspan(14))->checksum_ok()) << i;
+  }
 }
 
 TEST(EmitFrameHeaders, Ipv6) {
