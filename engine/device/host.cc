@@ -32,9 +32,10 @@ struct Host::Engines {
   std::vector<std::shared_ptr<Engine>> kept;
 };
 
-Host::Host(Options options, std::shared_ptr<net::NetView> view)
+Host::Host(Options options, std::shared_ptr<net::NetView> view, IoOpener open)
     : options_(std::move(options)),
       view_(std::move(view)),
+      open_(std::move(open)),
       engines_(std::make_shared<Engines>()),
       process_(process_generation()) {}
 
@@ -71,19 +72,31 @@ Host* Host::instance() {
   return slot.host;
 }
 
-Host* Host::create() {
+void Host::make(Options options, std::shared_ptr<net::NetView> view, IoOpener open) {
+  Slot& slot = per_process<Slot>();
+  std::call_once(slot.once, [&] {
+    slot.host = take(std::unique_ptr<Host>(new Host(std::move(options), std::move(view), std::move(open))));
+  });
+}
+
+// From now on the one of this process.
+Host* Host::take(std::unique_ptr<Host> host) {
   static std::atomic<bool> will_finish{false};  // children inherit that
+  if (!will_finish.exchange(true)) std::atexit(at_exit);
+  created_host.store(host.get(), std::memory_order_release);
+  return host.release();
+}
+
+Host* Host::create() {
   Options options;
   if (const auto error = Options::from_environment(options)) {
     std::fputs(concat("uroce: ", *error, "\n").c_str(), stderr);
     return nullptr;
   }
   try {
-    auto* const host = new Host(std::move(options), net::NetView::open());
+    std::unique_ptr<Host> host(new Host(std::move(options), net::NetView::open(), open_packet_io));
     if (host->options_.keep_capabilities) keep_ambient_capabilities();
-    if (!will_finish.exchange(true)) std::atexit(at_exit);
-    created_host.store(host, std::memory_order_release);
-    return host;
+    return take(std::move(host));
   } catch (const std::system_error& e) {
     std::fputs(concat("uroce: cannot read the network configuration: ", e.what(), "\n").c_str(), stderr);
     return nullptr;
@@ -156,7 +169,7 @@ std::shared_ptr<Engine> Host::engine(const DeviceInfo& device) {
 
 std::shared_ptr<Engine> Host::make_engine(const net::Netdev& netdev, std::shared_ptr<std::atomic<bool>> gone) {
   const auto open = [this](const net::Netdev& which, const Options& options) {
-    auto opened = open_packet_io(which, options);
+    auto opened = open_(which, options);
     if (std::holds_alternative<OpenedIo>(opened)) io_has_opened(which.index);
     return opened;
   };

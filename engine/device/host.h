@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/device/open_io.h"
 #include "engine/engine.h"
 #include "engine/options.h"
 
@@ -28,6 +29,8 @@ class Host {
   static Host* instance();
   // The same, if this process (not its parent) has asked for it before; else null.
   static Host* existing();
+  // For programs that bring a network of their own (bench/messages): makes the host, before anybody asks for it.
+  static void make(Options options, std::shared_ptr<net::NetView> view, IoOpener open);
 
   // Those of the current netdevs that the process is to see (devices_of).
   std::vector<DeviceInfo> devices();
@@ -42,8 +45,9 @@ class Host {
   void leave_netdevs();
 
  private:
-  Host(Options options, std::shared_ptr<net::NetView> view);
+  Host(Options options, std::shared_ptr<net::NetView> view, IoOpener open);
   static Host* create();
+  static Host* take(std::unique_ptr<Host> host);
   static void at_exit();
   void finish();
   std::shared_ptr<Engine> make_engine(const net::Netdev& netdev, std::shared_ptr<std::atomic<bool>> gone);
@@ -53,6 +57,7 @@ class Host {
   struct Engines;
   Options options_;
   std::shared_ptr<net::NetView> view_;
+  const IoOpener open_;
   std::shared_ptr<Engines> engines_;
   std::mutex opened_lock_;
   std::set<int> opened_;    // ifindexes of the netdevs whose packet I/O has been opened

@@ -1,50 +1,73 @@
 #include "engine/io/memory_link.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cassert>
+#include <cstddef>
+#include <new>
 
 #include "engine/io/frame_builder.h"
 #include "wire/ip_udp.h"
 
 namespace uroce::io {
 
-// A bounded FIFO of frames. Slots keep their memory, so that a warm queue does not allocate. Frames handed out by
-// take() stay in place until release().
+constexpr size_t kCacheLine = 64;
+
+// A bounded FIFO of frames between two threads, made so that few cache lines go from one to the other: the frame with
+// what is told of it, and one count in each direction, which moves once per burst. Slots keep their memory, so that a
+// warm queue does not allocate. Frames handed out by take() stay in place until release().
 class FrameQueue {
  public:
-  struct Slot {
-    std::vector<uint8_t> frame;
+  struct Frame {
+    size_t size;
     wire::Qpn source_qpn;
-    io::SendReason reason = io::SendReason::kFirst;
+    SendReason reason;
+
+    uint8_t* data() { return reinterpret_cast<uint8_t*>(this + 1); }
+    std::span<const uint8_t> bytes() { return {data(), size}; }
   };
   explicit FrameQueue(uint32_t capacity) : slots_(capacity) {}
 
-  bool full() const { return tail_ - released_ == slots_.size(); }
-  // Room for a frame at the tail; push() makes it visible.
-  uint8_t* reserve(size_t size) {
+  // --- the sender's
+  bool full() {
+    if (filled_ - released_seen_ == slots_.size()) released_seen_ = released_.load(std::memory_order_acquire);
+    return filled_ - released_seen_ == slots_.size();
+  }
+  // Room for a frame behind the filled ones; fill() keeps it.
+  Frame& reserve(size_t size) {
     assert(!full());
-    std::vector<uint8_t>& frame = slots_[tail_ % slots_.size()].frame;
-    frame.resize(size);
-    return frame.data();
+    Slot& slot = slots_[filled_ % slots_.size()];
+    if (slot.capacity < size) {
+      slot.capacity = size;
+      slot.memory = std::make_unique<std::byte[]>(sizeof(Frame) + size);
+    }
+    return *new (slot.memory.get()) Frame{size, {}, SendReason::kFirst};
   }
-  std::span<const uint8_t> push(wire::Qpn source_qpn = {}, io::SendReason reason = io::SendReason::kFirst) {
-    Slot& slot = slots_[tail_++ % slots_.size()];
-    slot.source_qpn = source_qpn;
-    slot.reason = reason;
-    return slot.frame;
-  }
+  void fill() { ++filled_; }
+  void publish() { tail_.store(filled_, std::memory_order_release); }
 
-  bool empty() const { return taken_ == tail_; }
-  const Slot& take() {
+  // --- the receiver's
+  bool empty() const { return taken_ == tail_.load(std::memory_order_acquire); }
+  Frame& take() {
     assert(!empty());
-    return slots_[taken_++ % slots_.size()];
+    return *reinterpret_cast<Frame*>(slots_[taken_++ % slots_.size()].memory.get());
   }
-  void release() { released_ = taken_; }
+  void release() {
+    if (released_.load(std::memory_order_relaxed) != taken_) released_.store(taken_, std::memory_order_release);
+  }
 
  private:
+  struct Slot {
+    std::unique_ptr<std::byte[]> memory;
+    size_t capacity = 0;
+  };
   std::vector<Slot> slots_;
-  // Frame numbers since the start: [released_, taken_) is with the receiver, [taken_, tail_) is waiting.
-  uint64_t released_ = 0, taken_ = 0, tail_ = 0;
+  // Frame numbers since the start: [released_, taken_) is with the receiver, [taken_, tail_) is waiting,
+  // [tail_, filled_) is not published yet.
+  alignas(kCacheLine) std::atomic<uint64_t> tail_{0};
+  uint64_t filled_ = 0, released_seen_ = 0;
+  alignas(kCacheLine) std::atomic<uint64_t> released_{0};
+  uint64_t taken_ = 0;
 };
 
 MemoryEnd::MemoryEnd(std::shared_ptr<FrameQueue> in, std::shared_ptr<FrameQueue> out, const MemoryLinkConfig& config)
@@ -57,17 +80,17 @@ size_t MemoryEnd::receive(std::span<RxPacket> out) {
   size_t count = 0;
   while (count < out.size() && !in_->empty()) {
     RxPacket& packet = out[count];
-    const FrameQueue::Slot& slot = in_->take();
-    const wire::FrameError error = wire::parse_frame(slot.frame, packet.envelope, packet.ib);
+    FrameQueue::Frame& frame = in_->take();
+    const wire::FrameError error = wire::parse_frame(frame.bytes(), packet.envelope, packet.ib);
     if (error != wire::FrameError::kNone) {
       ++counters_.rx_malformed;
-      if (malformed_observer_) malformed_observer_(slot.frame, error);
+      if (malformed_observer_) malformed_observer_(frame.bytes(), error);
       continue;
     }
-    packet.frame = slot.frame;
+    packet.frame = frame.bytes();
     packet.faults = 0;
-    packet.source_qpn = slot.source_qpn;
-    packet.reason = slot.reason;
+    packet.source_qpn = frame.source_qpn;
+    packet.reason = frame.reason;
     counters_.rx_bytes += packet.ib.size() + 8;
     ++count;
   }
@@ -84,17 +107,20 @@ size_t MemoryEnd::send(std::span<io::TxPacket> burst) {
       ++counters_.tx_backpressure;
       break;
     }
-    uint8_t* const frame = out_->reserve(frame_size(packet));
+    FrameQueue::Frame& frame = out_->reserve(frame_size(packet));
     packet.ip_id = next_ip_id_++;
-    if (!build_frame_guarded(packet, packet.ip_id, frame)) {
+    if (!build_frame_guarded(packet, packet.ip_id, frame.data())) {
       packet.unreadable = true;
       continue;
     }
-    const std::span<const uint8_t> sent = out_->push(packet.source_qpn, packet.reason);
-    if (sent_frames_ != nullptr) sent_frames_->emplace_back(sent.begin(), sent.end());
+    frame.source_qpn = packet.source_qpn;
+    frame.reason = packet.reason;
+    out_->fill();
+    if (sent_frames_ != nullptr) sent_frames_->emplace_back(frame.data(), frame.data() + frame.size);
     ++counters_.tx_packets;
     counters_.tx_bytes += packet.udp_length();
   }
+  out_->publish();
   return count;
 }
 
@@ -108,8 +134,9 @@ std::string MemoryEnd::description() const {
 
 bool MemoryEnd::inject_frame(std::span<const uint8_t> frame) {
   if (in_->full()) return false;
-  std::copy(frame.begin(), frame.end(), in_->reserve(frame.size()));
-  in_->push();
+  std::copy(frame.begin(), frame.end(), in_->reserve(frame.size()).data());
+  in_->fill();
+  in_->publish();
   return true;
 }
 

@@ -2,7 +2,7 @@
 // engine when QPs of one process are connected to each other.
 //
 // Real bytes travel: send() builds the complete frame with its ICRC, receive() parses it like a frame from a NIC. The
-// link is reliable and ordered; a full queue is backpressure. Both ends belong to one thread.
+// link is reliable and ordered; a full queue is backpressure. Each end belongs to one thread at a time.
 #pragma once
 
 #include <cstdint>
