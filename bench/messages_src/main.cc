@@ -1,5 +1,5 @@
-// messages_bench: measures one configuration of bench/messages, which says what the figures mean, and prints it as JSON.
-// Alone, so that valgrind and perf can be put in front of it.
+// messages_bench: measures one configuration of bench/messages, which says what the figures mean, and prints it as
+// JSON. Alone, so that valgrind and perf can be put in front of it.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
@@ -56,7 +56,8 @@ void print_memory() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Measures messages between two engines over a memory link, by calls of verbs; see bench/messages --help");
+  CLI::App app(
+      "Measures messages between two engines over a memory link, by calls of verbs; see bench/messages --help");
   Settings settings;
   std::pair<int, int> cpus{settings.cpus[0], settings.cpus[1]};
   bool memory = false, counters = false;

@@ -71,9 +71,7 @@ struct Lane {
 class Measurement {
  public:
   explicit Measurement(const Settings& settings)
-      : settings_(settings),
-        requesting_(open_device(settings, false)),
-        responding_(open_device(settings, true)) {
+      : settings_(settings), requesting_(open_device(settings, false)), responding_(open_device(settings, true)) {
     for (uint32_t i = 0; i < settings.idle; ++i) {
       QpPtr& a = idle_qps_.emplace_back(create_qp(requesting_, *requesting_idle_, kSmallest));
       QpPtr& b = idle_qps_.emplace_back(create_qp(responding_, *responding_idle_, kSmallest));

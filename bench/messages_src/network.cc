@@ -81,14 +81,14 @@ void make_network(bool timed) {
   auto [first, second] = io::make_memory_link();
   auto ends = std::make_shared<std::array<std::unique_ptr<io::PacketIo>, 2>>();
   *ends = {std::move(first), std::move(second)};
-  engine::Host::make(engine::Options{}, std::make_shared<TwoNetdevs>(),
-                     [ends, timed](const net::Netdev& netdev,
-                                   const engine::Options&) -> std::variant<engine::OpenedIo, io::IoError> {
-                       engine::OpenedIo opened;
-                       opened.io = std::move(ends->at(static_cast<size_t>(netdev.index) - 1));
-                       if (timed) opened.io = std::make_unique<TimedIo>(std::move(opened.io));
-                       return opened;
-                     });
+  engine::Host::make(
+      engine::Options{}, std::make_shared<TwoNetdevs>(),
+      [ends, timed](const net::Netdev& netdev, const engine::Options&) -> std::variant<engine::OpenedIo, io::IoError> {
+        engine::OpenedIo opened;
+        opened.io = std::move(ends->at(static_cast<size_t>(netdev.index) - 1));
+        if (timed) opened.io = std::make_unique<TimedIo>(std::move(opened.io));
+        return opened;
+      });
 }
 
 std::string counters_text() {

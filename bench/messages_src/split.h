@@ -1,5 +1,5 @@
-// Where the time goes that one thread spends in calls of verbs, in cycles of the TSC. By call, so that the parts mean the
-// same whatever the engine does inside:
+// Where the time goes that one thread spends in calls of verbs, in cycles of the TSC. By call, so that the parts mean
+// the same whatever the engine does inside:
 //   wire        in the packet I/O (send, receive, flush of the memory link), from whichever call
 //   post        the rest of ibv_post_send() and ibv_post_recv(), with the round that a doorbell runs
 //   round       the rest of those ibv_poll_cq() that came to the packet I/O: they found no completion and ran a round

@@ -76,9 +76,9 @@ void connect(ibv_qp& qp, const ibv_gid& peer, uint32_t peer_qpn) {
   a.min_rnr_timer = 1;
   a.ah_attr.is_global = 1;
   a.ah_attr.grh.dgid = peer;
-  modify(qp, a, IBV_QPS_RTR,
-         IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-             IBV_QP_MIN_RNR_TIMER);
+  modify(
+      qp, a, IBV_QPS_RTR,
+      IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
   a.timeout = 16;
   a.retry_cnt = a.rnr_retry = 7;
   modify(qp, a, IBV_QPS_RTS,

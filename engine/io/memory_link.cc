@@ -37,7 +37,7 @@ class FrameQueue {
   Frame& reserve(size_t size) {
     assert(!full());
     Slot& slot = slots_[filled_ % slots_.size()];
-    if (slot.capacity < size) {
+    if (slot.memory == nullptr || slot.capacity < size) {
       slot.capacity = size;
       slot.memory = std::make_unique<std::byte[]>(sizeof(Frame) + size);
     }

@@ -1,7 +1,9 @@
 #include "engine/io/memory_link.h"
 
+#include <algorithm>
 #include <array>
 #include <gtest/gtest.h>
+#include <thread>
 
 #include "tests/engine/io/test_packet.h"
 #include "wire/icrc.h"
@@ -60,6 +62,27 @@ TEST(MemoryLink, FullQueueIsBackpressureUntilTheReceiverReturnsThePackets) {
   ASSERT_EQ(b->receive(received), 2u);
   burst.expect_arrived(3, received[0]);
   burst.expect_arrived(4, received[1]);
+}
+
+// Fails below ThreadSanitizer.
+TEST(MemoryLink, EachEndMayHaveAThreadOfItsOwn) {
+  constexpr uint32_t kSent = 200;
+  auto [a, b] = make_memory_link({.queue_capacity = 4});
+  TestBurst burst;
+  for (uint32_t psn = 0; psn < kSent; ++psn) burst.add(envelope_v4(), psn, 10 * psn);
+  std::thread sender([&a = *a, &burst] {
+    for (size_t sent = 0; sent < kSent;) {
+      sent += a.send(burst.packets().subspan(sent, std::min<size_t>(3, kSent - sent)));
+      std::this_thread::yield();
+    }
+  });
+  for (size_t arrived = 0; arrived < kSent;) {
+    std::array<RxPacket, 2> received;
+    const size_t count = b->receive(received);
+    for (size_t i = 0; i < count; ++i) burst.expect_arrived(arrived++, received[i]);
+    std::this_thread::yield();
+  }
+  sender.join();
 }
 
 TEST(MemoryLink, LoopReceivesWhatItSends) {
