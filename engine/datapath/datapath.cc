@@ -112,12 +112,7 @@ void Datapath::reschedule(Qp& qp, Time now) {
       owed_.push_back(qp);
     }
   }
-  // A later deadline needs no new place: on_timer() is told the time and the place is taken anew then.
-  if (const Time deadline = qp.transport->deadline(); deadline < qp.timer_at || !qp.timer_hook.is_linked()) {
-    qp.timer_hook.unlink();
-    qp.timer_at = deadline;
-    if (deadline != kNever) timers_.insert(qp);
-  }
+  timers_.set(qp, qp.transport->deadline());
   publish_state(qp, now);
 }
 
@@ -130,19 +125,11 @@ void Datapath::publish_state(Qp& qp, Time now) {
 }
 
 void Datapath::expire_timers(Time now) {
-  for (size_t i = 0; i < kTimerLimit && !timers_.empty() && timers_.begin()->timer_at <= now; ++i) {
-    Qp& qp = *timers_.begin();
-    qp.timer_hook.unlink();
-    qp.timer_at = kNever;
+  timers_.expire(now, kTimerLimit, [this, now](TimerWheel::Timer& timer) {
+    Qp& qp = static_cast<Qp&>(timer);
     qp.transport->on_timer(now);
     reschedule(qp, now);
-    // Whatever the transport asks for, time moves on.
-    if (qp.timer_hook.is_linked() && qp.timer_at <= now) {
-      qp.timer_hook.unlink();
-      qp.timer_at = now + std::chrono::microseconds(1);
-      timers_.insert(qp);
-    }
-  }
+  });
 }
 
 // --- sending --------------------------------------------------------------------------------------------------------
@@ -312,7 +299,7 @@ void Datapath::remove(Qp& qp, Time now) {
   qp.stop_waiting();
   qp.ready_hook.unlink();
   qp.ack_hook.unlink();
-  qp.timer_hook.unlink();
+  timers_.cancel(qp);
   qp.all_hook.unlink();
   qpns_.release(qp.transport->qpn());
   purge_completions(qp);

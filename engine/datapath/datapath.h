@@ -77,8 +77,7 @@ class Datapath {
   // Work is left over that needs no outside event: packets ready, ACKs owed.
   bool unfinished() const;
   Time next_deadline() const {
-    const Time timer = timers_.empty() ? kNever : timers_.begin()->timer_at;
-    return std::min({timer, moderated_cqs_.next_deadline(), waiting_ends_});
+    return std::min({timers_.next_deadline(), moderated_cqs_.next_deadline(), waiting_ends_});
   }
 
   // The QP's state may have changed from outside (modify).
@@ -190,7 +189,7 @@ class Datapath {
   AckList owed_;    // may wait for the application's answer
   AckList waited_;  // have done so, and leave behind this round's data
   AckList urgent_;  // leave ahead of it
-  TimerQueue timers_;
+  TimerWheel timers_;
   ModeratedCqs moderated_cqs_;
 };
 

@@ -3,9 +3,9 @@
 
 #include <atomic>
 #include <boost/intrusive/list.hpp>
-#include <boost/intrusive/set.hpp>
 #include <variant>
 
+#include "engine/datapath/timer_wheel.h"
 #include "engine/engine.h"
 #include "engine/objects/path.h"
 #include "engine/objects/srq.h"
@@ -17,9 +17,8 @@ namespace uroce::engine {
 
 namespace intrusive = boost::intrusive;
 using ListHook = intrusive::list_member_hook<intrusive::link_mode<intrusive::auto_unlink>>;
-using SetHook = intrusive::set_member_hook<intrusive::link_mode<intrusive::auto_unlink>>;
 
-class Qp final : public transport::QpEvents, public NextHopWaiter {
+class Qp final : public transport::QpEvents, public NextHopWaiter, public TimerWheel::Timer {
  public:
   // `qpn` is assigned before construction.
   Qp(const QpInit& settings, wire::Qpn qpn, memory::MrTable& mrs, const transport::XrcSrqs& xrc_srqs,
@@ -75,8 +74,6 @@ class Qp final : public transport::QpEvents, public NextHopWaiter {
   ListHook all_hook;
   ListHook ready_hook;  // has packets to send
   ListHook ack_hook;    // owes an ACK that may wait
-  SetHook timer_hook;   // waits for `timer_at`
-  Time timer_at = kNever;
 
  private:
   transport::TransportQp* make_transport(const transport::QpConfig& config) {
@@ -105,11 +102,5 @@ using ReadyList =
     intrusive::list<Qp, intrusive::member_hook<Qp, ListHook, &Qp::ready_hook>, intrusive::constant_time_size<false>>;
 using AckList =
     intrusive::list<Qp, intrusive::member_hook<Qp, ListHook, &Qp::ack_hook>, intrusive::constant_time_size<false>>;
-
-struct ByDeadline {
-  bool operator()(const Qp& a, const Qp& b) const { return a.timer_at < b.timer_at; }
-};
-using TimerQueue = intrusive::multiset<Qp, intrusive::member_hook<Qp, SetHook, &Qp::timer_hook>,
-                                       intrusive::compare<ByDeadline>, intrusive::constant_time_size<false>>;
 
 }  // namespace uroce::engine
