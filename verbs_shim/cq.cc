@@ -48,7 +48,7 @@ Cq* create_cq(ibv_context* context, const CqRequest& request) {
                                           queue::CompletionQueue::kAlignment, QueueKind::kCompletion);
       if (failure != 0) return failure;
     }
-    cq = std::make_unique<Cq>(request.entries, request.channel, request.overrun, std::move(memory));
+    cq = std::make_unique<Cq>(request.entries, request.channel, request.overrun, request.consumers, std::move(memory));
     return 0;
   });
   if (error != 0) {

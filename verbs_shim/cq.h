@@ -11,6 +11,7 @@ struct CqRequest {
   ibv_comp_channel* channel = nullptr;
   uint32_t vector = 0;
   queue::CompletionQueue::Overrun overrun = queue::CompletionQueue::Overrun::kFail;
+  queue::CompletionQueue::Consumers consumers = queue::CompletionQueue::Consumers::kMany;
   Pd* parent_domain = nullptr;
 };
 

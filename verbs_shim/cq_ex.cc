@@ -25,8 +25,7 @@ bool take_next(Cq& cq) {
 }
 
 void end_poll(ibv_cq_ex* verbs) {
-  Cq& cq = from(verbs);
-  if (!cq.single_threaded) cq.extended_poll_lock.unlock();
+  from(verbs).extended_poll_lock.unlock();
 }
 
 int start_poll(ibv_cq_ex* verbs, ibv_poll_cq_attr* attr) {
@@ -34,7 +33,7 @@ int start_poll(ibv_cq_ex* verbs, ibv_poll_cq_attr* attr) {
   Cq& cq = from(verbs);
   if (orphaned(cq.context)) return ENOENT;
   const auto take_and_keep = [&] {
-    if (!cq.single_threaded) cq.extended_poll_lock.lock();
+    cq.extended_poll_lock.lock();
     if (take_next(cq)) return true;
     end_poll(verbs);  // the application calls it after success only
     return false;
@@ -134,13 +133,13 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr) {
     return fail(EOPNOTSUPP);
   CqRequest request{attr->cqe, attr->cq_context, attr->channel, attr->comp_vector};
   if (flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) request.overrun = queue::CompletionQueue::Overrun::kOverwrite;
+  if (flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) request.consumers = queue::CompletionQueue::Consumers::kOne;
   if (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) {
     if (attr->parent_domain == nullptr || from(attr->parent_domain).parent == nullptr) return fail(EINVAL);
     request.parent_domain = &from(attr->parent_domain);
   }
   Cq* cq = create_cq(context, request);
   if (cq == nullptr) return nullptr;
-  cq->single_threaded = (flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) != 0;
   fill_readers(*cq, attr->wc_flags);
   return cq;
 }

@@ -216,6 +216,9 @@ struct Pd : ibv_pd {
   Pd() = default;
   explicit Pd(const std::shared_ptr<std::atomic<uint32_t>>& users_of_all) : users(users_of_all) {}
 
+  // Whether several threads may use a queue made on it at the same time: not if it has a thread domain.
+  bool shared_by_threads() const { return thread_domain == nullptr; }
+
   PdUsers users;         // MRs, QPs, AHs, SRQs, windows, parent domains
   Pd* parent = nullptr;  // of a parent domain: the PD that it extends
   Td* thread_domain = nullptr;
@@ -245,10 +248,11 @@ struct CqMemory {
 };
 
 struct Cq : ibv_cq_ex, CqMemory, queue::CompletionQueue, EventSource {
-  Cq(uint32_t capacity, ibv_comp_channel* events_to, Overrun overrun, QueueMemory ring)
+  Cq(uint32_t capacity, ibv_comp_channel* events_to, Overrun overrun, Consumers consumers, QueueMemory ring)
       : ibv_cq_ex{},
         CqMemory{std::move(ring)},
-        CompletionQueue(capacity, events_to == nullptr ? nullptr : &from(events_to), overrun, memory.data()) {}
+        CompletionQueue(capacity, events_to == nullptr ? nullptr : &from(events_to), overrun, memory.data(), consumers),
+        extended_poll_lock(consumers == Consumers::kMany) {}
 
   engine::Engine* engine = nullptr;
   Pd* parent_domain = nullptr;
@@ -258,8 +262,7 @@ struct Cq : ibv_cq_ex, CqMemory, queue::CompletionQueue, EventSource {
   uint32_t completion_events_taken = 0;
   uint32_t async_events_taken = 0;
   // ibv_start_poll .. ibv_end_poll.
-  bool single_threaded = false;
-  SpinLock extended_poll_lock;
+  OptionalLock extended_poll_lock;
   queue::Cqe current;
 };
 
@@ -302,11 +305,13 @@ inline Xrcd& from(ibv_xrcd* xrcd) {
 }
 
 struct Srq : ibv_srq {
+  explicit Srq(bool shared_by_threads) : ibv_srq{}, receive_lock(shared_by_threads) {}
+
   engine::Engine* engine = nullptr;
   engine::Srq* engine_srq = nullptr;
   queue::ReceiveQueue* receive_queue = nullptr;
   QueueMemory memory;  // of the queue
-  SpinLock receive_lock;
+  OptionalLock receive_lock;
   std::shared_ptr<XrcDomain> domain;  // null: not for XRC
   ibv_cq* cq = nullptr;               // XRC: where receives complete
   std::atomic<uint32_t> users{0};     // QPs
@@ -342,14 +347,16 @@ struct QpCore {
 };
 
 struct Qp : QpAbi {
+  explicit Qp(bool shared_by_threads) : QpAbi{}, send_lock(shared_by_threads), receive_lock(shared_by_threads) {}
+
   engine::Engine* engine = nullptr;
   engine::Qp* engine_qp = nullptr;  // core->engine_qp
   std::shared_ptr<QpCore> core;
   queue::SendQueue* send_queue = nullptr;
   queue::ReceiveQueue* receive_queue = nullptr;
   QueueMemory send_memory, receive_memory;  // of the queues
-  SpinLock send_lock;
-  SpinLock receive_lock;
+  OptionalLock send_lock;
+  OptionalLock receive_lock;
   WrBuilder builder;
   uint32_t send_opcodes = 0;  // 1 << queue::WrOpcode, what its transport can do
   uint64_t send_ops = 0;      // enum ibv_qp_create_send_ops_flags asked for; 0: no ibv_wr_* functions

@@ -32,7 +32,8 @@ void leave_parent_domain(Pd& pd) {
 
 }  // namespace
 
-// Hints of the application about its own threads, which gain it nothing here.
+// The application's promise to use the queues made on it (through a parent domain) from one thread at a time: they have
+// no locks then.
 ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* attr) {
   if (orphaned(context)) return fail(EIO);
   if (attr->comp_mask != 0) return fail(EINVAL);

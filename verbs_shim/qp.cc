@@ -179,7 +179,7 @@ ibv_qp* create_qp(const QpRequest& request) {
   Context& context = from(request.context);
   std::unique_ptr<Qp> qp;
   const int error = without_exceptions([&] {
-    qp = std::make_unique<Qp>();
+    qp = std::make_unique<Qp>(request.pd == nullptr || from(request.pd).shared_by_threads());
     qp->core = std::make_shared<QpCore>();
     qp->engine = context.engine.get();
     engine::QpInit init = engine_init(request, *qp->core);
@@ -320,7 +320,7 @@ ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attr) {
   const std::shared_ptr<XrcDomain>& domain = from(attr->xrcd).domain;
   std::unique_ptr<Qp> qp;
   const int error = without_exceptions([&] {
-    qp = std::make_unique<Qp>();
+    qp = std::make_unique<Qp>(true);
     qp->engine = from(context).engine.get();
     ibv_qp_init_attr init{};
     init.qp_type = IBV_QPT_XRC_RECV;

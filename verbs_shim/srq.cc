@@ -36,7 +36,7 @@ ibv_srq* create_srq(const SrqRequest& request, ibv_srq_attr& attr) {
   Context& context = from(request.pd->context);
   std::unique_ptr<Srq> srq;
   const int error = without_exceptions([&] {
-    srq = std::make_unique<Srq>();
+    srq = std::make_unique<Srq>(from(request.pd).shared_by_threads());
     srq->context = request.pd->context;
     srq->srq_context = request.context;
     srq->pd = request.pd;

@@ -2,9 +2,6 @@
 // holder may be descheduled, so waiting yields soon. Yielding does not let a thread of lower priority run, though: who
 // waits for long sleeps now and then, or a real-time thread would wait for ever for a holder that it keeps off its
 // core.
-//
-// Sequentially consistent on purpose: "leave work, then fail to lock" and "unlock, then look for work" must not miss
-// each other (Progress).
 #pragma once
 
 #include <atomic>
@@ -16,7 +13,8 @@
 
 namespace uroce {
 
-class SpinLock {
+template <std::memory_order kUnlock>
+class BasicSpinLock {
  public:
   bool try_lock() {
     return !locked_.load(std::memory_order_seq_cst) && !locked_.exchange(true, std::memory_order_seq_cst);
@@ -33,7 +31,7 @@ class SpinLock {
       }
     }
   }
-  void unlock() { locked_.store(false, std::memory_order_seq_cst); }
+  void unlock() { locked_.store(false, kUnlock); }
 
  private:
   // Not nanosleep(), which is a cancellation point.
@@ -45,6 +43,28 @@ class SpinLock {
   }
 
   std::atomic<bool> locked_{false};
+};
+
+using SpinLock = BasicSpinLock<std::memory_order_release>;
+
+// Where "leave work, then fail to lock" and "unlock, then look for work" must not miss each other (Progress). Unlocking
+// is a locked instruction for it.
+using OrderedSpinLock = BasicSpinLock<std::memory_order_seq_cst>;
+
+// Of what the application may have promised to use from one thread at a time: then there is nothing to lock.
+class OptionalLock {
+ public:
+  explicit OptionalLock(bool needed = true) : needed_(needed) {}
+  void lock() {
+    if (needed_) lock_.lock();
+  }
+  void unlock() {
+    if (needed_) lock_.unlock();
+  }
+
+ private:
+  SpinLock lock_;
+  const bool needed_;
 };
 
 }  // namespace uroce

@@ -99,7 +99,7 @@ class Progress {
   const int network_descriptor_;
   const std::function<Time(bool)> look_at_network_;
 
-  SpinLock lock_;
+  OrderedSpinLock lock_;
   std::atomic<int> waiting_{0};           // set-up calls that wait for the lock
   std::atomic<bool> made_way_{false};     // a round was left to one of them
   std::atomic<bool> handed_over_{false};  // doorbells were left to the background thread

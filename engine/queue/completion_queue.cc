@@ -13,11 +13,14 @@ uint32_t cqe_mask(uint32_t capacity) {
 }
 }  // namespace
 
-CompletionQueue::CompletionQueue(uint32_t capacity, CompletionNotifier* notifier, Overrun overrun, std::byte* memory)
+CompletionQueue::CompletionQueue(uint32_t capacity, CompletionNotifier* notifier, Overrun overrun, std::byte* memory,
+                                 Consumers consumers)
     : mask_(cqe_mask(capacity)),
       ring_(memory == nullptr ? make_ring(capacity) : Ring(reinterpret_cast<Cqe*>(memory), FreeRing{false})),
       notifier_(notifier),
-      on_overrun_(overrun) {
+      on_overrun_(overrun),
+      // A producer that overwrites the oldest is a consumer too.
+      poll_lock_(consumers == Consumers::kMany || overrun == Overrun::kOverwrite) {
   if (memory != nullptr) std::uninitialized_value_construct_n(ring_.get(), size_t{mask_} + 1);
 }
 

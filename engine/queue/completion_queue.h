@@ -1,9 +1,9 @@
 // The completion queue: a ring of CQEs filled by the engine and emptied by application threads.
 //
 // push() is called under the engine's progress lock only (single producer). poll() may be called from any number of
-// threads. arm() and push() agree through one atomic word, so that no completion that arrives after arm() goes unseen.
-// What changes the ring itself (resize, purge) holds the progress lock against the producer and the poll lock, inside
-// it, against the consumers.
+// threads, unless the application promised to use the queue from one thread at a time. arm() and push() agree through
+// one atomic word, so that no completion that arrives after arm() goes unseen. What changes the ring itself (resize,
+// purge) holds the progress lock against the producer and the poll lock, inside it, against the consumers.
 #pragma once
 
 #include <atomic>
@@ -103,9 +103,10 @@ class CompletionQueue {
 
   // `capacity` CQEs at least fit (rounded up to a power of two). `notifier` may be null and must outlive the queue. The
   // ring lies in `memory`, if that is not null: bytes() of it, aligned to kAlignment, until the queue is resized or
-  // ends.
+  // ends. `consumers`: whether several threads may use the queue at the same time, polling it or destroying its QPs.
+  enum class Consumers : uint8_t { kOne, kMany };
   CompletionQueue(uint32_t capacity, CompletionNotifier* notifier, Overrun overrun = Overrun::kFail,
-                  std::byte* memory = nullptr);
+                  std::byte* memory = nullptr, Consumers consumers = Consumers::kMany);
   static size_t bytes(uint32_t capacity);
   static constexpr size_t kAlignment = 64;
 
@@ -197,7 +198,7 @@ class CompletionQueue {
   std::atomic<uint8_t> armed_{0};
   std::atomic<uint32_t> reported_{0};  // head at the last notification: the application knows of what is before it
   alignas(64) std::atomic<uint32_t> tail_{0};  // next to take
-  SpinLock poll_lock_;
+  OptionalLock poll_lock_;
 };
 
 }  // namespace uroce::queue

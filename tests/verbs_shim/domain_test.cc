@@ -86,6 +86,40 @@ TEST_F(DomainTest, ParentDomainsAreRefusedForWhatTheyCannotBe) {
   EXPECT_EQ(errno, EINVAL);
 }
 
+// What a lock would make wait for itself: two ways to post at the same time, from one thread.
+TEST_F(DomainTest, QueuesOfAThreadDomainHaveNoLocks) {
+  ibv_td* td = create_td(client_.context);
+  ibv_parent_domain_init_attr parent{};
+  parent.pd = client_.pd;
+  parent.td = td;
+  ibv_pd* pd = ibv_alloc_parent_domain(client_.context, &parent);
+  ASSERT_NE(pd, nullptr);
+  ibv_cq* cq = ibv_create_cq(client_.context, 16, nullptr, nullptr, 0);
+  ibv_qp_init_attr plain = client_qp_attributes(cq);
+  ibv_qp_init_attr_ex attr{};
+  std::memcpy(&attr, &plain, sizeof(plain));
+  attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+  attr.pd = pd;
+  attr.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE;
+  ibv_qp* qp = ibv_create_qp_ex(client_.context, &attr);
+  ASSERT_NE(qp, nullptr);
+  ASSERT_EQ(client_connect(&client_, qp, qp->qp_num), 0);
+  ibv_qp_ex* extended = ibv_qp_to_qp_ex(qp);
+  ibv_wr_start(extended);
+  ibv_send_wr wr{};
+  wr.opcode = IBV_WR_RDMA_WRITE;
+  wr.send_flags = IBV_SEND_SIGNALED;
+  ibv_send_wr* bad = nullptr;
+  EXPECT_EQ(ibv_post_send(qp, &wr, &bad), 0);
+  ibv_wr_abort(extended);
+  ibv_wc wc{};
+  EXPECT_EQ(client_wait(cq, &wc), 1);
+  EXPECT_EQ(ibv_destroy_qp(qp), 0);
+  EXPECT_EQ(ibv_destroy_cq(cq), 0);
+  EXPECT_EQ(ibv_dealloc_pd(pd), 0);
+  EXPECT_EQ(ibv_dealloc_td(td), 0);
+}
+
 // An application's allocator, as libmlx5 calls it: asked for the memory of each queue made on its parent domain.
 struct Allocator {
   static void* allocate(ibv_pd* pd, void* context, size_t size, size_t alignment, uint64_t kind) {

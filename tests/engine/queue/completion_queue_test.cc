@@ -135,6 +135,14 @@ TEST(CompletionQueue, WrapsAroundManyTimes) {
   }
 }
 
+// A lock would make the thread that polls wait for itself.
+TEST(CompletionQueue, OfOneConsumerHasNoLock) {
+  CompletionQueue cq(4, nullptr, CompletionQueue::Overrun::kFail, nullptr, CompletionQueue::Consumers::kOne);
+  ASSERT_TRUE(cq.push(cqe(1)));
+  EXPECT_EQ(cq.poll(1, [&](const Cqe&) { EXPECT_EQ(cq.poll(0, [](const Cqe&) {}), 0u); }), 1u);
+  EXPECT_TRUE(cq.empty());
+}
+
 // --- arming (IBTA 11.4.2.2) ------------------------------------------------------------------------------------------
 
 TEST(CompletionQueue, UnarmedQueueNotifiesNobody) {
@@ -385,6 +393,27 @@ TEST(CompletionQueueThreads, OneProducerTwoConsumers) {
   two.join();
   EXPECT_TRUE(in_order);
   for (const auto& count : seen) ASSERT_EQ(count, 1);
+}
+
+// Whoever overwrites takes the place of a consumer, whatever the application promised.
+TEST(CompletionQueueThreads, OneConsumerAndAProducerThatOverwrites) {
+  CompletionQueue cq(8, nullptr, CompletionQueue::Overrun::kOverwrite, nullptr, CompletionQueue::Consumers::kOne);
+  std::atomic<bool> done{false};
+  std::thread producer([&] {
+    for (uint64_t id = 1; id <= kMany; ++id) cq.push(cqe(id));
+    done = true;
+  });
+  uint64_t last = 0;
+  bool in_order = true;
+  const auto poll = [&] {
+    return cq.poll(3, [&](const Cqe& c) { in_order &= c.wr_id > std::exchange(last, c.wr_id); });
+  };
+  while (!done) poll();
+  while (poll() != 0) {
+  }
+  producer.join();
+  EXPECT_TRUE(in_order);
+  EXPECT_EQ(last, kMany);
 }
 
 // The promise of arm(): arm, poll until empty, sleep: no completion is slept through. A lost wake-up hangs the
