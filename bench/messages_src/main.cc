@@ -31,17 +31,17 @@ void print_messages(const Settings& settings, bool counters) {
   const uint64_t messages = settings.messages_per_thread() * settings.threads;
   std::printf(R"({"messages": %lu, "repetitions": [)", messages);
   const char* separator = "";
-  for (const Times& times : result.repetitions) {
-    std::printf(R"(%s{"seconds": %.6f, "cpu_seconds": %.6f})", separator, times.seconds, times.cpu_seconds);
+  for (const Repetition& repetition : result.repetitions) {
+    std::printf(R"(%s{"seconds": %.6f, "cpu_seconds": %.6f)", separator, repetition.times.seconds,
+                repetition.times.cpu_seconds);
+    if (settings.split) {
+      print_split("requester", repetition.requester, static_cast<double>(messages));
+      print_split("responder", repetition.responder, static_cast<double>(messages));
+    }
+    std::printf("}");
     separator = ", ";
   }
   std::printf("]");
-  if (settings.split) {
-    const auto all = static_cast<double>(messages * settings.repetitions);
-    print_split("requester", result.requester, all);
-    print_split("responder", result.responder, all);
-    std::printf(R"(, "clock_ns": %.2f)", static_cast<double>(cycles_of_clock()) / cycles_per_nanosecond());
-  }
   std::printf("}\n");
   if (counters) std::fputs(result.counters.c_str(), stderr);
 }

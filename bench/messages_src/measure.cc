@@ -82,7 +82,7 @@ class Measurement {
     }
   }
 
-  Times run(bool counts) {
+  Repetition run(bool counts) {
     std::vector<std::thread> threads;
     std::barrier start(settings_.threads * (settings_.place == Place::kSides ? 2 : 1));
     requesting_threads_ = settings_.threads;
@@ -105,19 +105,16 @@ class Measurement {
       if (settings_.place == Place::kSides) start_thread(i, true, [this, &lane] { respond(lane); });
     }
     for (std::thread& thread : threads) thread.join();
+    Repetition result;
     Times first = lanes_.front().begin, last{};
-    for (const Lane& lane : lanes_) {
+    for (Lane& lane : lanes_) {
       first = {std::min(first.seconds, lane.begin.seconds), std::min(first.cpu_seconds, lane.begin.cpu_seconds)};
       last = {std::max(last.seconds, lane.end.seconds), std::max(last.cpu_seconds, lane.end.cpu_seconds)};
+      result.requester += lane.requester.take_split();
+      result.responder += lane.responder.take_split();
     }
-    return {last.seconds - first.seconds, last.cpu_seconds - first.cpu_seconds};
-  }
-
-  void take_split(Split& requester, Split& responder) {
-    for (Lane& lane : lanes_) {
-      requester += lane.requester.take_split();
-      responder += lane.responder.take_split();
-    }
+    result.times = {last.seconds - first.seconds, last.cpu_seconds - first.cpu_seconds};
+    return result;
   }
 
  private:
@@ -164,10 +161,7 @@ Result measure(const Settings& settings) {
   Measurement measurement(settings);
   Result result;
   measurement.run(false);
-  measurement.take_split(result.requester, result.responder);
-  result.requester = result.responder = {};
   for (uint32_t i = 0; i < settings.repetitions; ++i) result.repetitions.push_back(measurement.run(true));
-  measurement.take_split(result.requester, result.responder);
   result.counters = counters_text();
   return result;
 }

@@ -14,10 +14,14 @@ struct Times {
   double cpu_seconds = 0;  // of the whole process meanwhile
 };
 
+struct Repetition {
+  Times times;
+  Split requester, responder;  // of all threads
+};
+
 struct Result {
-  std::vector<Times> repetitions;
-  Split requester, responder;  // of all repetitions and threads together
-  std::string counters;        // of both engines, the set-up and the first repetition included
+  std::vector<Repetition> repetitions;
+  std::string counters;  // of both engines, the set-up and the first repetition included
 };
 
 Result measure(const Settings& settings);

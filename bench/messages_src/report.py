@@ -1,5 +1,7 @@
 """What bench/messages prints for people."""
 
+import statistics
+
 from matrix import HEADING
 from runs import Row
 
@@ -40,6 +42,11 @@ def print_row(row: Row, other: Row | None) -> None:
     if row.counts:
         line += " | " + " ".join(f"{row.counts[name]:{width}.{digits}f}" for name, width, digits in COUNTS)
     print(line, flush=True)
+
+
+def print_hand_over(times: list[float]) -> None:
+    print(f"a cache line takes {statistics.median(times):.0f} ns ({min(times):.0f} - {max(times):.0f}) from one CPU to the "
+          "other")
 
 
 def print_memory(memory: dict, name: str = "") -> None:
