@@ -66,12 +66,12 @@ int main(int argc, char** argv) {
   app.add_option("--qps", settings.qps, "used in turn; a multiple of --threads")->check(CLI::Range(1, 65536));
   app.add_option("--idle", settings.idle, "more that are not used")->check(CLI::Range(0, 65535));
   app.add_option("--list", settings.list, "work requests of one post")->check(CLI::Range(1, 1024));
-  app.add_option("--threads", settings.threads, "")->check(CLI::Range(1, 64));
+  app.add_option("--threads", settings.threads, "of each side, or that drive both")->check(CLI::Range(1, 64));
   app.add_option("--window", settings.window, "messages of a thread under way")->check(CLI::Range(1, 16384));
   app.add_option("--place", settings.place, "sides, one or spread")->transform(CLI::CheckedTransformer(kPlaces));
   app.add_option("--cpus", cpus, "two CPUs");
   app.add_option("--messages", settings.messages, "of a repetition");
-  app.add_option("--repetitions", settings.repetitions, "");
+  app.add_option("--repetitions", settings.repetitions, "after one that does not count");
   app.add_flag("--split", settings.split, "say where the time goes, which costs some");
   app.add_flag("--counters", counters, "print what the engines counted, to stderr");
   app.add_flag("--memory", memory, "instead: bytes of an idle QP");

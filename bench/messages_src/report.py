@@ -10,7 +10,7 @@ COUNTS = (("instructions", 6, 0), ("locked", 6, 1), ("level_1_misses", 6, 1), ("
 
 
 def print_heading(split: bool, counts: bool, compared: bool) -> None:
-    line = f"{HEADING} | {'M/s (lowest - highest)':>23} {'ns':>6}"
+    line = f"{HEADING} | {'M/s (lowest - highest)':>23} {'ns':>6} {'line':>4}"
     if compared:
         line += f" | {'ratio: M/s':>10} {'ns':>6}"
     if split:
@@ -25,7 +25,7 @@ def row_text(row: Row) -> str:
     rates = [rate / 1e6 for rate in row.rates()]
     mark = "~" if row.disturbed() else " "
     return (f"{row.configuration.text()} | {row.rate() / 1e6:6.3f} ({min(rates):6.3f} - {max(rates):6.3f}){mark}"
-            f"{row.nanoseconds():6.0f}")
+            f"{row.nanoseconds():6.0f} {statistics.median(row.hand_over_ns):4.0f}")
 
 
 def split_text(split: dict) -> str:
@@ -42,11 +42,6 @@ def print_row(row: Row, other: Row | None) -> None:
     if row.counts:
         line += " | " + " ".join(f"{row.counts[name]:{width}.{digits}f}" for name, width, digits in COUNTS)
     print(line, flush=True)
-
-
-def print_hand_over(times: list[float]) -> None:
-    print(f"a cache line takes {statistics.median(times):.0f} ns ({min(times):.0f} - {max(times):.0f}) from one CPU to the "
-          "other")
 
 
 def print_memory(memory: dict, name: str = "") -> None:

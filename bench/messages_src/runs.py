@@ -108,7 +108,8 @@ class Program:
         """Per message, both sides together: one thread drives them, so the place makes no difference."""
         messages = max(2_000, configuration.qps * configuration.list)
         with tempfile.NamedTemporaryFile(prefix="messages") as out:
-            output = run(["valgrind", "--tool=callgrind", "--quiet", "--toggle-collect=*::measured(*", "--cache-sim=yes",
+            output = run(["env", f"LD_PRELOAD={slow_clock(self.tools)}",
+                          "valgrind", "--tool=callgrind", "--quiet", "--toggle-collect=*::measured(*", "--cache-sim=yes",
                           "--collect-bus=yes", *CACHES, f"--callgrind-out-file={out.name}",
                           *self.command(*configuration.arguments(), f"--messages={messages}", "--repetitions=1")])
             text = Path(out.name).read_text()
@@ -118,6 +119,10 @@ class Program:
         return {"instructions": total["Ir"] / done, "locked": total["Ge"] / done,
                 "level_1_misses": (total["D1mr"] + total["D1mw"]) / done,
                 "level_2_misses": (total["DLmr"] + total["DLmw"]) / done}
+
+
+def slow_clock(tools: Path) -> Path:
+    return tools.parent / "lib" / "messages_slow_clock.so"
 
 
 def can_be_counted(configuration: Configuration) -> bool:
