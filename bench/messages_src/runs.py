@@ -38,17 +38,25 @@ class Row:
         place, threads = self.configuration.place, self.configuration.threads
         return 1 if place == "one" or (place == "spread" and threads == 1) else 2
 
-    def shares(self) -> list[float]:
-        """Of the CPUs, which the threads never leave by themselves: what each repetition got of them."""
-        return [times["cpu_seconds"] / times["seconds"] / self.cpus()
-                for sample in self.samples for times in sample["repetitions"]]
+    def line(self) -> float:
+        return statistics.median(self.hand_over_ns)
+
+    def together(self) -> list[dict]:
+        """The samples with the CPUs where they were most of the time: the others are of another machine, so to say."""
+        if self.cpus() == 1:
+            return self.samples
+        return [sample for sample, line in zip(self.samples, self.hand_over_ns)
+                if self.line() / MOVED <= line <= self.line() * MOVED] or self.samples
+
+    def repetitions(self) -> list[tuple[float, float]]:
+        """What each got of the CPUs, which the threads never leave by themselves; and its CPU time per message and side."""
+        return [(times["cpu_seconds"] / times["seconds"] / self.cpus(), 1e9 * times["cpu_seconds"] / sample["messages"] / 2)
+                for sample in self.together() for times in sample["repetitions"]]
 
     def nanoseconds_of_all(self) -> list[float]:
-        """CPU time per message and side of the undisturbed repetitions; of all, if there was none."""
-        quietest = min(QUIET, max(self.shares()))
-        times = [1e9 * times["cpu_seconds"] / sample["messages"] / 2
-                 for sample in self.samples for times in sample["repetitions"]]
-        return [each for each, share in zip(times, self.shares()) if share >= quietest]
+        """Of the undisturbed repetitions; of the least disturbed one, if there was none."""
+        quiet = min(QUIET, max(share for share, _ in self.repetitions()))
+        return [time for share, time in self.repetitions() if share >= quiet]
 
     def nanoseconds(self) -> float:
         return statistics.median(self.nanoseconds_of_all())
@@ -61,9 +69,16 @@ class Row:
         return statistics.median(self.rates())
 
     def disturbed(self) -> bool:
-        """Others had the CPUs for a part of every repetition, or the host has moved them meanwhile."""
-        moved = self.cpus() == 2 and max(self.hand_over_ns) > MOVED * min(self.hand_over_ns)
-        return moved or max(self.shares()) < QUIET
+        """Others had the CPUs for a part of every repetition."""
+        return max(share for share, _ in self.repetitions()) < QUIET
+
+    def ratio_to(self, other: "Row") -> float | None:
+        """Of messages per second: the median of those of the turns, whose two processes met the same machine. None: in no
+        turn were the CPUs equally far from each other."""
+        ratios = [median_time(theirs) / median_time(own)
+                  for own, theirs, line, their_line in zip(self.samples, other.samples, self.hand_over_ns, other.hand_over_ns)
+                  if self.cpus() == 1 or 1 / MOVED <= line / their_line <= MOVED]
+        return statistics.median(ratios) if ratios else None
 
     def as_json(self) -> dict:
         return {**dataclasses.asdict(self.configuration), "messages_per_second": self.rate(),
@@ -77,6 +92,10 @@ def raise_priority(process: int) -> None:
         os.setpriority(os.PRIO_PROCESS, process, -20)
     with contextlib.suppress(OSError):  # where sessions compete with each other (sched_autogroup)
         Path(f"/proc/{process}/autogroup").write_text("-20")
+
+
+def median_time(sample: dict) -> float:
+    return statistics.median(times["cpu_seconds"] for times in sample["repetitions"]) / sample["messages"]
 
 
 class Program:
