@@ -82,6 +82,7 @@ void Datapath::collect_doorbells(Time now, size_t limit) {
 
 Datapath::Moved Datapath::iterate(Caller caller, Time now) {
   now = now_ = std::max(now_, now);  // never backwards, whoever tells it
+  const queue::CompletionBurst::Publisher published(completions_);
   Moved moved;
   waited_.splice(waited_.end(), owed_);
   collect_doorbells(now, kDoorbellLimit);
@@ -333,6 +334,7 @@ size_t Datapath::receive(io::PacketIo& io, Time now) {
   } else {
     for (size_t i = 0; i < count; ++i) deliver(arrived_[i], looped, now);
   }
+  completions_.publish();
   return count;
 }
 

@@ -65,6 +65,8 @@ class Datapath {
   AddressHandles& address_handles() { return handles_; }
   MulticastGroups& groups() { return groups_; }
   SrqTable& srqs() { return srqs_; }
+  // Of the QPs. To be published before the lock is let go; a round does it.
+  queue::CompletionBurst& completions() { return completions_; }
   // The addresses of the netdev: what datagrams are for.
   void set_addresses(std::vector<wire::IpAddress> addresses) { addresses_ = std::move(addresses); }
 
@@ -181,6 +183,7 @@ class Datapath {
   AddressHandles handles_;
   MulticastGroups groups_;
   SrqTable srqs_;
+  queue::CompletionBurst completions_;
   std::vector<wire::IpAddress> addresses_;
 
   QpList qps_;

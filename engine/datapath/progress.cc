@@ -195,6 +195,7 @@ Progress::Guard::Guard(Progress& progress) : progress_(progress) {
 }
 
 Progress::Guard::~Guard() {
+  progress_.datapath_.completions().publish();
   if (progress_.started_) {
     if (progress_.made_way_.exchange(false, std::memory_order_relaxed) && progress_.datapath_.wire() != nullptr) {
       Datapath::Moved moved;

@@ -121,7 +121,7 @@ int LocalEngine::create_qp(const QpInit& init, Qp*& qp) {
   wire::Qpn qpn;
   if (!datapath_.qpns().take(qpn)) return ENOMEM;
   try {
-    qp = new Qp(init, qpn, datapath_.memory_regions(), datapath_.srqs(), datapath_.counters());
+    qp = new Qp(init, qpn, datapath_.memory_regions(), datapath_.srqs(), datapath_.completions(), datapath_.counters());
   } catch (const std::bad_alloc&) {
     datapath_.qpns().release(qpn);
     return ENOMEM;

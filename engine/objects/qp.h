@@ -22,7 +22,7 @@ class Qp final : public transport::QpEvents, public NextHopWaiter, public TimerW
  public:
   // `qpn` is assigned before construction.
   Qp(const QpInit& settings, wire::Qpn qpn, memory::MrTable& mrs, const transport::XrcSrqs& xrc_srqs,
-     Counters& counters)
+     queue::CompletionBurst& completions, Counters& counters)
       : init(settings),
         sq(init.max_send_wr, init.max_send_sge, init.max_inline, init.send_memory),
         rq(init.srq != nullptr ? 1 : init.max_recv_wr, init.max_recv_sge, init.receive_memory),
@@ -37,6 +37,7 @@ class Qp final : public transport::QpEvents, public NextHopWaiter, public TimerW
                                   .rq = init.srq != nullptr ? *init.srq : rq,
                                   .send_cq = init.send_cq != nullptr ? *init.send_cq : no_cq(),
                                   .recv_cq = init.recv_cq != nullptr ? *init.recv_cq : no_cq(),
+                                  .completions = &completions,
                                   .events = *this,
                                   .counters = counters,
                                   .xrc_srqs = &xrc_srqs,

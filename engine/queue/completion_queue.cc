@@ -28,37 +28,50 @@ size_t CompletionQueue::bytes(uint32_t capacity) {
   return (size_t{cqe_mask(capacity)} + 1) * sizeof(Cqe);
 }
 
-bool CompletionQueue::push(const Cqe& cqe) {
-  const uint32_t head = head_.load(std::memory_order_relaxed);
-  if (head - tail_.load(std::memory_order_acquire) > mask_ && !make_room(head)) return false;
-  ring_[head & mask_] = cqe;
-  // Sequentially consistent with arm(): either arm() comes first and we see it, or the application's poll after
-  // arming sees the CQE.
-  head_.store(head + 1, std::memory_order_seq_cst);
-  if (armed_.load(std::memory_order_seq_cst) != 0) notify_if_armed(cqe);
+bool CompletionQueue::append(const Cqe& cqe) {
+  if (full() && !make_room()) return false;
+  ring_[filled_++ & mask_] = cqe;
   return true;
 }
 
-// The queue is full.
-bool CompletionQueue::make_room(uint32_t head) {
+void CompletionQueue::publish() {
+  const uint32_t first = head_.load(std::memory_order_relaxed);
+  if (first == filled_) return;
+  // Sequentially consistent with arm(): either arm() comes first and we see it, or the application's poll after
+  // arming sees the CQEs.
+  head_.store(filled_, std::memory_order_seq_cst);
+  const uint8_t armed = armed_.load(std::memory_order_seq_cst);
+  if (armed == 0) return;
+  // Of the first that is due, and of it alone: that others came with it, who arms the queue again finds (has_missed).
+  for (uint32_t i = first; i != filled_; ++i) {
+    const Cqe& cqe = ring_[i & mask_];
+    if (matches(armed, cqe) && !(moderated() && hold_back(cqe))) return notify(i + 1);
+  }
+}
+
+// The consumers' position is looked up only when the ring would be full without what they have taken since: their cache
+// line stays with them.
+bool CompletionQueue::full() {
+  if (filled_ - seen_tail_ <= mask_) return false;
+  seen_tail_ = tail_.load(std::memory_order_acquire);
+  return filled_ - seen_tail_ > mask_;
+}
+
+bool CompletionQueue::make_room() {
   if (on_overrun_ == Overrun::kFail) {
     overrun_ = true;
     return false;
   }
+  publish();  // the oldest may be among them
   std::lock_guard guard(poll_lock_);
   const uint32_t tail = tail_.load(std::memory_order_relaxed);
-  if (head - tail > mask_) tail_.store(tail + 1, std::memory_order_release);
+  if (filled_ - tail > mask_) tail_.store(tail + 1, std::memory_order_release);
   return true;
 }
 
 bool CompletionQueue::matches(uint8_t armed, const Cqe& cqe) const {
   return armed == static_cast<uint8_t>(Arm::kAny) ||
          (armed == static_cast<uint8_t>(Arm::kSolicited) && (cqe.solicited || cqe.status != WcStatus::kSuccess));
-}
-
-void CompletionQueue::notify_if_armed(const Cqe& cqe) {
-  if (!matches(armed_.load(std::memory_order_seq_cst), cqe)) return;
-  if (!moderated() || !hold_back(cqe)) notify();
 }
 
 // Whether moderation lets this completion wait for others.
@@ -70,11 +83,12 @@ bool CompletionQueue::hold_back(const Cqe& cqe) {
   return true;
 }
 
-// Only the producer disarms, so the queue is armed still, if perhaps for more than before.
-void CompletionQueue::notify() {
+// Of everything before `reported`. Only the producer disarms, so the queue is armed still, if perhaps for more than
+// before.
+void CompletionQueue::notify(uint32_t reported) {
   held_back_ = 0;
   deadline_ = kNever;
-  reported_.store(head_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  reported_.store(reported, std::memory_order_relaxed);
   armed_.store(static_cast<uint8_t>(Arm::kNone), std::memory_order_seq_cst);
   if (notifier_ != nullptr) notifier_->on_completion(*this);
 }
@@ -83,11 +97,12 @@ void CompletionQueue::moderate(uint16_t count, Duration period, Time* soonest) {
   soonest_ = soonest;
   moderation_count_ = period == Duration{} ? uint16_t{0} : count;
   moderation_period_ = period;
-  if (held_back_ != 0) notify();  // by the new rules it may be due; early is harmless
+  if (held_back_ != 0)
+    notify(head_.load(std::memory_order_relaxed));  // by the new rules it may be due; early is harmless
 }
 
 void CompletionQueue::expire(Time now) {
-  if (deadline_ <= now) notify();
+  if (deadline_ <= now) notify(head_.load(std::memory_order_relaxed));
 }
 
 void CompletionQueue::arm(Arm arm) {
@@ -111,12 +126,13 @@ uint32_t CompletionQueue::missed_from() const {
 void CompletionQueue::report_missed() {
   const uint32_t head = head_.load(std::memory_order_relaxed);
   for (uint32_t i = missed_from(); i != head; ++i) {
-    if (matches(armed_.load(std::memory_order_seq_cst), ring_[i & mask_])) return notify();
+    if (matches(armed_.load(std::memory_order_seq_cst), ring_[i & mask_])) return notify(head);
   }
 }
 
 void CompletionQueue::purge(uint32_t qpn, const Mark& last) {
-  const uint32_t head = head_.load(std::memory_order_relaxed);
+  publish();
+  const uint32_t head = filled_;
   // What purge() has removed since then has let the last one move by so much at most.
   const uint64_t moved = std::min<uint64_t>(removed_ - last.removed, head - last.end);
   const uint32_t end = last.end + static_cast<uint32_t>(moved);
@@ -146,6 +162,7 @@ CompletionQueue::Ring CompletionQueue::make_ring(uint32_t capacity) {
 
 bool CompletionQueue::resize(uint32_t capacity, Ring& ring) {
   const uint32_t mask = cqe_mask(capacity);
+  publish();
   std::lock_guard guard(poll_lock_);
   const uint32_t head = head_.load(std::memory_order_relaxed);
   const uint32_t tail = tail_.load(std::memory_order_relaxed);

@@ -1,9 +1,10 @@
 // The completion queue: a ring of CQEs filled by the engine and emptied by application threads.
 //
-// push() is called under the engine's progress lock only (single producer). poll() may be called from any number of
-// threads, unless the application promised to use the queue from one thread at a time. arm() and push() agree through
-// one atomic word, so that no completion that arrives after arm() goes unseen. What changes the ring itself (resize,
-// purge) holds the progress lock against the producer and the poll lock, inside it, against the consumers.
+// append() and publish() are called under the engine's progress lock only (single producer). poll() may be called from
+// any number of threads, unless the application promised to use the queue from one thread at a time. arm() and
+// publish() agree through one atomic word, so that no completion that is published after arm() goes unseen. What
+// changes the ring itself (resize, purge) holds the progress lock against the producer and the poll lock, inside it,
+// against the consumers.
 #pragma once
 
 #include <atomic>
@@ -113,9 +114,17 @@ class CompletionQueue {
   // The producer's; other threads read it while nobody resizes.
   uint32_t capacity() const { return mask_ + 1; }
 
-  // False: overrun, the CQE is lost (IBTA 11.6.3.1: the caller raises CQ_ERR and takes the QP to the error state).
-  // With Overrun::kOverwrite the oldest CQE is lost instead, and the result is true.
-  bool push(const Cqe& cqe);
+  // Puts the CQE behind the last one, for consumers to see once it is published. False: overrun, the CQE is lost (IBTA
+  // 11.6.3.1: the caller raises CQ_ERR and takes the QP to the error state). With Overrun::kOverwrite the oldest CQE is
+  // lost instead, and the result is true.
+  bool append(const Cqe& cqe);
+  // Shows consumers what was appended, all at once, and notifies of it.
+  void publish();
+  bool push(const Cqe& cqe) {
+    const bool appended = append(cqe);
+    publish();
+    return appended;
+  }
 
   // Calls consume(const Cqe&) for up to `limit` CQEs, oldest first, and returns how many there were.
   template <class Consume>
@@ -130,7 +139,7 @@ class CompletionQueue {
     return count;
   }
 
-  // Sequentially consistent, as what a poll after arm() must see is ordered by that (see push()).
+  // Sequentially consistent, as what a poll after arm() must see is ordered by that (see publish()).
   bool empty() const { return head_.load(std::memory_order_seq_cst) == tail_.load(std::memory_order_relaxed); }
 
   // One notification for the next matching CQE (IBTA 11.4.2.2). A stronger arm is never weakened by a weaker one.
@@ -144,12 +153,12 @@ class CompletionQueue {
   bool has_missed() const { return missed_from() != head_.load(std::memory_order_seq_cst); }
   void report_missed();
 
-  // Where the last completion is, to be taken after a push() for the purge() of its QP. The producer's.
+  // Where the last completion is, to be taken after an append() for the purge() of its QP. The producer's.
   struct Mark {
     uint32_t end;      // behind it then
     uint64_t removed;  // how many purge() had removed before
   };
-  Mark mark() const { return {head_.load(std::memory_order_relaxed), removed_}; }
+  Mark mark() const { return {filled_, removed_}; }
   // Removes the completions of a QP that is being destroyed: of `qpn`, none behind `last`. Costs nothing where those
   // have been polled, however many there are of others. Caller holds the progress lock.
   void purge(uint32_t qpn, const Mark& last);
@@ -175,12 +184,14 @@ class CompletionQueue {
   void expire(Time now);
 
  private:
-  bool make_room(uint32_t head);
-  void notify_if_armed(const Cqe& cqe);
+  friend class CompletionBurst;
+
+  bool full();
+  bool make_room();
   bool matches(uint8_t armed, const Cqe& cqe) const;
   uint32_t missed_from() const;
   bool hold_back(const Cqe& cqe);
-  void notify();
+  void notify(uint32_t reported);
 
   uint32_t mask_;
   Ring ring_;
@@ -194,7 +205,12 @@ class CompletionQueue {
   Duration moderation_period_{};
   Time deadline_ = kNever;
   Time* soonest_ = nullptr;
-  alignas(64) std::atomic<uint32_t> head_{0};  // next to fill
+  CompletionQueue* next_in_burst_ = nullptr;  // CompletionBurst's
+  bool in_burst_ = false;                     // likewise
+  // The producer's: the next to fill, and as much of `tail_` as it has had to know so far.
+  uint32_t filled_ = 0;
+  uint32_t seen_tail_ = 0;
+  alignas(64) std::atomic<uint32_t> head_{0};  // behind the last that is published
   std::atomic<uint8_t> armed_{0};
   std::atomic<uint32_t> reported_{0};  // head at the last notification: the application knows of what is before it
   alignas(64) std::atomic<uint32_t> tail_{0};  // next to take

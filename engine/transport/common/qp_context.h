@@ -8,7 +8,7 @@
 #include "engine/base/counters.h"
 #include "engine/base/time.h"
 #include "engine/memory/mr_table.h"
-#include "engine/queue/completion_queue.h"
+#include "engine/queue/completion_burst.h"
 #include "engine/queue/work_queue.h"
 #include "engine/transport/common/qp_state.h"
 #include "engine/transport/reliable/probe_budget.h"
@@ -64,6 +64,7 @@ struct QpConfig {
   queue::ReceiveQueue& rq;
   queue::CompletionQueue& send_cq;
   queue::CompletionQueue& recv_cq;
+  queue::CompletionBurst* completions = nullptr;  // whose owner publishes them; null: each is published at once
   QpEvents& events;
   Counters& counters;
   const XrcSrqs* xrc_srqs = nullptr;  // XRC targets
@@ -81,6 +82,7 @@ struct QpContext {
         sq(c.sq),
         receive{&c.rq, &c.recv_cq, c.pd, c.rq_pd.value_or(c.pd)},
         send_cq(c.send_cq),
+        completions(c.completions),
         events(c.events),
         counters(c.counters),
         xrc_srqs(c.xrc_srqs),
@@ -95,6 +97,7 @@ struct QpContext {
   queue::SendQueue& sq;
   ReceiveTarget receive;  // changes with every request of an XRC target only
   queue::CompletionQueue& send_cq;
+  queue::CompletionBurst* const completions;
   QpEvents& events;
   Counters& counters;
   const XrcSrqs* const xrc_srqs;
@@ -113,7 +116,7 @@ struct QpContext {
     cqe.qpn = qpn.value();
     cqe.timestamp = static_cast<uint64_t>(now.time_since_epoch().count());
     const bool first = !cq.overrun();
-    if (cq.push(cqe)) {
+    if (completions != nullptr ? completions->append(cq, cqe) : cq.push(cqe)) {
       (&cq == &send_cq ? last_in_send_cq : last_in_receive_cq) = cq.mark();
       return;
     }

@@ -74,7 +74,8 @@ class Host {
     init.recv_cq = &station.recv_cq;
     wire::Qpn qpn;
     EXPECT_TRUE(datapath.qpns().take(qpn));
-    station.qp = std::make_unique<Qp>(init, qpn, datapath.memory_regions(), datapath.srqs(), datapath.counters());
+    station.qp = std::make_unique<Qp>(init, qpn, datapath.memory_regions(), datapath.srqs(), datapath.completions(),
+                                      datapath.counters());
     datapath.qpns().bind(qpn, station.qp.get());
     datapath.add(*station.qp);
     return station;

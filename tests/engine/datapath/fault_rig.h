@@ -110,7 +110,8 @@ class FaultHost {
     init.recv_cq = &recv_cq;
     wire::Qpn qpn;
     EXPECT_TRUE(datapath.qpns().take(qpn));
-    auto made = std::make_unique<Qp>(init, qpn, datapath.memory_regions(), datapath.srqs(), datapath.counters());
+    auto made = std::make_unique<Qp>(init, qpn, datapath.memory_regions(), datapath.srqs(), datapath.completions(),
+                                     datapath.counters());
     datapath.qpns().bind(qpn, made.get());
     datapath.add(*made);
     return made;

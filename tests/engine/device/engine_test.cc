@@ -197,6 +197,15 @@ TEST(Engine, QpsComeAndGoUnderTraffic) {
   churn.join();
 }
 
+// No round comes after the call: what it completes is there when it returns.
+TEST(Engine, SetUpCallsShowWhatTheyComplete) {
+  const auto engine = make_engine();
+  Connection c(*engine);
+  for (uint64_t id = 0; id < 3; ++id) ASSERT_TRUE(Engine::receive_queue(*c.a).post(id, {}));
+  c.move(*c.a, transport::QpState::kErr);
+  EXPECT_EQ(c.cq_a.poll(16, [](const Cqe&) {}), 3u);
+}
+
 TEST(Engine, ErrorStateFlushesWhatIsPostedLater) {
   auto engine = make_engine();
   Connection c(*engine);

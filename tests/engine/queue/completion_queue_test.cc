@@ -1,6 +1,4 @@
 // The completion queue: order, capacity, arming, purging, and one producer with consumers in other threads.
-#include "engine/queue/completion_queue.h"
-
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -14,6 +12,8 @@
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "engine/queue/completion_burst.h"
 
 namespace uroce::queue {
 namespace {
@@ -140,6 +140,88 @@ TEST(CompletionQueue, OfOneConsumerHasNoLock) {
   CompletionQueue cq(4, nullptr, CompletionQueue::Overrun::kFail, nullptr, CompletionQueue::Consumers::kOne);
   ASSERT_TRUE(cq.push(cqe(1)));
   EXPECT_EQ(cq.poll(1, [&](const Cqe&) { EXPECT_EQ(cq.poll(0, [](const Cqe&) {}), 0u); }), 1u);
+  EXPECT_TRUE(cq.empty());
+}
+
+// --- bursts
+// -----------------------------------------------------------------------------------------------------------
+
+TEST(CompletionBurst, ShowsEachQueueAllItsCompletionsAtOnce) {
+  CompletionQueue a(8, nullptr), b(8, nullptr), c(8, nullptr);
+  CompletionBurst burst;
+  for (int round = 0; round < 5; ++round) {
+    for (uint64_t id = 0; id < 3; ++id) {
+      for (CompletionQueue* cq : {&a, &b}) ASSERT_TRUE(burst.append(*cq, cqe(id)));
+    }
+    for (CompletionQueue* cq : {&a, &b, &c}) EXPECT_TRUE(cq->empty());
+    burst.publish();
+    for (CompletionQueue* cq : {&a, &b}) EXPECT_EQ(take(*cq), (Ids{0, 1, 2}));
+    EXPECT_TRUE(c.empty());
+  }
+}
+
+TEST(CompletionBurst, KeepsNobodyWaitingWhoArmedTheQueue) {
+  CountingNotifier notifier;
+  CompletionQueue cq(8, &notifier);
+  CompletionBurst burst;
+  burst.append(cq, cqe(1));
+  cq.arm(Arm::kAny);  // finds nothing
+  EXPECT_FALSE(cq.has_missed());
+  burst.append(cq, cqe(2));
+  EXPECT_EQ(notifier.count, 1);
+  EXPECT_EQ(take(cq), (Ids{1, 2}));
+  burst.append(cq, cqe(3));
+  EXPECT_TRUE(cq.empty());
+  cq.arm(Arm::kAny);
+  EXPECT_EQ(notifier.count, 1);
+  burst.publish();
+  EXPECT_EQ(notifier.count, 2) << "armed before it was published";
+  EXPECT_EQ(take(cq), (Ids{3}));
+}
+
+// One event tells of the first that is due; of what was published with it, who arms the queue again is told at once.
+TEST(CompletionBurst, TellsOfTheFirstAndLeavesTheOthersToTheNextArming) {
+  CountingNotifier notifier;
+  CompletionQueue cq(8, &notifier);
+  CompletionBurst burst;
+  for (uint64_t id = 1; id <= 3; ++id) burst.append(cq, cqe(id));
+  cq.arm(Arm::kAny);
+  burst.publish();
+  EXPECT_EQ(notifier.count, 1);
+  EXPECT_FALSE(cq.armed());
+  EXPECT_TRUE(cq.has_missed());
+  cq.arm(Arm::kAny);
+  cq.report_missed();
+  EXPECT_EQ(notifier.count, 2);
+  EXPECT_FALSE(cq.has_missed());
+}
+
+TEST(CompletionBurst, FullQueueIsFullWhetherPublishedOrNot) {
+  for (const auto overrun : {CompletionQueue::Overrun::kFail, CompletionQueue::Overrun::kOverwrite}) {
+    const bool overwrites = overrun == CompletionQueue::Overrun::kOverwrite;
+    CompletionQueue cq(4, nullptr, overrun);
+    CompletionBurst burst;
+    for (uint64_t id = 1; id <= 4; ++id) ASSERT_TRUE(burst.append(cq, cqe(id)));
+    for (uint64_t id = 5; id <= 10; ++id) EXPECT_EQ(burst.append(cq, cqe(id)), overwrites);
+    EXPECT_EQ(cq.overrun(), !overwrites);
+    EXPECT_EQ(take(cq, 8), (overwrites ? Ids{7, 8, 9} : Ids{})) << "to make room, the others have been published";
+    burst.publish();
+    EXPECT_EQ(take(cq), (overwrites ? Ids{10} : Ids{1, 2, 3, 4}));
+  }
+}
+
+// What goes away or moves need not be published before: what stays is published by it.
+TEST(CompletionBurst, PurgesAndResizesWhatIsNotPublished) {
+  CompletionQueue cq(8, nullptr);
+  CompletionBurst burst;
+  for (uint64_t id = 1; id <= 6; ++id) burst.append(cq, cqe(id, id % 2 == 0 ? 7 : 8));
+  cq.purge(7);
+  EXPECT_EQ(take(cq, 8), (Ids{1, 3, 5}));
+  burst.append(cq, cqe(9, 8));
+  CompletionQueue::Ring ring = CompletionQueue::make_ring(4);
+  ASSERT_TRUE(cq.resize(4, ring));
+  EXPECT_EQ(take(cq, 8), (Ids{9}));
+  burst.publish();
   EXPECT_TRUE(cq.empty());
 }
 
@@ -358,7 +440,15 @@ void produce(CompletionQueue& cq) {
 
 TEST(CompletionQueueThreads, OneProducerOneConsumer) {
   CompletionQueue cq(64, nullptr);
-  std::thread producer([&] { produce(cq); });
+  std::thread producer([&] {
+    CompletionBurst burst;
+    for (uint64_t id = 0; id < kMany;) {
+      const bool fits = burst.append(cq, cqe(id));
+      if (fits) ++id;
+      if (id % 5 == 0 || !fits) burst.publish();
+      if (!fits) std::this_thread::yield();
+    }
+  });
   uint64_t expected = 0;
   bool in_order = true;
   while (expected < kMany) {
@@ -430,9 +520,11 @@ TEST(CompletionQueueThreads, NoWakeUpIsLost) {
   CompletionQueue cq(64, &waker);
   std::atomic<uint64_t> taken{0};
   std::thread producer([&] {
+    CompletionBurst burst;
     for (uint64_t id = 0; id < kRounds; ++id) {
-      cq.push(cqe(id));
-      while (taken.load() + 2 < id) std::this_thread::yield();  // a few at a time, so that the consumer often sleeps
+      burst.append(cq, cqe(id));
+      if (id % 3 == 0 || id + 1 == kRounds) burst.publish();
+      while (taken.load() + 4 < id) std::this_thread::yield();  // a few at a time, so that the consumer often sleeps
     }
   });
   const auto poll = [&] { taken += cq.poll(16, [](const Cqe&) {}); };
