@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <mutex>
+#include <span>
 
 #include "verbs_shim/dispatch.h"
 #include "verbs_shim/memory_objects.h"
@@ -26,8 +27,7 @@ void copy_bind(const ibv_send_wr& wr, SendWqe& wqe) {
   wqe.rkey = wr.bind_mw.mw->rkey;
   wqe.immediate_or_rkey = key_after_bind(*wr.bind_mw.mw, wr.bind_mw.rkey);
   wqe.remote_address = info.addr;
-  wqe.compare_add = info.length;
-  wqe.bind = {info.mr == nullptr ? 0 : info.mr->lkey, info.mw_access_flags};
+  wqe.bind = {info.length, info.mr == nullptr ? 0 : info.mr->lkey, info.mw_access_flags};
 }
 
 // 0 or an errno value.
@@ -39,7 +39,7 @@ int copy_operands(const Qp& qp, const ibv_send_wr& wr, SendWqe& wqe) {
       wqe.ud = {from(wr.wr.ud.ah).engine_handle, wr.wr.ud.remote_qpn & wire::kMask24, wr.wr.ud.remote_qkey};
       return 0;
     case IBV_QPT_XRC_SEND:
-      wqe.xrc_srqn = wr.qp_type.xrc.remote_srqn;
+      wqe.set_xrc_srqn(wr.qp_type.xrc.remote_srqn);
       break;
     default:
       break;
@@ -49,8 +49,8 @@ int copy_operands(const Qp& qp, const ibv_send_wr& wr, SendWqe& wqe) {
     copy_bind(wr, wqe);
   } else if (is_atomic(wqe.opcode)) {
     wqe.remote_address = wr.wr.atomic.remote_addr;
-    wqe.compare_add = wr.wr.atomic.compare_add;
-    wqe.swap = wr.wr.atomic.swap;
+    wqe.operands.compare_add = wr.wr.atomic.compare_add;
+    wqe.operands.swap = wr.wr.atomic.swap;
     wqe.rkey = wr.wr.atomic.rkey;
   } else {
     wqe.remote_address = wr.wr.rdma.remote_addr;
@@ -59,12 +59,15 @@ int copy_operands(const Qp& qp, const ibv_send_wr& wr, SendWqe& wqe) {
   return 0;
 }
 
-void copy_inline(const ibv_send_wr& wr, uint8_t* to) {
-  for (int i = 0; i < wr.num_sge; ++i) {
-    const ibv_sge& sge = wr.sg_list[i];
-    if (sge.length == 0) continue;
-    std::memcpy(to, reinterpret_cast<const void*>(sge.addr), sge.length);
-    to += sge.length;
+// `room` bytes at most, whatever another thread makes of the list meanwhile.
+void copy_inline(std::span<const ibv_sge> sges, uint8_t* to, uint32_t room) {
+  for (const ibv_sge& sge : sges) {
+    const uint32_t listed = sge.length;
+    const uint32_t size = std::min(listed, room);
+    if (size == 0) continue;
+    std::memcpy(to, reinterpret_cast<const void*>(sge.addr), size);
+    to += size;
+    room -= size;
   }
 }
 
@@ -95,7 +98,7 @@ int fill_slot(Qp& qp, const ibv_send_wr& wr, uint32_t ahead) {
   // The application's handle says from now on what the window will be called.
   if (opcode == WrOpcode::kBindMw) wr.bind_mw.mw->rkey = wqe.immediate_or_rkey;
   if (is_inline) {
-    copy_inline(wr, slot.inline_data);
+    copy_inline({wr.sg_list, count}, slot.inline_data, wqe.length);
   } else {
     for (uint32_t i = 0; i < count; ++i) {
       slot.sges[i] = {wr.sg_list[i].addr, wr.sg_list[i].length, wr.sg_list[i].lkey};
@@ -104,12 +107,26 @@ int fill_slot(Qp& qp, const ibv_send_wr& wr, uint32_t ahead) {
   return 0;
 }
 
-int post_one_receive(queue::ReceiveQueue& queue, const ibv_recv_wr& wr) {
+// The receive request `ahead` places after the last published one. 0, EINVAL or ENOMEM.
+int fill_receive(queue::ReceiveQueue& queue, const ibv_recv_wr& wr, uint32_t ahead) {
   if (wr.num_sge < 0 || static_cast<uint32_t>(wr.num_sge) > queue.max_sge()) return EINVAL;
-  queue::Sge sges[queue::kMaxSge];
   const auto count = static_cast<uint32_t>(wr.num_sge);
+  queue::Sge* const sges = queue.reserve(ahead, wr.wr_id, count);
+  if (sges == nullptr) return ENOMEM;
   for (uint32_t i = 0; i < count; ++i) sges[i] = {wr.sg_list[i].addr, wr.sg_list[i].length, wr.sg_list[i].lkey};
-  return queue.post(wr.wr_id, {sges, count}) ? 0 : ENOMEM;
+  return 0;
+}
+
+// As much of the list as can be posted, all at once; `wr` is then what could not be.
+int post_receives(queue::ReceiveQueue& queue, ibv_recv_wr*& wr) {
+  uint32_t filled = 0;
+  int error = 0;
+  for (; wr != nullptr; wr = wr->next, ++filled) {
+    error = fill_receive(queue, *wr, filled);
+    if (error != 0) break;
+  }
+  if (filled != 0) queue.publish(filled);
+  return error;
 }
 
 template <class WorkRequest>
@@ -149,10 +166,8 @@ int post_recv(ibv_qp* verbs, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
     // With a shared receive queue, or as an XRC QP, it has no receive queue of its own.
     if (qp.receive_queue == nullptr || engine::Engine::state(*qp.engine_qp) == transport::QpState::kReset) {
       error = EINVAL;
-    }
-    for (; error == 0 && wr != nullptr; wr = wr->next) {
-      error = post_one_receive(*qp.receive_queue, *wr);
-      if (error != 0) break;
+    } else {
+      error = post_receives(*qp.receive_queue, wr);
     }
   }
   qp.engine->receive_doorbell(*qp.engine_qp);
@@ -163,12 +178,8 @@ int post_recv(ibv_qp* verbs, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
 int post_srq_recv(ibv_srq* verbs, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   if (orphaned(verbs->context)) return refuse(wr, bad_wr);
   Srq& srq = from(verbs);
-  int error = 0;
   std::lock_guard guard(srq.receive_lock);
-  for (; wr != nullptr; wr = wr->next) {
-    error = post_one_receive(*srq.receive_queue, *wr);
-    if (error != 0) break;
-  }
+  const int error = post_receives(*srq.receive_queue, wr);
   if (error != 0) *bad_wr = wr;
   return answer(error);
 }

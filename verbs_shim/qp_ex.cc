@@ -64,8 +64,8 @@ void wr_atomic_cmp_swp(ibv_qp_ex* qp, uint32_t rkey, uint64_t remote_addr, uint6
   if (SendWqe* wqe = begin(qp, WrOpcode::kCompareSwap)) {
     wqe->rkey = rkey;
     wqe->remote_address = remote_addr;
-    wqe->compare_add = compare;
-    wqe->swap = swap;
+    wqe->operands.compare_add = compare;
+    wqe->operands.swap = swap;
   }
 }
 
@@ -73,7 +73,7 @@ void wr_atomic_fetch_add(ibv_qp_ex* qp, uint32_t rkey, uint64_t remote_addr, uin
   if (SendWqe* wqe = begin(qp, WrOpcode::kFetchAdd)) {
     wqe->rkey = rkey;
     wqe->remote_address = remote_addr;
-    wqe->compare_add = add;
+    wqe->operands.compare_add = add;
   }
 }
 
@@ -115,8 +115,7 @@ void wr_bind_mw(ibv_qp_ex* qp, ibv_mw* mw, uint32_t rkey, const ibv_mw_bind_info
   wqe->rkey = mw->rkey;
   wqe->immediate_or_rkey = key_after_bind(*mw, rkey);
   wqe->remote_address = info->addr;
-  wqe->compare_add = info->length;
-  wqe->bind = {info->mr == nullptr ? 0 : info->mr->lkey, info->mw_access_flags};
+  wqe->bind = {info->length, info->mr == nullptr ? 0 : info->mr->lkey, info->mw_access_flags};
   mw->rkey = wqe->immediate_or_rkey;
 }
 
@@ -137,8 +136,8 @@ void wr_flush(ibv_qp_ex* verbs, uint32_t rkey, uint64_t remote_addr, size_t leng
   if (length > UINT32_MAX || type == 0 || type > 3 || level > 1) from(verbs).builder.error = EINVAL;
   wqe->rkey = rkey;
   wqe->remote_address = remote_addr;
-  wqe->compare_add = length;
-  wqe->swap = static_cast<uint64_t>(type | level << 4);
+  wqe->operands.compare_add = length;
+  wqe->operands.swap = static_cast<uint64_t>(type | level << 4);
 }
 
 void wr_set_ud_addr(ibv_qp_ex* verbs, ibv_ah* ah, uint32_t remote_qpn, uint32_t remote_qkey) {
@@ -153,7 +152,7 @@ void wr_set_ud_addr(ibv_qp_ex* verbs, ibv_ah* ah, uint32_t remote_qpn, uint32_t 
 }
 
 void wr_set_xrc_srqn(ibv_qp_ex* verbs, uint32_t remote_srqn) {
-  if (SendWqe* wqe = current(from(verbs))) wqe->xrc_srqn = remote_srqn & wire::kMask24;
+  if (SendWqe* wqe = current(from(verbs))) wqe->set_xrc_srqn(remote_srqn & wire::kMask24);
 }
 
 void wr_set_sge_list(ibv_qp_ex* verbs, size_t num_sge, const ibv_sge* sg_list) {

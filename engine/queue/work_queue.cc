@@ -10,6 +10,12 @@ namespace {
 uint32_t wqe_mask(uint32_t depth) {
   return std::bit_ceil(std::max(depth, 1u)) - 1;
 }
+
+// Of a send queue: its WQEs with room for their SGEs, or for their inline data in the same place.
+uint32_t stride(uint32_t max_sge, uint32_t max_inline) {
+  constexpr uint32_t kSge = sizeof(Sge);
+  return sizeof(SendWqe) + kSge * std::max(std::clamp(max_sge, 1u, kMaxSge), (max_inline + kSge - 1) / kSge);
+}
 }  // namespace
 
 SendQueue::SendQueue(uint32_t depth, uint32_t max_sge, uint32_t max_inline, std::byte* memory)
@@ -17,50 +23,52 @@ SendQueue::SendQueue(uint32_t depth, uint32_t max_sge, uint32_t max_inline, std:
       mask_(wqe_mask(depth)),
       max_sge_(std::clamp(max_sge, 1u, kMaxSge)),
       max_inline_(max_inline),
-      posted_(size_t{mask_} + 1, memory),
-      posted_sges_((size_t{mask_} + 1) * max_sge_, memory),
-      inline_((size_t{mask_} + 1) * std::max(max_inline, 1u), memory),
-      wqes_(new SendWqe[mask_ + 1]{}),
-      sges_(new Sge[size_t{mask_ + 1} * max_sge_]{}),
-      progress_(new SendProgress[mask_ + 1]{}) {}
+      stride_(stride(max_sge, max_inline)),
+      slots_(lines(depth, stride_), memory),
+      progress_(new SendProgress[size_t{mask_} + 1]{}) {}
 
 size_t SendQueue::bytes(uint32_t depth, uint32_t max_sge, uint32_t max_inline) {
-  const size_t slots = size_t{wqe_mask(depth)} + 1;
-  return Slots<SendWqe>::bytes(slots) + Slots<Sge>::bytes(slots * std::clamp(max_sge, 1u, kMaxSge)) +
-         Slots<uint8_t>::bytes(slots * std::max(max_inline, 1u));
+  return Slots<CacheLine>::bytes(lines(depth, stride(max_sge, max_inline)));
 }
 
+size_t SendQueue::lines(uint32_t depth, size_t stride) {
+  return ((size_t{wqe_mask(depth)} + 1) * stride + sizeof(CacheLine) - 1) / sizeof(CacheLine);
+}
+
+// The engine's position is looked up only when the queue would be full without what it has released since: its cache
+// line stays with the engine.
 bool SendQueue::reserve(uint32_t ahead, Slot& out) {
   const uint32_t index = head_.load(std::memory_order_relaxed) + ahead;
-  if (index - tail_.load(std::memory_order_acquire) >= depth_) return false;
-  const size_t s = slot(index);
-  out = {&posted_[s], &posted_sges_[s * max_sge_], &inline_[s * max_inline_]};
+  if (index - seen_tail_ >= depth_) {
+    seen_tail_ = tail_.load(std::memory_order_acquire);
+    if (index - seen_tail_ >= depth_) return false;
+  }
+  SendWqe& slot = wqe(index);
+  out = {&slot, sges(slot), inline_data(slot)};
   return true;
 }
 
-void SendQueue::fetch() {
-  const size_t s = slot(fetched_);
-  SendWqe& wqe = wqes_[s];
-  wqe = posted_[s];
+void SendQueue::publish(uint32_t count) {
+  const uint32_t head = head_.load(std::memory_order_relaxed);
+  for (uint32_t i = 0; i < count; ++i) check(wqe(head + i));
+  head_.store(head + count, std::memory_order_release);
+}
+
+void SendQueue::check(SendWqe& wqe) const {
   if (wqe.flags & kInline) {
     wqe.sge_count = 0;
     wqe.length = std::min(wqe.length, max_inline_);
-  } else {
-    wqe.sge_count = static_cast<uint8_t>(std::min<uint32_t>(wqe.sge_count, max_sge_));
-    uint64_t total = 0;
-    for (uint32_t i = 0; i < wqe.sge_count; ++i) {
-      sges_[s * max_sge_ + i] = posted_sges_[s * max_sge_ + i];
-      total += sges_[s * max_sge_ + i].length;
-    }
-    wqe.length = static_cast<uint32_t>(std::min<uint64_t>(total, UINT32_MAX));
+    return;
   }
-  progress_[s] = SendProgress{};
-  ++fetched_;
+  wqe.sge_count = static_cast<uint8_t>(std::min<uint32_t>(wqe.sge_count, max_sge_));
+  uint64_t total = 0;
+  for (const Sge& sge : std::span(sges(wqe), wqe.sge_count)) total += sge.length;
+  wqe.length = static_cast<uint32_t>(std::min<uint64_t>(total, UINT32_MAX));
 }
 
 SendQueue::Entry SendQueue::entry(uint32_t index) {
-  const size_t s = slot(index);
-  return {wqes_[s], {&sges_[s * max_sge_], wqes_[s].sge_count}, &inline_[s * max_inline_], progress_[s]};
+  SendWqe& slot = wqe(index);
+  return {slot, {sges(slot), slot.sge_count}, inline_data(slot), progress_[index & mask_]};
 }
 
 void SendQueue::reset() {
@@ -80,14 +88,25 @@ size_t ReceiveQueue::bytes(uint32_t depth, uint32_t max_sge) {
   return Slots<ReceiveWqe>::bytes(slots) + Slots<Sge>::bytes(slots * std::clamp(max_sge, 1u, kMaxSge));
 }
 
-bool ReceiveQueue::post(uint64_t wr_id, std::span<const Sge> sges) {
-  const uint32_t head = head_.load(std::memory_order_relaxed);
-  if (sges.size() > max_sge_ || head - tail_.load(std::memory_order_acquire) >= depth_) return false;
-  const size_t s = head & mask_;
-  wqes_[s] = {wr_id, static_cast<uint32_t>(sges.size()), 0};
-  std::copy(sges.begin(), sges.end(), &sges_[s * max_sge_]);
+Sge* ReceiveQueue::reserve(uint32_t ahead, uint64_t wr_id, size_t sge_count) {
+  const uint32_t index = head_.load(std::memory_order_relaxed) + ahead;
+  if (index - seen_tail_ >= depth_) seen_tail_ = tail_.load(std::memory_order_acquire);
+  if (sge_count > max_sge_ || index - seen_tail_ >= depth_) return nullptr;
+  const size_t s = index & mask_;
+  wqes_[s] = {wr_id, static_cast<uint32_t>(sge_count), 0};
+  return &sges_[s * max_sge_];
+}
+
+void ReceiveQueue::publish(uint32_t count) {
   // Ordered before the poster's look at the QP state (Engine::receive_doorbell).
-  head_.store(head + 1, std::memory_order_seq_cst);
+  head_.store(head_.load(std::memory_order_relaxed) + count, std::memory_order_seq_cst);
+}
+
+bool ReceiveQueue::post(uint64_t wr_id, std::span<const Sge> sges) {
+  Sge* const to = reserve(0, wr_id, sges.size());
+  if (to == nullptr) return false;
+  std::copy(sges.begin(), sges.end(), to);
+  publish(1);
   return true;
 }
 

@@ -1,8 +1,8 @@
 // Send and receive queues: rings of work queue elements (WQEs) between application threads and the engine.
 //
 // The application side (post) runs under the QP's post lock, held by the verbs shim. The engine side (everything else)
-// runs under the progress lock. Posted elements are copied into the engine's own memory once, before they are looked
-// at: what an application can still write is never trusted twice (architecture.md, decision 9).
+// runs under the progress lock. Work requests are copied into the queue once, checked there before the engine can see
+// them, and used where they are: nobody writes to them any more (architecture.md, decision 9).
 #pragma once
 
 #include <atomic>
@@ -48,32 +48,45 @@ struct Datagram {
   uint32_t remote_qkey;
 };
 
-// What a memory window is to open.
+// What a memory window is to open, beside SendWqe::remote_address.
 struct Binding {
+  uint64_t length;
   uint32_t region_key;
   uint32_t access;
 };
 
+struct Operands {
+  uint64_t compare_add;  // atomics: compare operand, or the value to add; FLUSH: bytes
+  uint64_t swap;         // compare-and-swap; FLUSH: placement type | selectivity << 4
+};
+
+// The head of a slot; its SGEs or its inline data follow. With one SGE it fills a cache line.
 struct SendWqe {
   uint64_t wr_id;
   uint64_t remote_address;     // RDMA and atomics; binding: where the window begins
-  uint64_t compare_add;        // atomics: compare operand, or the value to add; FLUSH, binding: bytes
-  uint64_t swap;               // compare-and-swap; FLUSH: placement type | selectivity << 4
   uint32_t rkey;               // RDMA and atomics; binding: the window's key so far
   uint32_t immediate_or_rkey;  // ImmDt in network order, or the rkey to invalidate or to bind anew in host order
   uint32_t length;             // bytes in all SGEs or inline
-  // UD: who gets it; binding: `bind`; XRC: the shared receive queue it is for.
-  union {
-    Datagram ud;
-    Binding bind;
-    uint32_t xrc_srqn;
-  };
   uint8_t sge_count;
   WrOpcode opcode;
   uint8_t flags;  // WrFlags
-};
+  union {
+    Operands operands;
+    Datagram ud;
+    Binding bind;
+    uint32_t srqn_without_operands;
+  };
 
-// What the requester remembers of a WQE that it has begun to send. Lives beside the engine's copy of the WQE.
+  // XRC: the shared receive queue that the request is for. What has no immediate has room for it there.
+  uint32_t xrc_srqn() const { return has_operands() ? immediate_or_rkey : srqn_without_operands; }
+  void set_xrc_srqn(uint32_t srqn) { (has_operands() ? immediate_or_rkey : srqn_without_operands) = srqn; }
+
+ private:
+  bool has_operands() const { return opcode == WrOpcode::kCompareSwap || opcode == WrOpcode::kFetchAdd; }
+};
+static_assert(sizeof(SendWqe) + sizeof(Sge) == 64);
+
+// What the requester remembers of a WQE that it has begun to send.
 struct SendProgress {
   uint32_t first_psn = 0;
   uint32_t psn_count = 0;  // PSNs that the message consumes
@@ -111,8 +124,8 @@ class Slots {
 
 class SendQueue {
  public:
-  // `depth` WQEs can be outstanding, of up to `max_sge` SGEs or `max_inline` bytes each. What the application writes to
-  // lies in `memory`, if that is not null: bytes() of it, aligned to kAlignment.
+  // `depth` WQEs can be outstanding, of up to `max_sge` SGEs or `max_inline` bytes each. The slots lie in `memory`, if
+  // that is not null: bytes() of it, aligned to kAlignment.
   SendQueue(uint32_t depth, uint32_t max_sge, uint32_t max_inline, std::byte* memory = nullptr);
   static size_t bytes(uint32_t depth, uint32_t max_sge, uint32_t max_inline);
   static constexpr size_t kAlignment = Slots<SendWqe>::kAlignment;
@@ -125,17 +138,16 @@ class SendQueue {
   // A slot to fill, `ahead` places after the last published one; null when the queue is full.
   struct Slot {
     SendWqe* wqe;
-    Sge* sges;             // max_sge() of them
-    uint8_t* inline_data;  // max_inline() bytes
+    Sge* sges;             // max_sge() of them, or
+    uint8_t* inline_data;  // max_inline() bytes, in the same place
   };
   bool reserve(uint32_t ahead, Slot& out);
-  // Makes `count` reserved slots visible to the engine.
-  void publish(uint32_t count) {
-    head_.store(head_.load(std::memory_order_relaxed) + count, std::memory_order_release);
-  }
+  // Makes `count` reserved slots visible to the engine, for good: nobody writes to them until they are released. Counts
+  // and lengths are what the slots hold, whatever they say.
+  void publish(uint32_t count);
 
   // --- engine side --------------------------------------------------------------------------------------------------
-  // Indices count up for ever and wrap at 2^32; [tail, fetched) have been copied, [fetched, head) are posted.
+  // Indices count up for ever and wrap at 2^32; [tail, fetched) have been begun, [fetched, head) are posted.
   uint32_t head() const { return head_.load(std::memory_order_acquire); }
   uint32_t fetched() const { return fetched_; }
   uint32_t tail() const { return tail_.load(std::memory_order_relaxed); }
@@ -146,10 +158,10 @@ class SendQueue {
     const uint8_t* inline_data;  // wqe.length bytes when flagged kInline
     SendProgress& progress;
   };
-  // What the WQE posted at `index`, in [fetched, head), is to do, as far as the application does not change it yet.
-  WrOpcode posted_opcode(uint32_t index) const { return posted_[slot(index)].opcode; }
-  // Copies the next posted WQE into engine memory and sanitises counts and lengths to what the queue can hold.
-  void fetch();
+  // What the WQE posted at `index`, in [fetched, head), is to do.
+  WrOpcode posted_opcode(uint32_t index) const { return wqe(index).opcode; }
+  // Begins the next posted WQE: no progress so far.
+  void fetch() { progress_[fetched_++ & mask_] = SendProgress{}; }
   Entry entry(uint32_t index);
   // Frees the oldest entry for posting.
   void release() { tail_.store(tail() + 1, std::memory_order_release); }
@@ -157,22 +169,29 @@ class SendQueue {
   void reset();
 
  private:
-  size_t slot(uint32_t index) const { return index & mask_; }
+  struct alignas(64) CacheLine {
+    std::byte bytes[64];
+  };
+  static size_t lines(uint32_t depth, size_t stride);
+
+  SendWqe& wqe(uint32_t index) const {
+    return *reinterpret_cast<SendWqe*>(reinterpret_cast<std::byte*>(&slots_[0]) + size_t{index & mask_} * stride_);
+  }
+  // Behind the WQE.
+  static Sge* sges(SendWqe& wqe) { return reinterpret_cast<Sge*>(&wqe + 1); }
+  static uint8_t* inline_data(SendWqe& wqe) { return reinterpret_cast<uint8_t*>(&wqe + 1); }
+  void check(SendWqe& wqe) const;
 
   const uint32_t depth_;
   const uint32_t mask_;
   const uint32_t max_sge_;
   const uint32_t max_inline_;
-  // Written by the application:
-  Slots<SendWqe> posted_;
-  Slots<Sge> posted_sges_;
-  Slots<uint8_t> inline_;  // payload only, so reading it more than once harms nobody
-  // The engine's own:
-  std::unique_ptr<SendWqe[]> wqes_;
-  std::unique_ptr<Sge[]> sges_;
-  std::unique_ptr<SendProgress[]> progress_;
+  const uint32_t stride_;  // from slot to slot
+  const Slots<CacheLine> slots_;
+  const std::unique_ptr<SendProgress[]> progress_;
   uint32_t fetched_ = 0;
   alignas(64) std::atomic<uint32_t> head_{0};
+  uint32_t seen_tail_ = 0;  // as much of `tail_` as the poster has had to know so far
   alignas(64) std::atomic<uint32_t> tail_{0};
 };
 
@@ -194,12 +213,17 @@ class ReceiveQueue {
   uint32_t max_sge() const { return max_sge_; }
 
   // --- application side -------------------------------------------------------------------------------------------
-  // Copies one receive request in; false when full or with more than max_sge() SGEs.
+  // Begins the receive request `ahead` places after the last published one: room for its SGEs, to be filled. Null when
+  // the queue is full, or with more than max_sge() SGEs.
+  Sge* reserve(uint32_t ahead, uint64_t wr_id, size_t sge_count);
+  // Makes `count` reserved requests visible to the engine.
+  void publish(uint32_t count);
+  // One request; false when full or with more than max_sge() SGEs.
   bool post(uint64_t wr_id, std::span<const Sge> sges);
 
   // --- engine side --------------------------------------------------------------------------------------------------
   bool empty() const { return available() == 0; }
-  // Receive requests that are posted and not taken. Sequentially consistent with post(): either the poster sees that
+  // Receive requests that are posted and not taken. Sequentially consistent with publish(): either the poster sees that
   // the QP has failed, or what it posted is seen here (Datapath::publish_state).
   uint32_t available() const { return head_.load(std::memory_order_seq_cst) - tail_.load(std::memory_order_relaxed); }
   // Takes the oldest request: copies it to `wqe` and `sges` (room for kMaxSge). False when empty.
@@ -227,6 +251,7 @@ class ReceiveQueue {
   Slots<ReceiveWqe> wqes_;
   Slots<Sge> sges_;
   alignas(64) std::atomic<uint32_t> head_{0};
+  uint32_t seen_tail_ = 0;  // as in a SendQueue
   alignas(64) std::atomic<uint32_t> tail_{0};
 };
 

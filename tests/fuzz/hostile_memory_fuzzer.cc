@@ -1,7 +1,6 @@
-// An application that writes garbage into the memory it shares with the engine: work requests of arbitrary bytes,
-// written again while the engine takes and sends them, receive requests of arbitrary SGEs, completion queues polled,
-// armed and purged at random. Its peer does the same. Input: a byte for each choice in make_config(), then operations
-// as in qp_pair_fuzzer. Between any two packets that leave, `ambush_` says what is overwritten.
+// An application that posts garbage and takes its memory away: work requests of arbitrary bytes, receive requests of
+// arbitrary SGEs, completion queues polled, armed and purged at random. Its peer does the same. Input: a byte for each
+// choice in make_config(), then operations as in qp_pair_fuzzer.
 //
 // Checked: guards and memory that no valid key names are untouched; where every request asks for a completion
 // (sq_sig_all) and none was lost, there are as many completions as requests, and never more; completion queues give no
@@ -11,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <vector>
 
 #include "engine/memory/memory_access.h"
 #include "tests/fuzz/check.h"
@@ -39,7 +37,7 @@ struct Account {
   bool purged = false;  // so some are missing
 };
 
-// One application, its queues, and the slots that it knows.
+// One application and its queues.
 class Garbler {
  public:
   explicit Garbler(Party& party) : party_(party) {}
@@ -47,8 +45,6 @@ class Garbler {
   // Fills `count` slots at once: first with something the engine would take, then with what the input says.
   void post_sends(Input& input, const Arena& peer, uint32_t count);
   void post_receive(Input& input);
-  // Overwrites a part of a slot that was filled before, whoever looks at it now.
-  void overwrite(Input& input);
   void use_completions(Input& input);
   // To RESET: what was posted is gone, and what completed of it is taken out.
   void begin_anew();
@@ -59,20 +55,15 @@ class Garbler {
   uint32_t arms() const { return arms_; }
 
  private:
-  static constexpr uint32_t kSlots = 64;
-
-  queue::SendQueue::Slot& slot_at(uint32_t i) { return slots_[i % slots_.size()]; }
   void poll(CompletionQueue& cq, Account& account, uint32_t limit);
   void garble(Input& input, const queue::SendQueue::Slot& slot);
 
   Party& party_;
-  std::vector<queue::SendQueue::Slot> slots_;  // the latest kSlots
-  uint32_t next_slot_ = 0;
   Account sends_, receives_;
   uint32_t arms_ = 0;
 };
 
-// One field or a few bytes of what the application can write.
+// One field or a few bytes of a request that is about to be posted.
 void Garbler::garble(Input& input, const queue::SendQueue::Slot& slot) {
   const auto write = [&input](void* base, size_t size) {
     const auto at = static_cast<size_t>(input.word()) % size;
@@ -123,13 +114,10 @@ void Garbler::post_sends(Input& input, const Arena& peer, uint32_t count) {
     wqe.length = input.byte();
     *slot.wqe = wqe;
     for (uint32_t times = input.below(4); times > 0; --times) garble(input, slot);
-    if (slots_.size() < kSlots) slots_.push_back(slot);
-    slot_at(next_slot_++) = slot;
   }
   if (filled == 0) return;
   sends_.posted += filled;
   party_.qp.sq.publish(filled);
-  if (input.flag()) overwrite(input);  // published, but not fetched
   party_.qp.rc.on_posted(party_.host.events.now());
   party_.host.wake();
 }
@@ -148,10 +136,6 @@ void Garbler::post_receive(Input& input) {
   const bool posted = party_.qp.post_receive(input.dword(), std::span(sges).first(count));
   check(!posted || count <= party_.qp.rq.max_sge(), "no more SGEs are taken than there is room for");
   receives_.posted += posted;
-}
-
-void Garbler::overwrite(Input& input) {
-  if (!slots_.empty()) garble(input, slot_at(input.byte()));
 }
 
 void Garbler::poll(CompletionQueue& cq, Account& account, uint32_t limit) {
@@ -227,16 +211,12 @@ class Session {
         garblers_{Garbler(parties_[0]), Garbler(parties_[1])},
         stepper_(pair_.events, {&parties_[0], &parties_[1]}) {
     attributes_.path_mtu = input.one_of({1024u, 256u, 4096u});
-    for (auto* link : {&pair_.forward, &pair_.backward}) {
-      link->filter = [this](const simulator::Frame&) { return between_packets(), true; };
-    }
     pair_.connect(attributes_);
   }
 
   void run() {
     constexpr int kMaxOperations = 300;
     for (int i = 0; i < kMaxOperations && !input_.empty(); ++i) operate();
-    ambush_ = 0;
     end();
   }
 
@@ -244,7 +224,7 @@ class Session {
   void operate() {
     const uint8_t choice = input_.byte();
     Garbler& self = garblers_[choice >> 7];
-    switch ((choice & 0x7f) % 13) {
+    switch ((choice & 0x7f) % 11) {
       case 0:
       case 1:
       case 2:
@@ -253,29 +233,18 @@ class Session {
       case 4:
         return self.post_receive(input_);
       case 5:
-        return self.overwrite(input_);
       case 6:
-      case 7:
         return stepper_.advance(microseconds(input_.byte() + 1));
-      case 8:
+      case 7:
         return stepper_.advance(milliseconds(uint64_t{1} << input_.below(10)));
-      case 9:
+      case 8:
         return self.use_completions(input_);
-      case 10:
-        ambush_ = input_.byte();
-        return;
-      case 11:
+      case 9:
         return change(self.party());
       default:
         for (Garbler& garbler : garblers_) garbler.begin_anew();
         return pair_.connect(attributes_);
     }
-  }
-
-  // Takes a bit of ambush_ per packet: whether something is overwritten right after it.
-  void between_packets() {
-    if (ambush_ & 1) garblers_[ambush_ >> 1 & 1].overwrite(input_);
-    ambush_ >>= 1;
   }
 
   // Memory goes and comes back.
@@ -311,7 +280,6 @@ class Session {
   std::array<Party, 2> parties_;
   std::array<Garbler, 2> garblers_;
   Stepper stepper_;
-  uint8_t ambush_ = 0;
 };
 
 }  // namespace

@@ -161,7 +161,7 @@ class Session final : public transport::QpEvents, public transport::XrcSrqs {
     wqe.sge_count = static_cast<uint8_t>(input_.below(6));
     for (uint32_t i = 0; i < std::min<uint32_t>(wqe.sge_count, 4); ++i) slot.sges[i] = arena_.range(input_, 600);
     wqe.ud = {input_.byte(), input_.byte(), input_.dword()};
-    if (type_ == QpType::kXrcInitiator) wqe.xrc_srqn = input_.dword();
+    if (type_ == QpType::kXrcInitiator) wqe.set_xrc_srqn(input_.dword());
     *slot.wqe = wqe;
     sq_.publish(1);
     qp_->on_posted(now_);

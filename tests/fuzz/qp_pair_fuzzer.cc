@@ -149,8 +149,9 @@ class Session {
     const queue::Sge remote = peer.arena.range(input_, 5000);
     wqe.remote_address = remote.address;
     wqe.rkey = remote.lkey;
-    wqe.compare_add = input_.byte();
-    wqe.swap = wqe.immediate_or_rkey = wqe.opcode == WrOpcode::kSendWithInvalidate ? remote.lkey : input_.byte();
+    wqe.operands.compare_add = input_.byte();
+    wqe.operands.swap = wqe.immediate_or_rkey =
+        wqe.opcode == WrOpcode::kSendWithInvalidate ? remote.lkey : input_.byte();
     const bool is_inline = (wqe.flags & queue::kInline) != 0;
     std::array<uint8_t, 64> bytes{};
     wqe.flags &= ~queue::kInline;

@@ -158,8 +158,8 @@ class Exchange {
     const bool atomic = is_atomic(plan_.kind);
     wqe.remote_address = reinterpret_cast<uint64_t>(atomic ? reinterpret_cast<uint8_t*>(&word_) : remote_.data());
     wqe.rkey = atomic ? word_key_ : remote_key_;
-    wqe.compare_add = kWord;
-    wqe.swap = 77;
+    wqe.operands.compare_add = kWord;
+    wqe.operands.swap = 77;
     if (plan_.receive_after != Duration{}) pair_.events.after(plan_.receive_after, [this] { post_receives(); });
     EXPECT_TRUE(pair_.a.post(
         wqe, {{reinterpret_cast<uint64_t>(local_.data()), atomic ? uint32_t{sizeof(word_)} : kSize, local_key_}}));

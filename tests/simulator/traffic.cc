@@ -157,13 +157,13 @@ void Traffic::prepare(Message& m, queue::SendWqe& wqe) {
   if (!is_atomic(m.opcode)) return;
   wqe.remote_address = reinterpret_cast<uint64_t>(&word_);
   wqe.rkey = word_key_;
-  wqe.compare_add = random_() % 2 == 0 ? expected_word_ : random_();  // half of the swaps match
-  wqe.swap = random_();
+  wqe.operands.compare_add = random_() % 2 == 0 ? expected_word_ : random_();  // half of the swaps match
+  wqe.operands.swap = random_();
   m.expected_original = expected_word_;
   if (m.opcode == WrOpcode::kFetchAdd) {
-    expected_word_ += wqe.compare_add;
-  } else if (expected_word_ == wqe.compare_add) {
-    expected_word_ = wqe.swap;
+    expected_word_ += wqe.operands.compare_add;
+  } else if (expected_word_ == wqe.operands.compare_add) {
+    expected_word_ = wqe.operands.swap;
   }
 }
 

@@ -88,7 +88,7 @@ void RequestBuilder::begin(const SendWqe& wqe, Opcode operation, wire::Psn psn, 
   if (qp_.type == QpType::kUd) bth.dest_qp = wire::Qpn(wqe.ud.remote_qpn);
   bth.emit(out.header.data());
   out.header_size = wire::Bth::kSize;
-  if (qp_.type == QpType::kXrcInitiator) append(wire::Xrceth{wqe.xrc_srqn}, out);
+  if (qp_.type == QpType::kXrcInitiator) append(wire::Xrceth{wqe.xrc_srqn()}, out);
   if (qp_.type == QpType::kUd) {
     // IBTA 10.2.5: a Q_Key with its highest bit set is a controlled one; the QP's own goes out instead.
     constexpr uint32_t kControlled = 1u << 31;
@@ -131,8 +131,8 @@ void RequestBuilder::atomic(const SendQueue::Entry& entry, wire::Psn psn, io::Tx
   wire::AtomicEth atomic{};
   atomic.va = wqe.remote_address;
   atomic.rkey = wqe.rkey;
-  atomic.swap_add = swap ? wqe.swap : wqe.compare_add;
-  atomic.compare = swap ? wqe.compare_add : 0;
+  atomic.swap_add = swap ? wqe.operands.swap : wqe.operands.compare_add;
+  atomic.compare = swap ? wqe.operands.compare_add : 0;
   append(atomic, out);
 }
 
@@ -147,8 +147,9 @@ bool RequestBuilder::atomic_write(const SendQueue::Entry& entry, wire::Psn psn, 
 void RequestBuilder::flush(const SendQueue::Entry& entry, wire::Psn psn, io::TxPacket& out) {
   const SendWqe& wqe = entry.wqe;
   begin(wqe, Opcode::kRcFlush, psn, {}, out);
-  append(wire::Feth{static_cast<uint8_t>(wqe.swap & 0x0f), static_cast<uint8_t>(wqe.swap >> 4 & 3)}, out);
-  append(wire::Reth{wqe.remote_address, wqe.rkey, static_cast<uint32_t>(wqe.compare_add)}, out);
+  append(wire::Feth{static_cast<uint8_t>(wqe.operands.swap & 0x0f), static_cast<uint8_t>(wqe.operands.swap >> 4 & 3)},
+         out);
+  append(wire::Reth{wqe.remote_address, wqe.rkey, static_cast<uint32_t>(wqe.operands.compare_add)}, out);
 }
 
 // Points the packet at message bytes [offset, offset + size). False: an SGE does not pass its checks.

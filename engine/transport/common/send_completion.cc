@@ -71,7 +71,7 @@ WcStatus execute_local(QpContext& qp, const SendWqe& wqe) {
                                       .new_key = wqe.immediate_or_rkey,
                                       .region_key = wqe.bind.region_key,
                                       .address = wqe.remote_address,
-                                      .length = wqe.compare_add,
+                                      .length = wqe.bind.length,
                                       .access = wqe.bind.access,
                                       .pd = qp.pd,
                                       .qpn = qp.qpn.value()};

@@ -270,7 +270,7 @@ TEST_F(Cable, XrcFindsItsSharedReceiveQueue) {
   const queue::Sge sge{0, 4096, b.key};
   ASSERT_TRUE(srq.post(9, {&sge, 1}));
   queue::SendWqe wqe = work(WrOpcode::kSend, 1);
-  wqe.xrc_srqn = srq.srqn;
+  wqe.set_xrc_srqn(srq.srqn);
   a.post(initiator, wqe, 0, 2 * kMtu);
   run();
   EXPECT_THAT(initiator.sends(), SizeIs(1));

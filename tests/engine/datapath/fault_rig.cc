@@ -68,7 +68,7 @@ void post_round(FaultHost& from, const FaultHost& to, uint32_t seed) {
   from.post(sized(rdma(WrOpcode::kRdmaRead, kReadId, to.address(FaultHost::kShared + kReadable), to.key), kReadSize),
             from.sge(FaultHost::kResult, kReadSize));
   queue::SendWqe add = rdma(WrOpcode::kFetchAdd, kAtomicId, to.address(FaultHost::kShared + kWord), to.key);
-  add.compare_add = 1;
+  add.operands.compare_add = 1;
   from.post(sized(add, 8), from.sge(FaultHost::kResult + kReadable, 8));
 }
 

@@ -152,23 +152,30 @@ TEST(SendQueue, KeepsOrderAndContentAroundTheRing) {
   }
 }
 
-// architecture.md, decision 9: copied once, then checked, then used: later writes change nothing.
-TEST(SendQueue, WhatTheApplicationWritesAfterTheFetchIsNotSeen) {
-  SendQueue sq(2, 2, 0);
-  SendQueue::Slot slot;
-  ASSERT_TRUE(sq.reserve(0, slot));
-  *slot.wqe = wqe(1);
-  slot.wqe->sge_count = 1;
-  slot.sges[0] = {100, 10, 1};
-  sq.publish(1);
-  sq.fetch();
-  std::memset(slot.wqe, 0xff, sizeof(SendWqe));
-  std::memset(slot.sges, 0xff, 2 * sizeof(Sge));
-  const SendQueue::Entry entry = sq.entry(0);
-  EXPECT_EQ(entry.wqe.wr_id, 1u);
-  EXPECT_EQ(entry.wqe.length, 10u);
-  ASSERT_EQ(entry.sges.size(), 1u);
-  EXPECT_EQ(entry.sges[0].address, 100u);
+// What a request needs at least, and where its SGEs or its inline data share a place.
+TEST(SendQueue, SlotsHoldWhatWasAskedForAndNoMore) {
+  EXPECT_EQ(SendQueue::bytes(1, 1, 0), 64u);
+  EXPECT_EQ(SendQueue::bytes(128, 1, 16), 128u * 64);
+  EXPECT_EQ(SendQueue::bytes(128, 4, 0), 128u * 112);
+  EXPECT_EQ(SendQueue::bytes(128, 4, 64), 128u * 112);
+  EXPECT_EQ(SendQueue::bytes(128, 1, 65), 128u * 128);
+}
+
+TEST(SendQueue, RequestsForXrcNameTheirQueueBesideAllElse) {
+  for (const WrOpcode opcode : {WrOpcode::kRdmaWriteWithImmediate, WrOpcode::kSendWithInvalidate, WrOpcode::kRdmaRead,
+                                WrOpcode::kCompareSwap, WrOpcode::kFetchAdd}) {
+    SendWqe w = wqe(1);
+    w.opcode = opcode;
+    w.rkey = 2;
+    const bool atomic = opcode == WrOpcode::kCompareSwap || opcode == WrOpcode::kFetchAdd;
+    if (atomic) w.operands = {.compare_add = 3, .swap = 4};
+    if (!atomic) w.immediate_or_rkey = 5;
+    w.set_xrc_srqn(0xabcdef);
+    EXPECT_EQ(w.xrc_srqn(), 0xabcdefu);
+    EXPECT_EQ(w.rkey, 2u);
+    if (!atomic) EXPECT_EQ(w.immediate_or_rkey, 5u);
+    if (atomic) EXPECT_EQ(w.operands.compare_add + w.operands.swap, 7u);
+  }
 }
 
 TEST(SendQueue, LengthIsTheSumOfTheSgesWhateverTheWqeSays) {
@@ -202,7 +209,6 @@ TEST(SendQueue, HostileCountsAreCutToWhatTheQueueHolds) {
   slot.sges[0] = {0, 1, 1};
   slot.sges[1] = {0, 2, 1};
   sq.publish(1);
-  sq.fetch();
   EXPECT_EQ(sq.entry(0).sges.size(), 2u);
   EXPECT_EQ(sq.entry(0).wqe.length, 3u);
   sq.release();
@@ -300,6 +306,26 @@ TEST(ReceiveQueue, HoldsExactlyItsDepthAndGivesOldestFirst) {
     EXPECT_EQ(wqe.wr_id, 99u);
     EXPECT_FALSE(rq.take(wqe, sges));
     EXPECT_TRUE(rq.empty());
+  }
+}
+
+// A list of requests becomes visible as a whole.
+TEST(ReceiveQueue, ReservedRequestsAreInvisibleUntilPublished) {
+  ReceiveQueue rq(3, 1);
+  for (uint32_t i = 0; i < 3; ++i) {
+    Sge* const sge = rq.reserve(i, i, 1);
+    ASSERT_NE(sge, nullptr);
+    *sge = {i, 1, 1};
+  }
+  EXPECT_EQ(rq.reserve(3, 3, 1), nullptr);
+  EXPECT_TRUE(rq.empty());
+  rq.publish(3);
+  for (uint32_t i = 0; i < 3; ++i) {
+    ReceiveWqe wqe;
+    Sge sge;
+    ASSERT_TRUE(rq.take(wqe, &sge));
+    EXPECT_EQ(wqe.wr_id, i);
+    EXPECT_EQ(sge.address, i);
   }
 }
 

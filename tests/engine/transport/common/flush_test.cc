@@ -26,8 +26,8 @@ constexpr uint32_t kAll = kAllRemote | memory::kFlushGlobal | memory::kFlushPers
 
 queue::SendWqe flush_work(uint64_t wr_id, uint64_t va, uint32_t rkey, uint64_t length, uint64_t how = 1) {
   queue::SendWqe wqe = rdma(WrOpcode::kFlush, wr_id, va, rkey);
-  wqe.compare_add = length;
-  wqe.swap = how;
+  wqe.operands.compare_add = length;
+  wqe.operands.swap = how;
   return wqe;
 }
 auto IsBareResponse(uint32_t psn) {

@@ -148,8 +148,7 @@ TEST_F(LocalOperations, BindOpensTheWindowBeforeWhatFollowsLeaves) {
   bind.rkey = window;
   bind.immediate_or_rkey = window ^ 1;
   bind.remote_address = region.iova + 64;
-  bind.compare_add = 32;
-  bind.bind = {.region_key = region.key, .access = memory::kRemoteWrite};
+  bind.bind = {.length = 32, .region_key = region.key, .access = memory::kRemoteWrite};
   const auto opened = [&](uint64_t va) {
     return host_.mrs.translate_remote(window ^ 1, kPd, kQpn, va, 8, memory::kRemoteWrite).result ==
            memory::AccessResult::kOk;

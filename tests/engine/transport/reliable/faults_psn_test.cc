@@ -111,8 +111,8 @@ class Fault15 : public testing::TestWithParam<std::tuple<Work, uint32_t>> {
   static void post(Side& from, const Side& to, uint32_t length) {
     queue::SendWqe wqe = sized(rdma(opcode(), length, to.buffer.iova + kShared, to.buffer.key), length);
     wqe.immediate_or_rkey = opcode() == WrOpcode::kSendWithInvalidate ? to.window.key : 0x01020304;
-    wqe.compare_add = opcode() == WrOpcode::kCompareSwap ? to.word(kShared) : 77;
-    wqe.swap = 0x1122334455667788;
+    wqe.operands.compare_add = opcode() == WrOpcode::kCompareSwap ? to.word(kShared) : 77;
+    wqe.operands.swap = 0x1122334455667788;
     const bool returns = opcode() == WrOpcode::kRdmaRead || is_atomic(opcode());
     from.host.post_receive(length, {from.buffer.sge(kInbox, 1024)});
     from.host.post(wqe, {from.buffer.sge(returns ? kResult : kOutbox, length)});

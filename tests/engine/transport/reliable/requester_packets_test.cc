@@ -133,8 +133,8 @@ TEST(RequesterPackets, CompareAndSwap) {
   const Buffer buffer = host.make_buffer(8);
   host.to_rts();
   queue::SendWqe wqe = rdma(WrOpcode::kCompareSwap, 1, 0x1000, kRkey);
-  wqe.compare_add = 111;
-  wqe.swap = 222;
+  wqe.operands.compare_add = 111;
+  wqe.operands.swap = 222;
   host.post(wqe, {buffer.sge(0, 8)});
   host.post(work(WrOpcode::kSend, 2));
   const auto sent = host.pull();
@@ -149,7 +149,7 @@ TEST(RequesterPackets, FetchAndAdd) {
   const Buffer buffer = host.make_buffer(8);
   host.to_rts();
   queue::SendWqe wqe = rdma(WrOpcode::kFetchAdd, 1, 0x1000, kRkey);
-  wqe.compare_add = 111;
+  wqe.operands.compare_add = 111;
   host.post(wqe, {buffer.sge(0, 8)});
   const auto sent = host.pull();
   ASSERT_THAT(sent, ElementsAre(IsRequest(Opcode::kRcFetchAdd, kSqPsn, Bytes{})));

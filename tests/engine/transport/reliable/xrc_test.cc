@@ -42,7 +42,7 @@ class XrcInitiator : public testing::Test {
  protected:
   XrcInitiator() { host_.to_rts(); }
   static queue::SendWqe to(uint32_t srqn, queue::SendWqe wqe) {
-    wqe.xrc_srqn = srqn;
+    wqe.set_xrc_srqn(srqn);
     return wqe;
   }
   ScriptedQp host_{{.type = QpType::kXrcInitiator}};
@@ -345,7 +345,7 @@ TEST_P(XrcLoss, EveryMessageArrivesOnceInItsQueue) {
       ASSERT_TRUE(srqs[which].post(i, std::vector{inbox.sge(0, 3 * kMtu)}));
       ++expected[which];
     }
-    wqe.xrc_srqn = 10 + which;
+    wqe.set_xrc_srqn(10 + which);
     initiator.post(wqe, {source.sge(0, 1 + i * 11 % (3 * kMtu))});
   }
   uint32_t chance = 1;
