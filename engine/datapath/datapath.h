@@ -171,8 +171,8 @@ class Datapath {
   Time transmit_time_{};  // of the transmission in progress
   size_t sent_since_receive_ = 0;
 
-  std::atomic<Qp*> rung_{nullptr};
-  Qp* first_rung_ = nullptr;  // QPs whose doorbell has been taken from there and not been looked at
+  alignas(64) std::atomic<Qp*> rung_{nullptr};  // written by posting threads; a cache line of its own
+  alignas(64) Qp* first_rung_ = nullptr;        // QPs whose doorbell has been taken from there and not been looked at
   Qp* last_rung_ = nullptr;
   std::atomic<bool> next_hops_changed_{false};
   std::atomic<bool> wants_next_hops_{false};

@@ -40,6 +40,8 @@ constexpr Duration kLockHeld = std::chrono::milliseconds(10);
 constexpr Duration kNetworkInterval = std::chrono::milliseconds(10);
 // An application thread that polled within this time takes the packets itself.
 constexpr Duration kAttended = std::chrono::microseconds(100);
+// How exactly it is known when one polled: not every poll writes to memory that all threads share.
+constexpr Duration kPollNoted = std::chrono::microseconds(20);
 // A process whose threads have not polled for this long is a passive target: spinning for it takes nothing from them.
 constexpr Duration kPassive = std::chrono::milliseconds(1);
 // How long a polling application is not relied on after packets were found unattended; grows while deferring to it
@@ -206,6 +208,10 @@ Progress::Guard::~Guard() {
   }
   progress_.lock_.unlock();
   if (progress_.started_ && progress_.datapath_.rung()) progress_.poll();
+}
+
+void Progress::note_poll(Time now) {
+  if (!polled_within(kPollNoted, now)) polled_at_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
 }
 
 bool Progress::polled_within(Duration time, Time now) const {

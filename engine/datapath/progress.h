@@ -85,7 +85,7 @@ class Progress {
   void run();
   void turn(Turns& turns);
   bool polled_within(Duration time, Time now) const;
-  void note_poll(Time now) { polled_at_.store(now.time_since_epoch().count(), std::memory_order_relaxed); }
+  void note_poll(Time now);
   Round iterate_in_background();
   void pause() const;
   void doze(Duration time);
@@ -99,24 +99,25 @@ class Progress {
   const int network_descriptor_;
   const std::function<Time(bool)> look_at_network_;
 
-  OrderedSpinLock lock_;
-  std::atomic<int> waiting_{0};           // set-up calls that wait for the lock
-  std::atomic<bool> made_way_{false};     // a round was left to one of them
-  std::atomic<bool> handed_over_{false};  // doorbells were left to the background thread
-  std::atomic<int64_t> polled_at_{0};     // ns; when an application thread polled last
+  // Cache lines: the lock's is written twice a round. The next one is read in every round and seldom written.
+  alignas(64) OrderedSpinLock lock_;
+  alignas(64) std::atomic<int> waiting_{0};  // set-up calls that wait for the lock
+  std::atomic<bool> made_way_{false};        // a round was left to one of them
+  std::atomic<bool> handed_over_{false};     // doorbells were left to the background thread
+  std::atomic<int64_t> polled_at_{0};        // ns; when an application thread polled last, or up to kPollNoted earlier
   std::atomic<Background> background_{Background::kRunning};
   std::atomic<int64_t> wakes_at_{0};  // ns; when a sleeping background thread will look at timers
   std::atomic<bool> sleep_expected_{false};
   std::atomic<bool> stop_{false};
   std::atomic<bool> started_{false};
   int kick_descriptor_ = -1;
-  uint32_t receive_only_rounds_ = 0;  // the background thread's; in a row
-  Time waited_at_{};                  // the background thread's; when it last looked at its descriptors
-  Duration pressure_{};               // the background thread's; how long it waited for room last
-  bool look_again_ = false;           // the background thread's; there was no memory for what the network had to say
-  Time look_again_at_ = kNever;       // the background thread's; at the network
-  Time deaf_until_{};                 // the background thread's; to news of the network
-  std::vector<pollfd> descriptors_;   // the background thread's, kept to spare allocations
+  alignas(64) uint32_t receive_only_rounds_ = 0;  // the background thread's; in a row
+  Time waited_at_{};                              // the background thread's; when it last looked at its descriptors
+  Duration pressure_{};                           // the background thread's; how long it waited for room last
+  bool look_again_ = false;          // the background thread's; there was no memory for what the network had to say
+  Time look_again_at_ = kNever;      // the background thread's; at the network
+  Time deaf_until_{};                // the background thread's; to news of the network
+  std::vector<pollfd> descriptors_;  // the background thread's, kept to spare allocations
   std::thread thread_;
 };
 
