@@ -86,8 +86,9 @@ Datapath::Moved Datapath::iterate(Caller caller, Time now) {
   Moved moved;
   waited_.splice(waited_.end(), owed_);
   collect_doorbells(now, kDoorbellLimit);
-  look_after_waiting(now);
+  if (caller != Caller::kPosting) look_after_waiting(now);
   moved.sent += transmit(now);
+  if (caller == Caller::kPosting) return moved;
   moved.received += receive_wire(now);
   while (const size_t looped = receive(*loop_, now)) moved.received += looped;
   expire_timers(now);

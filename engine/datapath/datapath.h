@@ -25,7 +25,8 @@ namespace uroce::engine {
 
 class Datapath {
  public:
-  enum class Caller : uint8_t { kApplication, kBackground };
+  // Who runs a round: a thread that has posted, one that polls, or the background thread.
+  enum class Caller : uint8_t { kPosting, kPolling, kBackground };
   struct Moved {  // packets
     size_t received = 0;
     size_t sent = 0;
@@ -70,10 +71,11 @@ class Datapath {
   // The addresses of the netdev: what datagrams are for.
   void set_addresses(std::vector<wire::IpAddress> addresses) { addresses_ = std::move(addresses); }
 
-  // One round: send what is ready, take what arrived, expire timers, send what that made ready. ACKs owed before the
-  // round leave with it; those that it makes wait for the next one, so that the application's answer goes first. In the
-  // background nobody answers, and they leave at once. When an event tells of the message, its ACK leaves ahead of an
-  // answer: perftest has one channel for both queues and takes the next event for that of its own send.
+  // One round: send what is ready, take what arrived, expire timers, send what that made ready. A thread that has
+  // posted only sends: the rest belongs to who polls. ACKs owed before the round leave with it; those that it makes wait
+  // for the next one, so that the application's answer goes first. In the background nobody answers, and they leave at
+  // once. When an event tells of the message, its ACK leaves ahead of an answer: perftest has one channel for both
+  // queues and takes the next event for that of its own send.
   Moved iterate(Caller caller, Time now);
 
   // Work is left over that needs no outside event: packets ready, ACKs owed.

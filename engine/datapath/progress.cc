@@ -112,7 +112,7 @@ int Progress::start() {
   return 0;
 }
 
-void Progress::poll() {
+void Progress::rounds(Caller caller) {
   Datapath::Moved moved;
   int rounds = 0;
   do {
@@ -121,14 +121,12 @@ void Progress::poll() {
       break;
     }
     // The holder looks for doorbells when it is done.
-    if (round(Caller::kApplication, moved) == Round::kBusy) {
-      if (rounds == 0) note_poll(monotonic_now());
+    if (round(caller, moved) == Round::kBusy) {
+      if (rounds == 0 && caller == Caller::kPolling) note_poll(monotonic_now());
       break;
     }
     ++rounds;
   } while (datapath_.rung());
-  // A round that sends a lot takes long: the thread is here all the while.
-  if (moved) note_poll(monotonic_now());
 }
 
 // Every round is told the time anew, and reads the clock when it has the lock: time never goes backwards, nor stands
@@ -144,10 +142,8 @@ Progress::Round Progress::round(Caller caller, Datapath::Moved& moved) {
   if (!holding) return Round::kBusy;
   if (datapath_.wire() == nullptr) return Round::kIdle;  // before the first QP
   const Time now = monotonic_now();
-  if (caller == Caller::kApplication) {
-    note_poll(now);
-    memory::keep_faults_unblocked(now);
-  }
+  if (caller == Caller::kPolling) note_poll(now);
+  if (caller != Caller::kBackground) memory::keep_faults_unblocked(now);
   Datapath::Moved here;
   iterate(caller, now, here);
   moved += here;
@@ -160,7 +156,7 @@ void Progress::iterate(Caller caller, Time now, Datapath::Moved& moved) {
     moved += datapath_.iterate(caller, now);
   } catch (const std::bad_alloc&) {
   }
-  if (caller == Caller::kApplication) wake_if_needed();
+  if (caller != Caller::kBackground) wake_if_needed();
 }
 
 // This thread has done its share. The background thread clears the flag before it looks for doorbells.
@@ -201,13 +197,13 @@ Progress::Guard::~Guard() {
   if (progress_.started_) {
     if (progress_.made_way_.exchange(false, std::memory_order_relaxed) && progress_.datapath_.wire() != nullptr) {
       Datapath::Moved moved;
-      progress_.iterate(Caller::kApplication, monotonic_now(), moved);
+      progress_.iterate(Caller::kPolling, monotonic_now(), moved);
     } else {
       progress_.wake_if_needed();
     }
   }
   progress_.lock_.unlock();
-  if (progress_.started_ && progress_.datapath_.rung()) progress_.poll();
+  if (progress_.started_ && progress_.datapath_.rung()) progress_.after_post();
 }
 
 void Progress::note_poll(Time now) {

@@ -42,8 +42,10 @@ class Progress {
 
   // --- application threads ----------------------------------------------------------------------------------------
   // One round inline, unless somebody else is at it, and a few more if doorbells rang meanwhile. No cancellation point;
-  // keeps errno.
-  void poll();
+  // keeps errno. After a post it only sends. Then arrivals and timers are left to who polls, and a thread that only
+  // posts is none of these: the background thread does not rely on it.
+  void after_post() { rounds(Caller::kPosting); }
+  void poll() { rounds(Caller::kPolling); }
   // The caller is about to sleep: the background thread must not rely on it.
   void expect_sleep();
 
@@ -79,6 +81,7 @@ class Progress {
     bool deferred = false;  // the last time
   };
 
+  void rounds(Caller caller);
   Round round(Caller caller, Datapath::Moved& moved);
   void iterate(Caller caller, Time now, Datapath::Moved& moved);
   void hand_over();

@@ -317,7 +317,7 @@ int LocalEngine::moderate_cq(queue::CompletionQueue& cq, uint16_t count, Duratio
 
 void LocalEngine::doorbell(Qp& qp) {
   datapath_.ring(qp);
-  progress_.poll();
+  progress_.after_post();
 }
 
 void LocalEngine::receive_doorbell(Qp& qp) {

@@ -44,16 +44,16 @@ class Acks : public Cable {
 };
 
 TEST_F(Acks, LeaveBehindTheAnswerOfAnApplicationThatPolls) {
-  b.run(kApplication);
+  b.run(kPolling);
   EXPECT_THAT(sent(), IsEmpty());
   answer();
-  b.run(kApplication);
+  b.run(kPolling);
   EXPECT_THAT(sent(), ElementsAre(Opcode::kRcSendOnly, Opcode::kRcAcknowledge));
 }
 
 TEST_F(Acks, LeaveInTheNextRoundWithoutAnAnswer) {
-  b.run(kApplication);
-  b.run(kApplication);
+  b.run(kPolling);
+  b.run(kPolling);
   EXPECT_THAT(sent(), ElementsAre(Opcode::kRcAcknowledge));
 }
 
@@ -76,7 +76,7 @@ TEST_P(AckOfAnEvent, LeavesAheadOfTheAnswer) {
   EXPECT_THAT(sent(), ElementsAre(Opcode::kRcAcknowledge, Opcode::kRcSendOnly));
 }
 
-INSTANTIATE_TEST_SUITE_P(, AckOfAnEvent, testing::Values(kApplication, kBackground));
+INSTANTIATE_TEST_SUITE_P(, AckOfAnEvent, testing::Values(kPolling, kBackground));
 
 }  // namespace
 }  // namespace uroce::engine::test
