@@ -1,9 +1,9 @@
 // The engine: everything one process does on one netdev. Owns the packet I/O, the QPs, the memory regions and the
 // progress of all of them. This is the public face that the verbs shim uses; nothing of the shim is known here.
 //
-// Progress (architecture.md, decision 2): whoever polls, progresses. progress() tries the progress lock and runs a round
-// in the caller's thread, doorbell() the part of it that sends; a background thread takes over when nobody does, and
-// sleeps when nothing happens.
+// Progress (architecture.md, decision 2): whoever polls, progresses. progress() tries the progress lock and runs a
+// round in the caller's thread, doorbell() the part of it that sends; a background thread takes over when nobody does,
+// and sleeps when nothing happens.
 #pragma once
 
 #include <cstdint>

@@ -87,14 +87,14 @@ Datapath::Moved Datapath::iterate(Caller caller, Time now) {
   waited_.splice(waited_.end(), owed_);
   collect_doorbells(now, kDoorbellLimit);
   if (caller != Caller::kPosting) look_after_waiting(now);
-  moved.sent += transmit(now);
+  moved.sent += transmit(caller, now);
   if (caller == Caller::kPosting) return moved;
   moved.received += receive_wire(now);
   while (const size_t looped = receive(*loop_, now)) moved.received += looped;
   expire_timers(now);
   moderated_cqs_.expire(now);
   if (caller == Caller::kBackground) waited_.splice(waited_.end(), owed_);
-  moved.sent += transmit(now);
+  moved.sent += transmit(caller, now);
   return moved;
 }
 
@@ -136,7 +136,7 @@ void Datapath::expire_timers(Time now) {
 
 // --- sending --------------------------------------------------------------------------------------------------------
 
-size_t Datapath::transmit(Time now) {
+size_t Datapath::transmit(Caller caller, Time now) {
   transmit_time_ = now;
   int budget = kTransmitLimit;
   size_t acks = transmit_acks(urgent_);
@@ -150,11 +150,20 @@ size_t Datapath::transmit(Time now) {
     if (!room) break;
   }
   acks += transmit_acks(waited_);
-  wire_burst_->flush();
-  loop_burst_->flush();
+  if (caller == Caller::kPosting) {
+    wire_burst_->flush_post();
+    loop_burst_->flush();
+  } else {
+    flush();
+  }
   const size_t sent = static_cast<size_t>(kTransmitLimit - budget) + acks;
   sent_since_receive_ += sent;
   return sent;
+}
+
+void Datapath::flush() {
+  if (wire_burst_) wire_burst_->flush();
+  loop_burst_->flush();
 }
 
 // A CNP goes ahead of data: it has a class of service of its own (wire.md "ConnectX and DCQCN").

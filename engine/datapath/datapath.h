@@ -72,10 +72,10 @@ class Datapath {
   void set_addresses(std::vector<wire::IpAddress> addresses) { addresses_ = std::move(addresses); }
 
   // One round: send what is ready, take what arrived, expire timers, send what that made ready. A thread that has
-  // posted only sends: the rest belongs to who polls. ACKs owed before the round leave with it; those that it makes wait
-  // for the next one, so that the application's answer goes first. In the background nobody answers, and they leave at
-  // once. When an event tells of the message, its ACK leaves ahead of an answer: perftest has one channel for both
-  // queues and takes the next event for that of its own send.
+  // posted only sends: the rest belongs to who polls. ACKs owed before the round leave with it; those that it makes
+  // wait for the next one, so that the application's answer goes first. In the background nobody answers, and they
+  // leave at once. When an event tells of the message, its ACK leaves ahead of an answer: perftest has one channel for
+  // both queues and takes the next event for that of its own send.
   Moved iterate(Caller caller, Time now);
 
   // Work is left over that needs no outside event: packets ready, ACKs owed.
@@ -89,8 +89,10 @@ class Datapath {
   void remove(Qp& qp, Time now);
   // Takes the QP's completions out of its queues (destroy, reset).
   static void purge_completions(Qp& qp);
+  // Sends what waits for company.
+  void flush();
   // Packets wait for room in the packet I/O, if there is one yet, or in it for the kernel.
-  bool backpressured() const { return (wire_burst_ && wire_burst_->waiting()) || loop_burst_->waiting(); }
+  bool backpressured() const { return (wire_burst_ && wire_burst_->backpressured()) || loop_burst_->backpressured(); }
   // Sends the ACK that the QP owes, if any, at once.
   void settle_acks(Qp& qp, Time now);
   // Something that packets under backpressure point to is about to go away. Lost, as on a wire, are those of the QP
@@ -129,7 +131,7 @@ class Datapath {
   }
   void attach_loop(std::unique_ptr<io::PacketIo> loop);
   void collect_doorbells(Time now, size_t limit);
-  size_t transmit(Time now);
+  size_t transmit(Caller caller, Time now);
   bool transmit_quantum(Qp& qp, Time now, int& budget);
   Path* next_path(Qp& qp);
   static bool fits_route(const io::TxPacket& packet, const Path& path);

@@ -190,6 +190,10 @@ Progress::Guard::Guard(Progress& progress) : progress_(progress) {
   progress_.waiting_.fetch_add(1, std::memory_order_seq_cst);
   progress_.lock_.lock();
   progress_.waiting_.fetch_sub(1, std::memory_order_seq_cst);
+  try {
+    progress_.datapath_.flush();
+  } catch (const std::bad_alloc&) {  // what could not leave goes on waiting
+  }
 }
 
 Progress::Guard::~Guard() {

@@ -54,8 +54,9 @@ class Progress {
     if (started_) kick();
   }
 
-  // Exclusive use of the datapath for set-up calls (create, modify, destroy, registration); runs the round that others
-  // left to it and wakes the background thread afterwards if that left work. The thread cannot be cancelled meanwhile.
+  // Exclusive use of the datapath for set-up calls (create, modify, destroy, registration). What was posted before them
+  // and waits for company leaves first. Runs the round that others left to it and wakes the background thread
+  // afterwards if that left work. The thread cannot be cancelled meanwhile.
   class Guard {
    public:
     explicit Guard(Progress& progress);

@@ -1,4 +1,8 @@
 // Packets on their way from QPs to one PacketIo: collected in bursts, kept over backpressure.
+//
+// A burst costs a system call or two. A post alone is worth them: its packets leave at once. A thread that goes on
+// posting without a poll has filled the pipe, and from its fifth post on packets wait for company: until there are 16
+// of them, for the next poll, or for the background thread.
 #pragma once
 
 #include <array>
@@ -14,7 +18,9 @@ namespace uroce::engine {
 
 class TxBurst {
  public:
-  static constexpr size_t kSize = 32;  // what the kernel takes per call in copy mode
+  static constexpr size_t kSize = 32;     // what the kernel takes per call in copy mode
+  static constexpr size_t kCompany = 16;  // packets that do not wait
+  static constexpr int kPostsAtOnce = 4;  // since the last flush(): posts whose packets do not wait
 
   // `on_done` is told, in order, of packets whose payload the application took away (`unreadable`), and of those that
   // their QP wants to hear of (`completes`) once their bytes have been made.
@@ -45,14 +51,26 @@ class TxBurst {
     return true;
   }
 
-  // submit(), and the kernel's kick if anything is queued; what it puts off is kicked again next time.
+  // Everything leaves, if the packet I/O has room, with the kernel's kick; what it puts off is kicked again next time.
   void flush() {
-    submit();
-    if (dirty_) dirty_ = !io_.flush();
+    posts_at_once_ = kPostsAtOnce;
+    leave();
+  }
+  // The same after a post, unless it is better to wait.
+  void flush_post() {
+    if (!waiting()) return;
+    if (posts_at_once_ > 0) {
+      --posts_at_once_;
+    } else if (count_ < kCompany && !dirty_) {
+      return;
+    }
+    leave();
   }
 
-  // For room in the packet I/O, or for a kick.
+  // For room in the packet I/O, for a kick, or for company.
   bool waiting() const { return count_ > 0 || dirty_; }
+  // For room or for a kick.
+  bool backpressured() const { return backpressured_ && waiting(); }
   // Memory that the waiting packets for which `gone(packet)` holds point to is about to go away: they are lost, as on a
   // wire. The others keep their order.
   template <class Gone>
@@ -73,12 +91,20 @@ class TxBurst {
   io::PacketIo& io() { return io_; }
 
  private:
+  void leave() {
+    submit();
+    if (dirty_) dirty_ = !io_.flush();
+    backpressured_ = waiting();
+  }
+
   io::PacketIo& io_;
   Done on_done_;
   std::array<io::TxPacket, kSize> packets_;
   size_t count_ = 0;
   size_t sent_ = 0;
   bool dirty_ = false;  // sent and not yet kicked
+  bool backpressured_ = false;
+  int posts_at_once_ = kPostsAtOnce;
 };
 
 }  // namespace uroce::engine

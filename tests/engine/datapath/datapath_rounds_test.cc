@@ -1,6 +1,7 @@
 // What one round of the data path does, and in which order.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <utility>
 
 #include "engine/datapath/moderated_cqs.h"
 #include "tests/engine/datapath/cable_rig.h"
@@ -78,6 +79,118 @@ TEST_F(Rounds, KicksThatWerePutOffAreRepeated) {
   EXPECT_THAT(station.sends(), SizeIs(1));
   a.run();
   EXPECT_EQ(kicks, 0) << "kicked without need";
+}
+
+// --- posts -----------------------------------------------------------------------------------------------------------
+
+// A wire that counts: packets, and kicks that had any.
+class Counting final : public io::PacketIo {
+ public:
+  size_t receive(std::span<io::RxPacket>) override {
+    ++looks;
+    return 0;
+  }
+  size_t send(std::span<io::TxPacket> burst) override {
+    packets += burst.size();
+    queued_ = true;
+    return burst.size();
+  }
+  bool flush() override {
+    if (std::exchange(queued_, false)) ++kicks;
+    return true;
+  }
+  std::span<const pollfd> wait_descriptors() const override { return {}; }
+  bool prepare_to_wait() override { return true; }
+  uint32_t max_udp_length() const override { return 4096; }
+  std::string description() const override { return {}; }
+  io::IoCounters counters() const override { return {}; }
+
+  size_t packets = 0;
+  int kicks = 0, looks = 0;
+
+ private:
+  bool queued_ = false;
+};
+
+// Datagrams to the wire, posted one by one.
+class Posts : public Rounds {
+ protected:
+  Posts() {
+    auto its_wire = std::make_unique<Counting>();
+    wire = its_wire.get();
+    a.datapath.attach(std::move(its_wire), nullptr);
+    a.connect(station);
+  }
+  void queue() { a.datagram(station, 1, handle, 17, 0, 8); }
+  void post() {
+    queue();
+    a.run(Datapath::Caller::kPosting);
+  }
+  // Until posts fill the pipe.
+  void fill() {
+    while (!a.datapath.unfinished()) post();
+  }
+
+  Counting* wire;
+  Station& station = a.add(QpType::kUd);
+  const uint32_t handle = a.handle_to(b.address);
+};
+
+TEST_F(Posts, OnlySend) {
+  post();
+  EXPECT_EQ(wire->packets, 1u);
+  EXPECT_EQ(wire->looks, 0);
+  a.run(Datapath::Caller::kPolling);
+  EXPECT_EQ(wire->looks, 1);
+}
+
+TEST_F(Posts, LeaveAtOnceAFewTimesAndThenInCompany) {
+  for (int i = 1; i <= 4; ++i) {
+    post();
+    EXPECT_EQ(wire->kicks, i);
+  }
+  for (size_t i = 1; i < 16; ++i) {
+    post();
+    EXPECT_EQ(wire->packets, 4u);
+    EXPECT_TRUE(a.datapath.unfinished());
+    EXPECT_FALSE(a.datapath.backpressured());
+  }
+  post();
+  EXPECT_EQ(wire->packets, 20u);
+  EXPECT_EQ(wire->kicks, 5);
+  EXPECT_FALSE(a.datapath.unfinished());
+}
+
+class WhatWaits : public Posts, public testing::WithParamInterface<Datapath::Caller> {};
+
+TEST_P(WhatWaits, LeavesWithTheNextRoundThatIsNoPost) {
+  fill();
+  const size_t before = wire->packets;
+  a.run(GetParam());
+  EXPECT_EQ(wire->packets, before + 1);
+  EXPECT_FALSE(a.datapath.unfinished());
+  const int kicks = wire->kicks;
+  post();
+  EXPECT_EQ(wire->kicks, kicks + 1) << "the pipe is empty again";
+}
+
+INSTANTIATE_TEST_SUITE_P(, WhatWaits, testing::Values(Datapath::Caller::kPolling, Datapath::Caller::kBackground));
+
+TEST_F(Posts, LeaveBeforeASetUpCall) {
+  fill();
+  const size_t before = wire->packets;
+  a.datapath.flush();
+  EXPECT_EQ(wire->packets, before + 1);
+  EXPECT_FALSE(a.datapath.unfinished());
+}
+
+// A burst makes room for the next one without a kick.
+TEST_F(Posts, OfMoreThanABurstLeaveAltogether) {
+  fill();
+  for (int i = 0; i < 40; ++i) queue();
+  a.run(Datapath::Caller::kPosting);
+  EXPECT_EQ(wire->packets, 45u);
+  EXPECT_EQ(wire->kicks, 5);
 }
 
 // A wire on which packets never end, and which takes all there are.

@@ -127,6 +127,78 @@ TEST(Progress, CallerKeepsItsErrno) {
   EXPECT_EQ(errno, 0);
 }
 
+// --- a thread that posts and then watches memory ---------------------------------------------------------------------
+
+// A host with neighbours.
+class RoutedNetView final : public FixedNetView {
+ public:
+  std::optional<net::Route> route(int, const wire::IpAddress&, const wire::IpAddress& to) override {
+    return net::Route{.next_hop = to, .mtu = 1500};
+  }
+  net::Neighbour neighbour(int, const wire::IpAddress&) override {
+    return {.state = net::NeighbourState::kUsable, .mac = {2, 0, 0, 0, 0, 9}};
+  }
+};
+
+// Packets of an unreliable QP to another host. They are complete when they have left.
+class Posting : public testing::TestWithParam<bool> {
+ protected:
+  void wait_for_company() {
+    for (uint64_t i = 0; i < 10; ++i) {
+      queue::SendQueue::Slot slot;
+      ASSERT_TRUE(Engine::send_queue(*qp_).reserve(0, slot));
+      *slot.wqe = {.wr_id = i, .opcode = queue::WrOpcode::kSend, .flags = queue::kSignaled | queue::kInline};
+      Engine::send_queue(*qp_).publish(1);
+      engine->doorbell(*qp_);
+    }
+  }
+  bool have_left() {
+    left_ += cq_.poll(16, [](const Cqe& cqe) { EXPECT_EQ(cqe.status, WcStatus::kSuccess); });
+    return left_ == 10;
+  }
+  void SetUp() override {
+    ASSERT_EQ(engine->create_qp({.type = transport::QpType::kUc,
+                                 .pd = 1,
+                                 .max_send_wr = 16,
+                                 .max_inline = 64,
+                                 .send_cq = &cq_,
+                                 .recv_cq = &cq_},
+                                qp_),
+              0);
+    using namespace transport;
+    QpAttributes attr;
+    attr.state = QpState::kInit;
+    attr.port = 1;
+    ASSERT_EQ(engine->modify_qp(*qp_, attr, kQpState | kQpPkeyIndex | kQpPort | kQpAccessFlags), 0);
+    attr.state = QpState::kRtr;
+    attr.address.destination = wire::IpAddress::v4(std::array<uint8_t, 4>{192, 0, 2, 9}.data());
+    attr.address.global = true;
+    attr.path_mtu = 1024;
+    ASSERT_EQ(engine->modify_qp(*qp_, attr, kQpState | kQpAddressVector | kQpPathMtu | kQpDestQpn | kQpRqPsn), 0);
+    attr.state = QpState::kRts;
+    ASSERT_EQ(engine->modify_qp(*qp_, attr, kQpState | kQpSqPsn), 0);
+  }
+  void TearDown() override { engine->destroy_qp(qp_); }
+
+  std::shared_ptr<LocalEngine> engine = make_engine(open_nothing, std::make_shared<RoutedNetView>());
+
+ private:
+  CompletionQueue cq_{16, nullptr};
+  Qp* qp_ = nullptr;
+  uint32_t left_ = 0;
+};
+
+// The background thread sleeps, or relies on a thread that has polled so far.
+TEST_P(Posting, WhatWaitsForCompanyIsNotForgotten) {
+  if (GetParam()) {
+    for (const Time end = monotonic_now() + std::chrono::milliseconds(5); monotonic_now() < end;) engine->progress();
+  }
+  wait_for_company();
+  EXPECT_TRUE(eventually([&] { return have_left(); }));
+}
+
+INSTANTIATE_TEST_SUITE_P(, Posting, testing::Bool());
+
 // As rping does to the thread that polls: the round is finished, and the lock is free.
 TEST(Progress, ThreadIsCancelledOutsideOfRoundsOnly) {
   std::atomic<bool> inside{false}, cancelled{false}, finished{false}, ended{false};
