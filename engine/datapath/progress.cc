@@ -21,7 +21,6 @@ namespace {
 
 // What a thread does in a row while others keep ringing.
 constexpr int kRoundsInARow = 4;
-constexpr Duration kSpin = std::chrono::microseconds(30);
 // While applications poll: how soon the background thread notices that they stopped.
 constexpr Duration kDefer = std::chrono::microseconds(500);
 // When the background thread takes what it receives for a stream, and how long it then waits between two looks (about a
@@ -36,18 +35,10 @@ constexpr Duration kMaxPressure = std::chrono::milliseconds(1);
 constexpr Duration kBrief = std::chrono::microseconds(50);
 // How long a process that ends waits for the lock: about as long as leaving the netdev itself takes.
 constexpr Duration kLockHeld = std::chrono::milliseconds(10);
-// How long a thread that finds packets all the time goes without a look at the network.
+// How soon the network is looked at again after there was no memory for its news, or so many that it was ignored.
 constexpr Duration kNetworkInterval = std::chrono::milliseconds(10);
-// An application thread that polled within this time takes the packets itself.
-constexpr Duration kAttended = std::chrono::microseconds(100);
 // How exactly it is known when one polled: not every poll writes to memory that all threads share.
 constexpr Duration kPollNoted = std::chrono::microseconds(20);
-// A process whose threads have not polled for this long is a passive target: spinning for it takes nothing from them.
-constexpr Duration kPassive = std::chrono::milliseconds(1);
-// How long a polling application is not relied on after packets were found unattended; grows while deferring to it
-// turns out wrong again and again (a program that polls now and then and otherwise watches memory, as ib_write_lat).
-constexpr Duration kMinDistrust = std::chrono::milliseconds(1);
-constexpr Duration kMaxDistrust = std::chrono::seconds(1);
 
 // Asks for short time slices (Linux 6.12), so that the calling thread runs soon after it woke even where every core is
 // taken by a program that spins: ib_write_lat watches memory and leaves the packets to us. Harmless where refused.
@@ -211,11 +202,9 @@ Progress::Guard::~Guard() {
 }
 
 void Progress::note_poll(Time now) {
-  if (!polled_within(kPollNoted, now)) polled_at_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
-}
-
-bool Progress::polled_within(Duration time, Time now) const {
-  return now.time_since_epoch().count() - polled_at_.load(std::memory_order_relaxed) < time.count();
+  if (now - polled_at() >= kPollNoted) {
+    polled_at_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+  }
 }
 
 Progress::Round Progress::iterate_in_background() {
@@ -243,42 +232,36 @@ void Progress::pause() const {
 
 void Progress::run() {
   ask_for_short_slices();
-  Turns turns{.busy_at = monotonic_now(), .distrust = kMinDistrust};
+  WaitPolicy policy(monotonic_now());
   while (!stop_.load(std::memory_order_relaxed)) {
     try {
-      turn(turns);
+      turn(policy);
     } catch (const std::bad_alloc&) {  // for the list of descriptors
       std::this_thread::sleep_for(kMaxPressure);
     }
   }
 }
 
-void Progress::turn(Turns& t) {
-  const bool attended = polled_within(kAttended, monotonic_now());
-  const Round round = iterate_in_background();
-  const Time now = monotonic_now();
-  const bool app_polls = round == Round::kBusy || polled_within(kAttended, now);
-  if (sleep_expected_.load(std::memory_order_relaxed) && sleep_expected_.exchange(false)) {
-    t.trust_from = now + kMinDistrust;
-  }
-  if (round == Round::kMoved && !attended) {  // packets waited and nobody came for them
-    if (t.deferred) t.distrust = std::min<Duration>(4 * t.distrust, kMaxDistrust);
-    t.trust_from = now + t.distrust;
-  } else if (t.deferred && app_polls) {
-    t.distrust = kMinDistrust;
-  }
-  if (round == Round::kMoved) t.busy_at = now;
-  t.deferred = app_polls && now >= t.trust_from;
-  if (t.deferred) {
-    doze(kDefer);
-  } else if (round == Round::kBusy) {
-    doze(kBrief);  // the holder may wait for this very core
-  } else if (now - waited_at_ >= kNetworkInterval) {
-    doze(Duration{});
-  } else if (now - t.busy_at < kSpin && !polled_within(kPassive, now)) {
-    pause();
-  } else {
-    sleep();
+void Progress::turn(WaitPolicy& policy) {
+  WaitPolicy::Turn turn;
+  turn.began = monotonic_now();
+  turn.polled_before = polled_at();
+  turn.round = iterate_in_background();
+  turn.ended = monotonic_now();
+  turn.polled = polled_at();
+  turn.looked = waited_at_;
+  turn.sleep_expected = sleep_expected_.load(std::memory_order_relaxed) && sleep_expected_.exchange(false);
+  switch (policy.after(turn)) {
+    case WaitPolicy::Wait::kSpin:
+      return pause();
+    case WaitPolicy::Wait::kSleep:
+      return sleep();
+    case WaitPolicy::Wait::kDefer:
+      return doze(kDefer);
+    case WaitPolicy::Wait::kMakeWay:
+      return doze(kBrief);
+    case WaitPolicy::Wait::kLook:
+      return doze(Duration{});
   }
 }
 

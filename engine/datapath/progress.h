@@ -1,7 +1,7 @@
 // Who drives the datapath, and when (architecture.md, decision 2).
 //
 // Application threads that poll run it inline, under a lock that they only try. A background thread takes over when
-// nobody does. It has three ways to wait:
+// nobody does. It has three ways to wait (wait_policy.h says when):
 //   spinning   shortly after it moved packets: a passive target answers fast;
 //   asleep     on the I/O descriptors, netlink and the next deadline: costs nothing while nothing happens;
 //   deferring  on a timer only, while application threads have shown that they take the packets themselves: waking up
@@ -22,6 +22,7 @@
 
 #include "engine/base/caller_state.h"
 #include "engine/datapath/datapath.h"
+#include "engine/datapath/wait_policy.h"
 
 namespace uroce::engine {
 
@@ -72,23 +73,15 @@ class Progress {
  private:
   using Caller = Datapath::Caller;
   enum class Background : uint8_t { kRunning, kDeferring, kAsleep };
-  enum class Round : uint8_t { kIdle, kMoved, kBusy };  // kBusy: another thread holds the lock
-
-  // What the background thread knows from its turns so far.
-  struct Turns {
-    Time busy_at{};     // when it last moved packets
-    Time trust_from{};  // until then polling applications are not relied on
-    Duration distrust{};
-    bool deferred = false;  // the last time
-  };
+  using Round = WaitPolicy::Round;
 
   void rounds(Caller caller);
   Round round(Caller caller, Datapath::Moved& moved);
   void iterate(Caller caller, Time now, Datapath::Moved& moved);
   void hand_over();
   void run();
-  void turn(Turns& turns);
-  bool polled_within(Duration time, Time now) const;
+  void turn(WaitPolicy& policy);
+  Time polled_at() const { return Time(Duration(polled_at_.load(std::memory_order_relaxed))); }
   void note_poll(Time now);
   Round iterate_in_background();
   void pause() const;
