@@ -96,7 +96,8 @@ struct SendProgress {
   bool taken = false;  // unreliable transports: the bytes of all its packets have been made
 };
 
-// The slots of a ring, all zero: allocated here, or placed in memory that outlives them.
+// The slots of a ring: allocated here, or placed in memory that outlives them. Nothing is written to them before they
+// are used, so that the pages of a deep queue cost nothing as long as few requests are posted.
 template <class T>
 class Slots {
  public:
@@ -104,14 +105,14 @@ class Slots {
   static constexpr size_t kAlignment = 64;
   static constexpr size_t bytes(size_t count) { return (count * sizeof(T) + kAlignment - 1) & ~(kAlignment - 1); }
 
-  explicit Slots(size_t count) : own_(new T[count]{}), first_(own_.get()) {}
+  explicit Slots(size_t count) : own_(new T[count]), first_(own_.get()) {}
   // In the next bytes(count) of `memory`, which goes on behind them; null: allocated.
   Slots(size_t count, std::byte*& memory) {
     if (memory == nullptr) {
       *this = Slots(count);
     } else {
       first_ = reinterpret_cast<T*>(memory);
-      std::uninitialized_value_construct_n(first_, count);
+      std::uninitialized_default_construct_n(first_, count);
       memory += bytes(count);
     }
   }

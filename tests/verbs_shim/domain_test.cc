@@ -198,12 +198,13 @@ TEST_F(DomainTest, QueuesOnAParentDomainLieWhereTheApplicationSays) {
     // More messages than slots, so that every slot is used.
     client_.memory[4096] = 77;
     for (int i = 0; i < 100; ++i) {
+      ibv_qp *const sender = i % 2 == 0 ? a : b, *const receiver = i % 2 == 0 ? b : a;
       ibv_sge to{reinterpret_cast<uintptr_t>(client_.memory) + 64, 1, client_.mr->lkey};
       ibv_recv_wr receive{};
       receive.sg_list = &to;
       receive.num_sge = 1;
       ibv_recv_wr* bad_receive = nullptr;
-      ASSERT_EQ(ibv_post_recv(b, &receive, &bad_receive), 0);
+      ASSERT_EQ(ibv_post_recv(receiver, &receive, &bad_receive), 0);
       ibv_sge from{reinterpret_cast<uintptr_t>(client_.memory) + 4096, 1, client_.mr->lkey};
       ibv_send_wr send{};
       send.sg_list = &from;
@@ -211,7 +212,7 @@ TEST_F(DomainTest, QueuesOnAParentDomainLieWhereTheApplicationSays) {
       send.opcode = IBV_WR_SEND;
       send.send_flags = IBV_SEND_SIGNALED;
       ibv_send_wr* bad = nullptr;
-      ASSERT_EQ(ibv_post_send(a, &send, &bad), 0);
+      ASSERT_EQ(ibv_post_send(sender, &send, &bad), 0);
       for (int completion = 0; completion < 2; ++completion) {
         ibv_wc wc{};
         ASSERT_EQ(client_wait(cq, &wc), 1);
