@@ -1,8 +1,6 @@
 #include "engine/transport/common/receive_request.h"
 
-#include <algorithm>
-
-#include "engine/memory/memory_access.h"
+#include "engine/transport/common/sge_cursor.h"
 
 namespace uroce::transport {
 
@@ -17,25 +15,8 @@ bool ReceiveRequest::take() {
   return taken_;
 }
 
-WcStatus ReceiveRequest::place(uint32_t offset, std::span<const uint8_t> data) {
-  for (uint32_t i = 0; i < wqe_.sge_count && !data.empty(); ++i) {
-    const queue::Sge& sge = sges_[i];
-    if (offset >= sge.length) {
-      offset -= sge.length;
-      continue;
-    }
-    const auto piece = static_cast<uint32_t>(std::min<size_t>(data.size(), sge.length - offset));
-    const memory::Translation t =
-        qp_.mrs.translate_local(sge.lkey, from_.rq_pd, sge.address + offset, piece, memory::kLocalWrite);
-    if (t.result != memory::AccessResult::kOk) return WcStatus::kLocalProtectionError;
-    if (!memory::copy(t.address, data.data(), piece)) {
-      qp_.counters.add(Counter::kMemoryFaults);
-      return WcStatus::kLocalProtectionError;
-    }
-    data = data.subspan(piece);
-    offset = 0;
-  }
-  return WcStatus::kSuccess;
+bool ReceiveRequest::place(uint32_t offset, std::span<const uint8_t> data) {
+  return scatter(qp_, from_.rq_pd, std::span(sges_).first(wqe_.sge_count), offset, data);
 }
 
 void ReceiveRequest::fail(WcStatus status) {

@@ -25,9 +25,9 @@ class ReceiveRequest {
   // The same, if it is of this queue, which is about to go.
   void drop_if_of(const queue::ReceiveQueue& rq) { taken_ = taken_ && from_.rq != &rq; }
 
-  // Copies `data` to message offset `offset`, within length(). Success, or what the request completes with when an SGE
-  // does not allow it.
-  queue::WcStatus place(uint32_t offset, std::span<const uint8_t> data);
+  // Copies `data` to message offset `offset`, within length(). False: an SGE does not allow it, which is a local
+  // protection error.
+  bool place(uint32_t offset, std::span<const uint8_t> data);
 
   // Ends it with an error.
   void fail(queue::WcStatus status);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/transport/common/sge_cursor.h"
 #include "wire/atomic_eth.h"
 #include "wire/bth.h"
 #include "wire/deth.h"
@@ -155,26 +156,20 @@ void RequestBuilder::flush(const SendQueue::Entry& entry, wire::Psn psn, io::TxP
 // Points the packet at message bytes [offset, offset + size). False: an SGE does not pass its checks.
 bool RequestBuilder::gather(const SendQueue::Entry& entry, uint32_t offset, uint32_t size, io::TxPacket& out) {
   out.payload_size = size;
-  if (size == 0) return true;
-  if (entry.wqe.flags & queue::kInline) {
+  if (size > 0 && (entry.wqe.flags & queue::kInline)) {
     out.fragments[out.fragment_count++] = {entry.inline_data + offset, size};
     return true;
   }
-  for (const queue::Sge& sge : entry.sges) {
-    if (offset >= sge.length) {
-      offset -= sge.length;
-      continue;
-    }
-    const uint32_t piece = std::min(size, sge.length - offset);
+  for (SgeCursor cursor(entry.sges, offset); size > 0;) {
+    const queue::Sge piece = cursor.next(size);
     const memory::Translation t =
-        qp_.mrs.translate_local(sge.lkey, qp_.pd, sge.address + offset, piece, memory::kLocalRead);
-    if (t.result != memory::AccessResult::kOk) return false;
-    out.fragments[out.fragment_count++] = {t.address, piece};
-    size -= piece;
-    offset = 0;
-    if (size == 0) return true;
+        qp_.mrs.translate_local(piece.lkey, qp_.pd, piece.address, piece.length, memory::kLocalRead);
+    // Sizes are sums of the SGEs, so the list does not end before.
+    if (piece.length == 0 || t.result != memory::AccessResult::kOk) return false;
+    out.fragments[out.fragment_count++] = {t.address, piece.length};
+    size -= piece.length;
   }
-  return false;  // sizes are sums of the SGEs, so this is not reached
+  return true;
 }
 
 }  // namespace uroce::transport

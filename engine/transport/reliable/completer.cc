@@ -5,8 +5,8 @@
 #include <cstring>
 #include <utility>
 
-#include "engine/memory/memory_access.h"
 #include "engine/transport/common/send_completion.h"
+#include "engine/transport/common/sge_cursor.h"
 #include "wire/aeth.h"
 
 namespace uroce::transport {
@@ -299,7 +299,7 @@ void Completer::on_read_response(const wire::Packet& packet) {
   const uint32_t expected = last ? entry.wqe.length - n * mtu : mtu;
   if (packet.info->last != last) return fail(WcStatus::kBadResponseError);
   if (packet.payload.size() != expected) return fail(WcStatus::kLocalLengthError);
-  if (!scatter(entry, n * mtu, packet.payload.data(), expected)) return fail(WcStatus::kLocalProtectionError);
+  if (!scatter(qp_, qp_.pd, entry.sges, n * mtu, packet.payload)) return fail(WcStatus::kLocalProtectionError);
   ++entry.progress.responses;
   if (last) complete(WcStatus::kSuccess);
   window_.acknowledge_before(packet.bth.psn + 1);
@@ -327,33 +327,10 @@ void Completer::on_atomic_response(const wire::Packet& packet) {
   }
   uint8_t original[8];  // host order in memory, as verbs defines it
   std::memcpy(original, &packet.atomic_ack_eth.original, sizeof(original));
-  if (!scatter(entry, 0, original, sizeof(original))) return fail(WcStatus::kLocalProtectionError);
+  if (!scatter(qp_, qp_.pd, entry.sges, 0, original)) return fail(WcStatus::kLocalProtectionError);
   complete(WcStatus::kSuccess);
   window_.acknowledge_before(packet.bth.psn + 1);
   progress();
-}
-
-// Writes `size` bytes at message offset `offset` into the WQE's SGEs; false: one of them does not allow it.
-bool Completer::scatter(const SendQueue::Entry& entry, uint32_t offset, const uint8_t* data, uint32_t size) {
-  for (const queue::Sge& sge : entry.sges) {
-    if (size == 0) break;
-    if (offset >= sge.length) {
-      offset -= sge.length;
-      continue;
-    }
-    const uint32_t piece = std::min(size, sge.length - offset);
-    const memory::Translation t =
-        qp_.mrs.translate_local(sge.lkey, qp_.pd, sge.address + offset, piece, memory::kLocalWrite);
-    if (t.result != memory::AccessResult::kOk) return false;
-    if (!memory::copy(t.address, data, piece)) {
-      qp_.counters.add(Counter::kMemoryFaults);
-      return false;
-    }
-    data += piece;
-    size -= piece;
-    offset = 0;
-  }
-  return size == 0;
 }
 
 void Completer::complete(WcStatus status) {

@@ -54,7 +54,6 @@ class Completer {
   bool retry(RetryCause cause);
   void on_overtaken();
   void progress();
-  bool scatter(const queue::SendQueue::Entry& entry, uint32_t offset, const uint8_t* data, uint32_t size);
   void fail(queue::WcStatus status);
 
   QpContext& qp_;

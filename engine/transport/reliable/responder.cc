@@ -57,11 +57,10 @@ void store_whole(uint8_t* address, uint64_t value) {
 void Responder::reset() {
   expected_ = Psn{};
   msn_ = wire::Msn{};
-  message_ = Message::kNone;
+  message_.abandon();
   silent_ = false;
   forget_ack();
   receive_.drop();
-  received_ = 0;
   replays_.reset();
   nak_ = Nak{};
   ack_due_ = kNever;
@@ -140,14 +139,13 @@ void Responder::replay_read(ReplayEntry& entry, const Packet& packet) {
 }
 
 void Responder::on_expected(const Packet& packet) {
-  if (!in_sequence(packet)) return refuse(packet, SendReason::kNakOpcodeSequence);
+  if (!message_.in_sequence(packet)) return refuse(packet, SendReason::kNakOpcodeSequence);
   if (!length_valid(packet)) return refuse(packet, SendReason::kNakPacketLength);
   if (!find_target(packet)) return refuse(packet, SendReason::kNakNoSrq);
   switch (packet.info->operation) {
     case Operation::kSend:
-      return on_send(packet);
     case Operation::kWrite:
-      return on_write(packet);
+      return on_message(packet);
     case Operation::kReadRequest:
       return on_read(packet);
     case Operation::kCompareSwap:
@@ -179,57 +177,36 @@ memory::Translation Responder::translate(uint32_t rkey, uint64_t va, uint64_t le
   return qp_.mrs.translate_remote(rkey, qp_.receive.pd, qp_.qpn.value(), va, length, right);
 }
 
-bool Responder::in_sequence(const Packet& packet) const {
-  if (packet.info->first) return message_ == Message::kNone;
-  const Message continued = packet.info->operation == Operation::kSend ? Message::kSend : Message::kWrite;
-  return message_ == continued;
-}
-
-// IBTA 9.7.4.1.6: First and Middle are full and unpadded, Last is not empty, nothing is longer than the path MTU.
 bool Responder::length_valid(const Packet& packet) const {
   const Operation operation = packet.info->operation;
-  const size_t size = packet.payload.size();
-  if (operation == Operation::kAtomicWrite) return size == sizeof(uint64_t) && packet.bth.pad == 0;
-  if (operation != Operation::kSend && operation != Operation::kWrite) return size == 0;
-  if (!packet.info->last) return size == qp_.attr.path_mtu && packet.bth.pad == 0;
-  return size <= qp_.attr.path_mtu && (size > 0 || packet.info->first);
+  if (operation == Operation::kSend || operation == Operation::kWrite) return message_.length_valid(packet);
+  if (operation == Operation::kAtomicWrite) return packet.payload.size() == sizeof(uint64_t) && packet.bth.pad == 0;
+  return packet.payload.empty();
 }
 
-void Responder::on_send(const Packet& packet) {
-  if (packet.info->first) {
-    if (!receive_ && !take_receive(packet.bth.psn)) return;
-    received_ = 0;
-    message_ = Message::kSend;
-  }
-  if (uint64_t{received_} + packet.payload.size() > receive_.length()) {
-    return reject(NakCode::kInvalidRequest, packet.bth.psn, WcStatus::kLocalLengthError, SendReason::kNakReceiveLength);
-  }
-  if (const WcStatus status = receive_.place(received_, packet.payload); status != WcStatus::kSuccess) {
-    return reject(NakCode::kRemoteOperationalError, packet.bth.psn, status, SendReason::kNakReceiveMemory);
-  }
-  if (packet.info->has_ieth && !qp_.mrs.invalidate(packet.ieth.rkey, qp_.receive.pd, qp_.qpn.value())) {
-    return reject(NakCode::kRemoteAccessError, packet.bth.psn, WcStatus::kLocalProtectionError,
-                  SendReason::kNakInvalidate);
-  }
-  received_ += static_cast<uint32_t>(packet.payload.size());
-  if (packet.info->last) receive_.complete(packet, received_);
-  accepted(packet, 1, packet.info->last);
-}
-
-void Responder::on_write(const Packet& packet) {
-  if (!write_.fits(packet)) return refuse(packet, SendReason::kNakWriteLength);
-  if (packet.info->has_immdt && !receive_ && !take_receive(packet.bth.psn)) return;
-  switch (write_.place(packet)) {
-    case WriteTarget::Result::kNoAccess:
+void Responder::on_message(const Packet& packet) {
+  const Psn psn = packet.bth.psn;
+  switch (message_.take(packet)) {
+    case Arrival::kTaken:
+      return accepted(packet, 1, packet.info->last);
+    case Arrival::kNoReceive:
+      // Receiver not ready (IBTA 9.7.5.2.8). The peer goes back then, so later PSNs get no NAK of their own.
+      silent_ = true;
+      return nak(Aeth::make_rnr_nak(qp_.attr.min_rnr_timer, msn_), psn, SendReason::kNakNoReceive);
+    case Arrival::kTooLong:
+      return reject(NakCode::kInvalidRequest, psn, WcStatus::kLocalLengthError, SendReason::kNakReceiveLength);
+    case Arrival::kReceiveMemory:
+      return reject(NakCode::kRemoteOperationalError, psn, WcStatus::kLocalProtectionError,
+                    SendReason::kNakReceiveMemory);
+    case Arrival::kNotInvalidated:
+      return reject(NakCode::kRemoteAccessError, psn, WcStatus::kLocalProtectionError, SendReason::kNakInvalidate);
+    case Arrival::kWriteLength:
+      return refuse(packet, SendReason::kNakWriteLength);
+    case Arrival::kNoAccess:
       return refuse_access(packet);
-    case WriteTarget::Result::kMemoryLost:
-      return memory_lost(packet.bth.psn);
-    case WriteTarget::Result::kOk:
-      break;
+    case Arrival::kMemoryLost:
+      return memory_lost(psn);
   }
-  message_ = Message::kWrite;
-  if (packet.info->has_immdt) receive_.complete(packet, write_.received());
-  accepted(packet, 1, packet.info->last);
 }
 
 ReplayEntry& Responder::remember(const Packet& packet, ReplayEntry::Kind kind, uint32_t psns) {
@@ -303,24 +280,12 @@ void Responder::on_flush(const Packet& packet) {
   remember(packet, ReplayEntry::Kind::kBare, 1);
 }
 
-// Takes the next receive request. False: there is none, and an RNR NAK says so (IBTA 9.7.5.2.8). After it the peer goes
-// back, so later PSNs get no NAK of their own.
-bool Responder::take_receive(Psn psn) {
-  if (receive_.take()) return true;
-  silent_ = true;
-  nak(Aeth::make_rnr_nak(qp_.attr.min_rnr_timer, msn_), psn, SendReason::kNakNoReceive);
-  return false;
-}
-
 // The expected request was executed: the next one may come.
 void Responder::accepted(const Packet& packet, uint32_t psns, bool message_done) {
   expected_ = expected_ + psns;
   silent_ = false;
   nak_.pending = false;  // a sequence or RNR NAK that has not left is about this packet, and moot
-  if (message_done) {
-    message_ = Message::kNone;
-    ++msn_;
-  }
+  if (message_done) ++msn_;
   const Operation operation = packet.info->operation;
   if (operation != Operation::kSend && operation != Operation::kWrite) {
     forget_ack();  // the response acknowledges everything before it
@@ -495,7 +460,7 @@ void Responder::flush() {
   const bool asks_again = nak_.aeth.kind() == wire::AethKind::kRnrNak ||
                           nak_.aeth.value() == static_cast<uint8_t>(NakCode::kPsnSequenceError);
   if (asks_again) nak_.pending = false;
-  message_ = Message::kNone;
+  message_.abandon();
   receive_.flush();
 }
 

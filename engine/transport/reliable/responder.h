@@ -7,8 +7,8 @@
 
 #include "engine/io/tx_packet.h"
 #include "engine/transport/common/qp_context.h"
+#include "engine/transport/common/message_assembler.h"
 #include "engine/transport/common/receive_request.h"
-#include "engine/transport/common/write_target.h"
 #include "engine/transport/reliable/replay_cache.h"
 #include "wire/aeth.h"
 #include "wire/packet.h"
@@ -22,7 +22,7 @@ class Responder {
   // Not longer than for this many packets that asked for one.
   static constexpr uint32_t kAckCoalesce = 16;
 
-  explicit Responder(QpContext& context) : qp_(context), receive_(context), write_(context) {}
+  explicit Responder(QpContext& context) : qp_(context), receive_(context), message_(context, receive_) {}
 
   void reset();
   // To RTR: expects `psn` first.
@@ -57,8 +57,6 @@ class Responder {
   void on_srq_destroyed(const queue::ReceiveQueue& srq) { receive_.drop_if_of(srq); }
 
  private:
-  // What the request packets so far have begun (IBTA 9.7.4.1.2 opcode sequence).
-  enum class Message : uint8_t { kNone, kSend, kWrite };
   struct Nak {
     bool pending = false;
     wire::Psn psn;
@@ -70,10 +68,8 @@ class Responder {
   void on_duplicate(const wire::Packet& packet);
   void on_ahead();
 
-  bool in_sequence(const wire::Packet& packet) const;
   bool length_valid(const wire::Packet& packet) const;
-  void on_send(const wire::Packet& packet);
-  void on_write(const wire::Packet& packet);
+  void on_message(const wire::Packet& packet);
   void on_read(const wire::Packet& packet);
   void on_atomic(const wire::Packet& packet);
   void on_atomic_write(const wire::Packet& packet);
@@ -84,7 +80,6 @@ class Responder {
   ReplayEntry& remember(const wire::Packet& packet, ReplayEntry::Kind kind, uint32_t psns);
   void replay_read(ReplayEntry& entry, const wire::Packet& packet);
 
-  bool take_receive(wire::Psn psn);
   void accepted(const wire::Packet& packet, uint32_t psns, bool message_done);
 
   wire::Psn last_before_answer(wire::Psn psn) const;
@@ -103,12 +98,10 @@ class Responder {
   QpContext& qp_;
   wire::Psn expected_;
   wire::Msn msn_;
-  Message message_ = Message::kNone;
   bool silent_ = false;  // a NAK reported the gap: nothing more until the expected PSN comes (IBTA 9.7.5.2.8)
 
   ReceiveRequest receive_;
-  WriteTarget write_;
-  uint32_t received_ = 0;      // bytes of the SEND so far
+  MessageAssembler message_;
   uint32_t message_srqn_ = 0;  // XRC: the shared receive queue that the message in progress is for
 
   ReplayCache replays_;

@@ -2,7 +2,6 @@
 
 namespace uroce::transport {
 
-using queue::WcStatus;
 using wire::Operation;
 using wire::Packet;
 
@@ -10,7 +9,7 @@ void UcQp::enter(QpState to) {
   UnreliableQp::enter(to);
   if (to == QpState::kReset) {
     congestion_.reset();
-    message_ = Message::kNone;
+    message_.abandon();
     communication_established_ = false;
   }
   if (to == QpState::kRtr) expected_ = qp_.attr.rq_psn;
@@ -28,11 +27,10 @@ void UcQp::on_packet(const Packet& packet, Time now) {
     qp_.events.on_event(AsyncEvent::kCommunicationEstablished);
   }
   if (!in_sequence(packet)) return;
-  if (!length_valid(packet)) return drop_message(Counter::kDropMessage);
-  if (packet.info->operation == Operation::kSend) {
-    on_send(packet);
+  if (message_.length_valid(packet)) {
+    on_message(packet);
   } else {
-    on_write(packet);
+    drop_message(Counter::kDropMessage);
   }
   settle();
 }
@@ -44,72 +42,42 @@ bool UcQp::in_sequence(const Packet& packet) {
   expected_ = packet.bth.psn + 1;
   if (gap) {
     qp_.counters.add(Counter::kRxOutOfSequence);
-    if (message_ != Message::kNone) drop_message(Counter::kDropMessage);
+    if (message_.under_way()) drop_message(Counter::kDropMessage);
   }
-  if (packet.info->first) {
-    if (message_ != Message::kNone) drop_message(Counter::kDropMessage);
-    return true;
-  }
-  const Message continued = packet.info->operation == Operation::kSend ? Message::kSend : Message::kWrite;
-  if (message_ == continued) return true;
+  if (message_.in_sequence(packet)) return true;
   drop_message(Counter::kDropMessage);
-  return false;
+  return packet.info->first;
 }
 
-// IBTA 9.7.4.1.6: First and Middle are full and unpadded, Last is not empty, nothing is longer than the path MTU.
-bool UcQp::length_valid(const Packet& packet) const {
-  const size_t size = packet.payload.size();
-  if (!packet.info->last) return size == qp_.attr.path_mtu && packet.bth.pad == 0;
-  return size <= qp_.attr.path_mtu && (size > 0 || packet.info->first);
-}
-
-void UcQp::on_send(const Packet& packet) {
-  if (packet.info->first) {
-    if (!receive_ && !receive_.take()) return drop_message(Counter::kDropNoReceive);
-    received_ = 0;
-    message_ = Message::kSend;
-  }
-  if (uint64_t{received_} + packet.payload.size() > receive_.length()) {
-    message_ = Message::kNone;
-    return drop_too_long();
-  }
-  if (const WcStatus status = receive_.place(received_, packet.payload); status != WcStatus::kSuccess) {
-    return fail_receive(status);
-  }
-  received_ += static_cast<uint32_t>(packet.payload.size());
-  if (!packet.info->last) return;
-  message_ = Message::kNone;
-  receive_.complete(packet, received_);
-}
-
-void UcQp::on_write(const Packet& packet) {
-  if (!write_.fits(packet)) return drop_message(Counter::kDropMessage);
-  if (packet.info->has_immdt && !receive_ && !receive_.take()) return drop_message(Counter::kDropNoReceive);
-  switch (write_.place(packet)) {
-    case WriteTarget::Result::kNoAccess:
-      return drop_message(Counter::kDropNoAccess);
-    case WriteTarget::Result::kMemoryLost:
+void UcQp::on_message(const Packet& packet) {
+  switch (message_.take(packet)) {
+    case Arrival::kTaken:
+      return;
+    case Arrival::kNoReceive:
+      return drop_message(Counter::kDropNoReceive);
+    case Arrival::kTooLong:
+      message_.abandon();
+      return drop_too_long();
+    case Arrival::kReceiveMemory:  // the application's, and an error of this side
+      message_.abandon();
+      receive_.fail(queue::WcStatus::kLocalProtectionError);
+      qp_.failed = true;
+      return;
+    case Arrival::kMemoryLost:
       qp_.counters.add(Counter::kMemoryFaults);
+      [[fallthrough]];
+    case Arrival::kNoAccess:
       return drop_message(Counter::kDropNoAccess);
-    case WriteTarget::Result::kOk:
-      break;
+    default:
+      return drop_message(Counter::kDropMessage);
   }
-  message_ = packet.info->last ? Message::kNone : Message::kWrite;
-  if (packet.info->has_immdt) receive_.complete(packet, write_.received());
 }
 
 // The rest of the message is dropped as well, for it is out of place then. A receive request that it took is there for
 // the next one.
 void UcQp::drop_message(Counter reason) {
   qp_.counters.add(reason);
-  message_ = Message::kNone;
-}
-
-// The application's receive buffer may not be written: that is an error of this side.
-void UcQp::fail_receive(WcStatus status) {
-  receive_.fail(status);
-  message_ = Message::kNone;
-  qp_.failed = true;
+  message_.abandon();
 }
 
 void UcQp::on_congestion_mark(Time now) {

@@ -4,7 +4,6 @@
 
 namespace uroce::transport {
 
-using queue::WcStatus;
 using wire::Packet;
 
 // A datagram that cannot be taken is lost, and nobody is told (IBTA 9.8.3). A receive buffer that may not be written is
@@ -19,22 +18,21 @@ void UdQp::on_packet(const Packet& packet, Time now) {
   const auto length = static_cast<uint32_t>(wire::kGrhSize + packet.payload.size());
   if (length > receive_.length()) {
     drop_too_long();
-  } else if (const WcStatus status = place(packet); status == WcStatus::kSuccess) {
+  } else if (place(packet)) {
     receive_.complete(packet, length);
   } else {
-    receive_.fail(status);
+    receive_.fail(queue::WcStatus::kLocalProtectionError);
     qp_.failed = true;
   }
   settle();
 }
 
 // The payload comes behind 40 bytes with the network header.
-WcStatus UdQp::place(const Packet& packet) {
+bool UdQp::place(const Packet& packet) {
   uint8_t grh[wire::kGrhSize];
   const size_t udp_length = wire::kUdpSize + packet.info->header_size + packet.payload.size() + packet.bth.pad + 4;
   wire::emit_grh_area(*packet.envelope, static_cast<uint32_t>(udp_length), grh);
-  const WcStatus status = receive_.place(0, grh);
-  return status == WcStatus::kSuccess ? receive_.place(wire::kGrhSize, packet.payload) : status;
+  return receive_.place(0, grh) && receive_.place(wire::kGrhSize, packet.payload);
 }
 
 uint32_t UdQp::next_address_handle() {

@@ -17,7 +17,7 @@ class UdQp final : public UnreliableQp {
   Time deadline() const override { return kNever; }
 
  private:
-  queue::WcStatus place(const wire::Packet& packet);
+  bool place(const wire::Packet& packet);
 };
 
 }  // namespace uroce::transport
