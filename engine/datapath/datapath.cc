@@ -106,15 +106,16 @@ bool Datapath::unfinished() const {
 
 void Datapath::reschedule(Qp& qp, Time now) {
   const bool may_send = !qp.waits();
-  if (may_send && !qp.ready_hook.is_linked() && qp.transport->wants_to_send(now)) ready_.push_back(qp);
-  if (may_send && qp.transport->ack_owed()) {
-    if (qp.transport->ack_urgent()) {
+  const transport::Agenda next = qp.transport->agenda(now);
+  if (may_send && next.send && !qp.ready_hook.is_linked()) ready_.push_back(qp);
+  if (may_send && next.ack) {
+    if (next.ack_urgent) {
       send_ack_first(qp);
     } else if (!qp.ack_hook.is_linked()) {
       owed_.push_back(qp);
     }
   }
-  timers_.set(qp, qp.transport->deadline());
+  timers_.set(qp, next.deadline);
   publish_state(qp, now);
 }
 
@@ -166,9 +167,9 @@ void Datapath::flush() {
   loop_burst_->flush();
 }
 
-// A CNP goes ahead of data: it has a class of service of its own (wire.md "ConnectX and DCQCN").
+// What has priority has a class of service of its own (wire.md "ConnectX and DCQCN").
 const wire::Envelope* Datapath::envelope_for(const io::TxPacket& packet, Qp& qp, const Path& path) {
-  if (packet.header[0] != static_cast<uint8_t>(wire::Opcode::kCnp)) return &path.envelope;
+  if (!packet.priority) return &path.envelope;
   qp.cnp_envelope = path.envelope;
   qp.cnp_envelope.traffic_class = wire::kCnpTrafficClass;
   return &qp.cnp_envelope;
@@ -295,7 +296,7 @@ void Datapath::forget_waiting_packets(const AddressHandle& handle) {
 
 // What the QP has executed is acknowledged before it stops answering: the peer would ask until it gives up.
 void Datapath::settle_acks(Qp& qp, Time now) {
-  if (!qp.transport->ack_owed()) return;
+  if (!qp.transport->agenda(now).ack) return;
   transmit_time_ = now;
   qp.ack_hook.unlink();
   urgent_.push_front(qp);
@@ -379,7 +380,7 @@ void Datapath::deliver(const io::RxPacket& rx, bool looped, Time now) {
   const uint32_t told = events_told(*qp);
   qp->transport->on_packet(packet, now);
   reschedule(*qp, now);
-  if (events_told(*qp) != told && qp->transport->ack_owed()) send_ack_first(*qp);
+  if (events_told(*qp) != told && qp->transport->agenda(now).ack) send_ack_first(*qp);
 }
 
 // Not whether the queue is armed: the application may be awake and have armed it again before on_packet() returns.

@@ -34,6 +34,7 @@ struct TxPacket {
   // The last packet of an unreliable message: the transport wants to know when its bytes have been made, and gets
   // `send_index` back, the message's place in the send queue.
   bool completes = false;
+  bool priority = false;                   // goes ahead of data on its way: a CNP
   SendReason reason = SendReason::kFirst;  // for who looks on: the capture stage
   uint8_t faults = 0;  // set by PacketIo::send: bits of io::Fault, what was done to the packet on purpose
   uint16_t ip_id = 0;  // set by PacketIo::send: the IPv4 identification that it left with
@@ -48,7 +49,7 @@ struct TxPacket {
     payload_size = 0;
     fragment_count = 0;
     pad = 0;
-    completes = false;
+    completes = priority = false;
     reason = SendReason::kFirst;
   }
 

@@ -36,6 +36,7 @@ class CongestionEndpoint {
   void pull_cnp(io::TxPacket& out) {
     cnp_pending_ = false;
     out.clear_payload();
+    out.priority = true;
     out.reason = io::SendReason::kCnp;
     wire::Bth bth{};
     bth.opcode = wire::Opcode::kCnp;

@@ -7,7 +7,7 @@
 //                            sends it with the next round instead (architecture.md, decision 2)
 //   on_taken(packet, now)    the bytes of a packet given out with `completes` have been made
 //   on_unreadable(packet, now)  the payload of a packet given out is not accessible any more
-//   on_timer(now)            at or after deadline()
+//   on_timer(now)            at or after the deadline of the agenda
 //   modify(attributes, mask, now)
 //   on_posted(now)           WQEs were posted while the QP was in an error state
 //
@@ -20,6 +20,15 @@
 #include "wire/packet.h"
 
 namespace uroce::transport {
+
+// What a QP would do next, and when.
+struct Agenda {
+  bool send = false;  // pull() would probably give a packet now; may be wrong in the positive
+  bool ack = false;   // an acknowledgement is owed; responses that must precede it may still be waiting
+  bool ack_urgent = false;
+  QpState state = QpState::kReset;
+  Time deadline = kNever;  // when on_timer() or pull() has something to do without outside cause
+};
 
 class TransportQp {
  public:
@@ -43,12 +52,11 @@ class TransportQp {
 
   virtual void on_packet(const wire::Packet& packet, Time now) = 0;
   virtual void on_congestion_mark(Time now) = 0;
-  virtual bool wants_to_send(Time now) const = 0;
+  // What may have changed after each of these calls.
+  virtual Agenda agenda(Time now) const = 0;
   virtual bool pull(io::TxPacket& out, Time now) = 0;
   // UD: the address handle that the next packet goes to.
   virtual uint32_t next_address_handle() { return 0; }
-  virtual bool ack_owed() const { return false; }
-  virtual bool ack_urgent() const { return false; }
   virtual bool pull_ack(io::TxPacket&, Time) { return false; }
   virtual Time ack_deadline() const { return kNever; }
   virtual void on_taken(const io::TxPacket&, Time) {}
@@ -59,8 +67,11 @@ class TransportQp {
   virtual void on_srq_destroyed(const queue::ReceiveQueue&) {}
   virtual void on_timer(Time now) = 0;
 
-  // When on_timer() or pull() has something to do without outside cause; kNever if nothing.
-  virtual Time deadline() const = 0;
+  // For who asks one question only, about the time of the last call.
+  bool wants_to_send(Time now) const { return agenda(now).send; }
+  bool ack_owed() const { return agenda(qp_.now).ack; }
+  bool ack_urgent() const { return agenda(qp_.now).ack_urgent; }
+  Time deadline() const { return agenda(qp_.now).deadline; }
 
  protected:
   explicit TransportQp(const QpConfig& config) : qp_(config) {}

@@ -33,10 +33,10 @@ void Completer::on_sent(wire::Psn psn, bool was_idle, bool again) {
   }
 }
 
-Time Completer::deadline() const {
+Time Completer::deadline(Time now) const {
   if (window_.idle()) return kNever;
   // While an RNR NAK is being waited out the peer owes nothing.
-  return qp_.now < requester_.resume_at() ? requester_.resume_at() : timer_.deadline();
+  return now < requester_.resume_at() ? requester_.resume_at() : timer_.deadline();
 }
 
 void Completer::on_timer() {

@@ -25,7 +25,7 @@ class Completer {
   // retransmission, whose round trip cannot be measured (Karn).
   void on_sent(wire::Psn psn, bool was_idle, bool again);
   void on_timer();
-  Time deadline() const;
+  Time deadline(Time now) const;
 
   // Completes the oldest WQE, which is a local operation, or one that the parts below end.
   void complete(queue::WcStatus status);

@@ -80,12 +80,22 @@ void RcQp::on_congestion_mark(Time now) {
   if (receiving()) congestion_.on_mark();
 }
 
-bool RcQp::wants_to_send(Time now) const {
-  if (congestion_.cnp_pending()) return true;
+// Responses and requests share the rate that congestion leaves to this QP. A NAK that waits for nothing is free.
+bool RcQp::has_paced_packets(Time now) const {
+  return ((receiving() || responder_.nak_pending()) && responder_.answering()) ||
+         (sending() && now >= requester_.resume_at() && requester_.wants_to_send());
+}
+
+// What is held back cannot be acknowledged, so the retry timers wait with it.
+Agenda RcQp::agenda(Time now) const {
+  const bool paced = has_paced_packets(now);
   const bool allowed = now >= congestion_.resume_at();
-  if (responder_.nak_pending() && (allowed || !responder_.answering())) return true;
-  if (!receiving() || !allowed) return false;
-  return responder_.wants_to_send() || (sending() && now >= requester_.resume_at() && requester_.wants_to_send());
+  const bool nak = responder_.nak_pending() && !responder_.answering();
+  return {.send = congestion_.cnp_pending() || nak || (paced && allowed),
+          .ack = responder_.ack_owed(),
+          .ack_urgent = responder_.ack_urgent(),
+          .state = state(),
+          .deadline = paced && !allowed ? congestion_.resume_at() : completer_.deadline(now)};
 }
 
 bool RcQp::pull(TxPacket& out, Time now) {
@@ -94,7 +104,6 @@ bool RcQp::pull(TxPacket& out, Time now) {
     congestion_.pull_cnp(out);
     return true;
   }
-  // Responses and requests share the rate that congestion leaves to this QP; a NAK that waits for nothing is free.
   const bool allowed = congestion_.may_send();
   if ((receiving() || responder_.nak_pending()) && (allowed || !responder_.answering()) && responder_.pull(out)) {
     congestion_.on_sent(out);
@@ -117,16 +126,6 @@ bool RcQp::pull(TxPacket& out, Time now) {
   }
   settle();
   return sent;
-}
-
-// Congestion control makes the QP wait with what it has to send.
-bool RcQp::held_back() const {
-  return congestion_.resume_at() > qp_.now && (responder_.wants_to_send() || has_requests());
-}
-
-// What is held back cannot be acknowledged, so the retry timers wait with it.
-Time RcQp::deadline() const {
-  return receiving() && held_back() ? congestion_.resume_at() : completer_.deadline();
 }
 
 bool RcQp::pull_ack(TxPacket& out, Time now) {
@@ -159,7 +158,7 @@ void RcQp::on_posted(Time now) {
 
 void RcQp::on_timer(Time now) {
   qp_.now = now;
-  if (!sending() || held_back()) return;
+  if (!sending() || (now < congestion_.resume_at() && has_paced_packets(now))) return;
   completer_.on_timer();
   settle();
 }

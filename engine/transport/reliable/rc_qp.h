@@ -23,17 +23,14 @@ class RcQp final : public TransportQp {
 
   void on_packet(const wire::Packet& packet, Time now) override;
   void on_congestion_mark(Time now) override;
-  bool wants_to_send(Time now) const override;
+  Agenda agenda(Time now) const override;
   bool pull(io::TxPacket& out, Time now) override;
-  bool ack_owed() const override { return responder_.ack_owed(); }
-  bool ack_urgent() const override { return responder_.ack_urgent(); }
   bool pull_ack(io::TxPacket& out, Time now) override;
   Time ack_deadline() const override { return responder_.deadline(); }
   void on_unreadable(const io::TxPacket& packet, Time now) override;
   void on_posted(Time now) override;
   void on_timer(Time now) override;
   void on_srq_destroyed(const queue::ReceiveQueue& srq) override { responder_.on_srq_destroyed(srq); }
-  Time deadline() const override;
 
  private:
   void enter(QpState state) override;
@@ -42,8 +39,7 @@ class RcQp final : public TransportQp {
 
   bool answers() const { return qp_.type != QpType::kXrcInitiator; }
   bool asks() const { return qp_.type != QpType::kXrcTarget; }
-  bool has_requests() const { return qp_.now >= requester_.resume_at() && requester_.wants_to_send(); }
-  bool held_back() const;
+  bool has_paced_packets(Time now) const;
 
   SendWindow window_;
   Requester requester_;

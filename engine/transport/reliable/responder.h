@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "engine/io/tx_packet.h"
-#include "engine/transport/common/qp_context.h"
 #include "engine/transport/common/message_assembler.h"
+#include "engine/transport/common/qp_context.h"
 #include "engine/transport/common/receive_request.h"
 #include "engine/transport/reliable/replay_cache.h"
 #include "wire/aeth.h"

@@ -86,9 +86,12 @@ void UcQp::on_congestion_mark(Time now) {
   if (receiving()) congestion_.on_mark();
 }
 
-bool UcQp::wants_to_send(Time now) const {
-  if (congestion_.cnp_pending()) return true;
-  return sending() && now >= congestion_.resume_at() && sender_.wants_to_send();
+Agenda UcQp::agenda(Time now) const {
+  const bool has_packets = sending() && sender_.wants_to_send();
+  const bool allowed = now >= congestion_.resume_at();
+  return {.send = congestion_.cnp_pending() || (has_packets && allowed),
+          .state = state(),
+          .deadline = has_packets && !allowed ? congestion_.resume_at() : kNever};
 }
 
 bool UcQp::pull(io::TxPacket& out, Time now) {
@@ -102,11 +105,6 @@ bool UcQp::pull(io::TxPacket& out, Time now) {
   if (sent) congestion_.on_sent(out);
   settle();
   return sent;
-}
-
-Time UcQp::deadline() const {
-  const bool held_back = sending() && congestion_.resume_at() > qp_.now && sender_.wants_to_send();
-  return held_back ? congestion_.resume_at() : kNever;
 }
 
 }  // namespace uroce::transport

@@ -14,9 +14,8 @@ class UcQp final : public UnreliableQp {
 
   void on_packet(const wire::Packet& packet, Time now) override;
   void on_congestion_mark(Time now) override;
-  bool wants_to_send(Time now) const override;
+  Agenda agenda(Time now) const override;
   bool pull(io::TxPacket& out, Time now) override;
-  Time deadline() const override;
 
  private:
   void enter(QpState state) override;

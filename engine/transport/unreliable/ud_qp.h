@@ -11,10 +11,9 @@ class UdQp final : public UnreliableQp {
 
   void on_packet(const wire::Packet& packet, Time now) override;
   void on_congestion_mark(Time) override { qp_.counters.add(Counter::kRxCongestionMarks); }
-  bool wants_to_send(Time) const override { return sending() && sender_.wants_to_send(); }
+  Agenda agenda(Time) const override { return {.send = sending() && sender_.wants_to_send(), .state = state()}; }
   bool pull(io::TxPacket& out, Time now) override;
   uint32_t next_address_handle() override;
-  Time deadline() const override { return kNever; }
 
  private:
   bool place(const wire::Packet& packet);
