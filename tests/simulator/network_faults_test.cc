@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/transport/reliable/retry_timer.h"
+#include "engine/transport/reliable/loss_recovery.h"
 #include "tests/simulator/network.h"
 #include "tests/simulator/scenario.h"
 #include "tests/simulator/traffic.h"
@@ -22,8 +22,8 @@ using std::chrono::milliseconds;
 using std::chrono::minutes;
 using std::chrono::seconds;
 using testing::TestWithParam;
+using transport::LossRecovery;
 using transport::QpState;
-using transport::RetryTimer;
 
 transport::QpAttributes patience(uint8_t timeout, uint8_t retry_count) {
   auto attributes = Network::default_attributes();
@@ -146,7 +146,7 @@ TEST(Blackhole, TwoSecondsAreSurvivedWithABudgetForThem) {
   ASSERT_TRUE(traffics.run(seconds(10)));
   EXPECT_GT(pair.events.now() - start, seconds(2)) << "the work was over before the fault";
   // The probes are used up by then, so it is the next expiry that finds the cable alive.
-  EXPECT_LT(pair.events.now() - start, seconds(2) + RetryTimer::transport_timeout(kTimeout) + milliseconds(20));
+  EXPECT_LT(pair.events.now() - start, seconds(2) + LossRecovery::transport_timeout(kTimeout) + milliseconds(20));
   traffics.expect_exact();
 }
 
@@ -176,7 +176,7 @@ TEST(Blackhole, ForEverEndsWhenTheBudgetIsSpent) {
       ASSERT_TRUE(pair.a.post_receive(7));
       ASSERT_TRUE(pair.events.run_until([&] { return !pair.a.send_cq.empty(); }, minutes(1)));
       const Duration taken = pair.events.now() - start;
-      const Duration budget = (retries + 1) * RetryTimer::transport_timeout(timeout);
+      const Duration budget = (retries + 1) * LossRecovery::transport_timeout(timeout);
       EXPECT_GE(taken, budget);
       EXPECT_LE(taken, budget + microseconds(20)) << "later than the budget and the rounds of the engine";
       for (uint64_t id = 1; id <= 5; ++id) {
@@ -205,9 +205,9 @@ TEST(Blackhole, TimeoutZeroWaitsForEver) {
   ASSERT_TRUE(pair.b.post_receive(2));
   ASSERT_TRUE(pair.a.post(work(WrOpcode::kSend, 1), {}));
   pair.events.run_for(seconds(1));
-  EXPECT_EQ(pair.host_a.counters.get(Counter::kProbes), static_cast<uint64_t>(RetryTimer::kMaxProbes));
+  EXPECT_EQ(pair.host_a.counters.get(Counter::kProbes), static_cast<uint64_t>(LossRecovery::kMaxProbes));
   const uint64_t sent = pair.forward.counters.sent;
-  EXPECT_LE(sent, RetryTimer::kMaxProbes + 1u);
+  EXPECT_LE(sent, LossRecovery::kMaxProbes + 1u);
   pair.events.run_for(std::chrono::hours(1));
   EXPECT_EQ(pair.forward.counters.sent, sent);
   EXPECT_EQ(pair.a.rc.deadline(), kNever);
@@ -331,7 +331,7 @@ struct Deadly : Pair {
     ASSERT_TRUE(events.run_until([this] { return !a.send_cq.empty(); }, minutes(1)));
     // The last sign of the peer may be a round trip old when it dies, and is a transport timeout old at the first
     // expiry.
-    const Duration budget = (attributes.retry_count + 1) * RetryTimer::transport_timeout(attributes.timeout);
+    const Duration budget = (attributes.retry_count + 1) * LossRecovery::transport_timeout(attributes.timeout);
     EXPECT_LE(events.now() - died, budget + milliseconds(1));
     for (uint64_t id = 1; id <= 3; ++id) {
       const auto cqe = a.poll(a.send_cq);
@@ -395,7 +395,7 @@ TEST(FrozenHost, AMinuteIsSurvivedWithABudgetForIt) {
   const Time start = pair.events.now();
   ASSERT_TRUE(traffics.run(minutes(5)));
   EXPECT_GT(pair.events.now() - start, minutes(1)) << "the work was over before the fault";
-  EXPECT_LT(pair.events.now() - start, minutes(1) + RetryTimer::transport_timeout(kTimeout) + milliseconds(20));
+  EXPECT_LT(pair.events.now() - start, minutes(1) + LossRecovery::transport_timeout(kTimeout) + milliseconds(20));
   traffics.expect_exact();
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/transport/reliable/retry_timer.h"
+#include "engine/transport/reliable/loss_recovery.h"
 #include "tests/simulator/network.h"
 #include "wire/ip_udp.h"
 
@@ -17,7 +17,7 @@ namespace {
 using queue::WcStatus;
 using queue::WrOpcode;
 using std::chrono::microseconds;
-using transport::RetryTimer;
+using transport::LossRecovery;
 using wire::Operation;
 using wire::Packet;
 
@@ -239,10 +239,10 @@ class Exchange {
 };
 
 // The longest that `count` probes in a row wait: the round trip here is far below what kMinProbe is a multiple of, and
-// every wait is twice the one before it (RetryTimer::probed).
+// every wait is twice the one before it (LossRecovery::probe).
 Duration probe_waits(int count) {
   Duration waits{};
-  for (int i = 0; i < count; ++i) waits += RetryTimer::kMinProbe * (1 << i);
+  for (int i = 0; i < count; ++i) waits += LossRecovery::kMinProbe * (1 << i);
   return waits;
 }
 
@@ -369,7 +369,7 @@ TEST(Recovery, LostRnrNakIsProbed) {
     expect_recovery({.kind = kind,
                      .losses = {nak(wire::AethKind::kRnrNak)},
                      .probes = 1,
-                     .receive_after = 2 * RetryTimer::kMinProbe,
+                     .receive_after = 2 * LossRecovery::kMinProbe,
                      .rnr_retries = 1});
   }
 }
@@ -378,7 +378,7 @@ TEST(Recovery, LostRnrNakIsProbed) {
 TEST(Recovery, LostRnrNakIsNotMissedOnceTheReceiveIsThere) {
   for (const WrOpcode kind : {WrOpcode::kSend, WrOpcode::kSendWithImmediate, WrOpcode::kRdmaWriteWithImmediate}) {
     Plan plan{.kind = kind, .losses = {nak(wire::AethKind::kRnrNak)}, .probes = 1};
-    plan.receive_after = RetryTimer::kMinProbe / 2;
+    plan.receive_after = LossRecovery::kMinProbe / 2;
     plan.rnr_retries = 1;  // the run without loss needs it
     expect_recovery(plan);
     plan.rnr_retries = 0;

@@ -71,6 +71,12 @@ struct QpConfig {
   uint32_t xrcd = 0;                  // their domain
 };
 
+// What a call means for the QP.
+enum class Outcome : uint8_t {
+  kGoesOn,
+  kFailed,  // it moves to the error state
+};
+
 struct QpContext {
   explicit QpContext(const QpConfig& c)
       : type(c.type),
@@ -112,13 +118,13 @@ struct QpContext {
   std::optional<queue::CompletionQueue::Mark> last_in_send_cq, last_in_receive_cq;
   bool failed = false;  // a part met a fatal condition: the QP moves to the error state after the call
 
-  void push(queue::CompletionQueue& cq, queue::Cqe cqe) {
+  Outcome push(queue::CompletionQueue& cq, queue::Cqe cqe) {
     cqe.qpn = qpn.value();
     cqe.timestamp = static_cast<uint64_t>(now.time_since_epoch().count());
     const bool first = !cq.overrun();
     if (completions != nullptr ? completions->append(cq, cqe) : cq.push(cqe)) {
       (&cq == &send_cq ? last_in_send_cq : last_in_receive_cq) = cq.mark();
-      return;
+      return Outcome::kGoesOn;
     }
     counters.add(Counter::kCqOverruns);
     failed = true;
@@ -126,6 +132,7 @@ struct QpContext {
     if (first) events.on_cq_overrun(cq);
     if (!lost_completion) events.on_event(AsyncEvent::kQpFatal);
     lost_completion = true;
+    return Outcome::kFailed;
   }
 };
 

@@ -48,7 +48,7 @@ bool is_local(WrOpcode opcode) {
   return opcode == WrOpcode::kLocalInvalidate || opcode == WrOpcode::kBindMw;
 }
 
-void complete_oldest(QpContext& qp, WcStatus status) {
+Outcome complete_oldest(QpContext& qp, WcStatus status) {
   const SendWqe& wqe = qp.sq.entry(qp.sq.tail()).wqe;
   const bool visible = status != WcStatus::kSuccess || qp.signal_all || (wqe.flags & queue::kSignaled);
   const bool returns_data =
@@ -59,7 +59,7 @@ void complete_oldest(QpContext& qp, WcStatus status) {
   cqe.opcode = completion_opcode(wqe.opcode);
   cqe.byte_length = returns_data ? wqe.length : 0;
   qp.sq.release();
-  if (visible) qp.push(qp.send_cq, cqe);
+  return visible ? qp.push(qp.send_cq, cqe) : Outcome::kGoesOn;
 }
 
 WcStatus execute_local(QpContext& qp, const SendWqe& wqe) {

@@ -15,7 +15,7 @@ bool awaits_response(queue::WrOpcode opcode);
 bool is_local(queue::WrOpcode opcode);
 
 // Completes the oldest WQE. Its slot is free before the CQE can be seen: who polls it may post at once.
-void complete_oldest(QpContext& qp, queue::WcStatus status);
+Outcome complete_oldest(QpContext& qp, queue::WcStatus status);
 
 // Executes a local operation; the status it completes with.
 queue::WcStatus execute_local(QpContext& qp, const queue::SendWqe& wqe);

@@ -12,10 +12,8 @@ void RcQp::enter(QpState to) {
     case QpState::kReset:
       qp_.sq.reset();
       if (!qp_.rq_shared) qp_.receive.rq->reset();
-      requester_.reset();
-      completer_.reset();
+      sender_.reset();
       responder_.reset();
-      window_.reset(wire::Psn{});
       congestion_.reset();
       communication_established_ = qp_.lost_completion = false;
       break;
@@ -27,7 +25,7 @@ void RcQp::enter(QpState to) {
       communication_established_ = true;  // the event is for packets that come before RTS
       break;
     case QpState::kErr:
-      completer_.flush();
+      sender_.flush();
       responder_.flush();
       report_last_wqe();
       break;
@@ -36,17 +34,17 @@ void RcQp::enter(QpState to) {
   }
 }
 
-void RcQp::settle() {
-  if (!qp_.failed && requester_.local_error()) completer_.settle_local_error();
-  if (qp_.failed) {
-    qp_.failed = false;
+void RcQp::settle(Outcome outcome) {
+  if (qp_.failed) outcome = Outcome::kFailed;
+  qp_.failed = false;
+  if (outcome == Outcome::kGoesOn) outcome = sender_.settle_local_error();
+  if (outcome == Outcome::kFailed) {
     if (state() != QpState::kErr && state() != QpState::kReset) {
       qp_.attr.state = QpState::kErr;
       enter(QpState::kErr);
     }
   }
-  const bool begun = qp_.sq.fetched() != qp_.sq.tail() && qp_.sq.entry(qp_.sq.tail()).progress.started;
-  if (state() == QpState::kSqd && !drain_reported_ && window_.idle() && !begun) {
+  if (state() == QpState::kSqd && !drain_reported_ && sender_.drained()) {
     drain_reported_ = true;
     if (qp_.attr.en_sqd_async_notify) qp_.events.on_event(AsyncEvent::kSqDrained);
   }
@@ -67,11 +65,11 @@ void RcQp::on_packet(const Packet& packet, Time now) {
       qp_.events.on_event(AsyncEvent::kCommunicationEstablished);
     }
     responder_.on_request(packet);
+    settle();
   } else {
     if (!sending()) return qp_.counters.add(Counter::kDropQpState);
-    completer_.on_response(packet);
+    settle(sender_.on_response(packet, now));
   }
-  settle();
 }
 
 void RcQp::on_congestion_mark(Time now) {
@@ -83,7 +81,7 @@ void RcQp::on_congestion_mark(Time now) {
 // Responses and requests share the rate that congestion leaves to this QP. A NAK that waits for nothing is free.
 bool RcQp::has_paced_packets(Time now) const {
   return ((receiving() || responder_.nak_pending()) && responder_.answering()) ||
-         (sending() && now >= requester_.resume_at() && requester_.wants_to_send());
+         (sending() && sender_.wants_to_send(now));
 }
 
 // What is held back cannot be acknowledged, so the retry timers wait with it.
@@ -95,7 +93,7 @@ Agenda RcQp::agenda(Time now) const {
           .ack = responder_.ack_owed(),
           .ack_urgent = responder_.ack_urgent(),
           .state = state(),
-          .deadline = paced && !allowed ? congestion_.resume_at() : completer_.deadline(now)};
+          .deadline = paced && !allowed ? congestion_.resume_at() : sender_.next_timer()};
 }
 
 bool RcQp::pull(TxPacket& out, Time now) {
@@ -111,19 +109,12 @@ bool RcQp::pull(TxPacket& out, Time now) {
     return true;
   }
   if (!allowed || !sending()) return false;
-  while (requester_.local_operation_due()) completer_.complete(requester_.execute_local());
-  if (qp_.failed) {
-    settle();
+  if (const Outcome outcome = sender_.run_local_operations(); outcome == Outcome::kFailed) {
+    settle(outcome);
     return false;
   }
-  const bool was_idle = window_.idle();
-  const bool again = window_.resending() || requester_.probe_due();
-  const wire::Psn psn = window_.next();
-  const bool sent = requester_.pull(out);
-  if (sent) {
-    congestion_.on_sent(out);
-    completer_.on_sent(psn, was_idle, again);
-  }
+  const bool sent = sender_.pull(out, now);
+  if (sent) congestion_.on_sent(out);
   settle();
   return sent;
 }
@@ -142,7 +133,7 @@ void RcQp::on_unreadable(const TxPacket& packet, Time now) {
     return;
   }
   if (of_request) {
-    requester_.on_unreadable(bth.psn);
+    sender_.on_unreadable(bth.psn);
   } else {
     responder_.on_unreadable(bth.psn);
   }
@@ -152,15 +143,14 @@ void RcQp::on_unreadable(const TxPacket& packet, Time now) {
 void RcQp::on_posted(Time now) {
   qp_.now = now;
   if (state() != QpState::kErr) return;
-  completer_.flush();
+  sender_.flush();
   responder_.flush();
 }
 
 void RcQp::on_timer(Time now) {
   qp_.now = now;
   if (!sending() || (now < congestion_.resume_at() && has_paced_packets(now))) return;
-  completer_.on_timer();
-  settle();
+  settle(sender_.on_timer(now));
 }
 
 }  // namespace uroce::transport

@@ -4,22 +4,14 @@
 
 #include "engine/transport/common/congestion_endpoint.h"
 #include "engine/transport/common/transport_qp.h"
-#include "engine/transport/reliable/completer.h"
-#include "engine/transport/reliable/requester.h"
 #include "engine/transport/reliable/responder.h"
-#include "engine/transport/reliable/send_window.h"
+#include "engine/transport/reliable/sender.h"
 
 namespace uroce::transport {
 
 class RcQp final : public TransportQp {
  public:
-  explicit RcQp(const QpConfig& config)
-      : TransportQp(config),
-        window_(qp_.sq),
-        requester_(qp_, window_),
-        completer_(qp_, window_, requester_),
-        responder_(qp_),
-        congestion_(qp_) {}
+  explicit RcQp(const QpConfig& config) : TransportQp(config), sender_(qp_), responder_(qp_), congestion_(qp_) {}
 
   void on_packet(const wire::Packet& packet, Time now) override;
   void on_congestion_mark(Time now) override;
@@ -34,16 +26,15 @@ class RcQp final : public TransportQp {
 
  private:
   void enter(QpState state) override;
-  void settle() override;
-  void start_sending() override { window_.reset(qp_.attr.sq_psn); }
+  void settle() override { settle(Outcome::kGoesOn); }
+  void settle(Outcome outcome);
+  void start_sending() override { sender_.start(qp_.attr.sq_psn); }
 
   bool answers() const { return qp_.type != QpType::kXrcInitiator; }
   bool asks() const { return qp_.type != QpType::kXrcTarget; }
   bool has_paced_packets(Time now) const;
 
-  SendWindow window_;
-  Requester requester_;
-  Completer completer_;
+  Sender sender_;
   Responder responder_;
   CongestionEndpoint congestion_;
   bool communication_established_ = false;

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "engine/memory/memory_access.h"
-#include "engine/transport/common/request_builder.h"
+#include "engine/transport/common/request_packets.h"
 #include "wire/bth.h"
 
 namespace uroce::transport {

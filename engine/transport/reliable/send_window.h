@@ -9,7 +9,6 @@
 
 #include <cstdint>
 
-#include "engine/io/send_reason.h"
 #include "engine/queue/work_queue.h"
 #include "wire/psn.h"
 
@@ -35,7 +34,6 @@ class SendWindow {
   uint32_t outstanding() const { return offset(end_); }  // PSNs ever sent and not acknowledged
   bool idle() const { return unacknowledged_ == end_; }
   bool resending() const { return next_ != end_; }
-  io::SendReason reason() const { return resending() ? why_ : io::SendReason::kFirst; }  // of the packet at next()
   // True for a PSN that was sent and is not acknowledged yet.
   bool covers(wire::Psn psn) const { return offset(psn) < outstanding(); }
 
@@ -76,10 +74,8 @@ class SendWindow {
     cursor_ = place.cursor;
   }
 
-  // Go back: sending goes on at the oldest unacknowledged PSN, which is of the oldest incomplete WQE. `why` is told of
-  // the packets that are sent again.
-  void rewind(io::SendReason why) {
-    why_ = why;
+  // Go back: sending goes on at the oldest unacknowledged PSN, which is of the oldest incomplete WQE.
+  void rewind() {
     next_ = unacknowledged_;
     cursor_ = sq_.tail();
   }
@@ -90,7 +86,6 @@ class SendWindow {
   wire::Psn next_;
   wire::Psn end_;
   uint32_t cursor_ = 0;
-  io::SendReason why_ = io::SendReason::kFirst;  // went back last
 };
 
 }  // namespace uroce::transport

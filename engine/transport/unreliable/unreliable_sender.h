@@ -8,13 +8,13 @@
 
 #include "engine/io/tx_packet.h"
 #include "engine/transport/common/qp_context.h"
-#include "engine/transport/common/request_builder.h"
+#include "engine/transport/common/request_packets.h"
 
 namespace uroce::transport {
 
 class UnreliableSender {
  public:
-  explicit UnreliableSender(QpContext& qp) : qp_(qp), builder_(qp) {}
+  explicit UnreliableSender(QpContext& qp) : qp_(qp), packets_(qp) {}
 
   void reset();
   void start(wire::Psn first) { psn_ = first; }
@@ -46,7 +46,7 @@ class UnreliableSender {
   queue::WcStatus validate(const queue::SendWqe& wqe) const;
 
   QpContext& qp_;
-  RequestBuilder builder_;
+  RequestPackets packets_;
   uint32_t cursor_ = 0;  // the WQE to send from; [tail, cursor) wait for their bytes to be made
   uint32_t packet_ = 0;  // of the WQE at the cursor, to be sent next
   wire::Psn psn_;

@@ -55,7 +55,7 @@ ScriptedQp::ScriptedQp(const Config& config)
       mrs([this] { return key_source_ = key_source_ * 1664525 + 1013904223; }),
       type(config.type),
       transport_({.type = config.type,
-                  .qpn = wire::Qpn(kQpn),
+                  .qpn = wire::Qpn(config.qpn),
                   .pd = kPd,
                   .signal_all = config.signal_all,
                   .rq_shared = config.rq_shared,

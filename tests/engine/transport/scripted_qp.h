@@ -74,6 +74,7 @@ class ScriptedQp final : public QpEvents {
  public:
   struct Config {
     QpType type = QpType::kRc;
+    uint32_t qpn = kQpn;
     uint32_t depth = 256;
     uint32_t max_sge = 4;
     uint32_t max_inline = 128;

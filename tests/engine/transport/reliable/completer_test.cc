@@ -1,6 +1,5 @@
 // Acknowledgements and negative acknowledgements: what completes, what is sent again, how a QP ends.
-#include "engine/transport/reliable/completer.h"
-
+#include "engine/transport/reliable/sender.h"
 #include "tests/engine/transport/scripted_qp.h"
 
 namespace uroce::transport {

@@ -1,5 +1,5 @@
 // Early probes: what a requester sends again before the transport timer, at what times, and what it makes of the
-// answers (retry_timer.h, requester.h; wire.md "Adaptive retransmission").
+// answers (loss_recovery.h, sender.h; wire.md "Adaptive retransmission").
 #include "engine/transport/reliable/probe_budget.h"
 #include "tests/engine/transport/scripted_qp.h"
 
@@ -115,7 +115,7 @@ TEST(Probe, LongReadIsAskedForLessOften) {
   for (const uint32_t longer : {0, 1}) {
     ScriptedQp host;
     host.to_rts();
-    const uint32_t size = (Requester::kWindow + longer) * kMtu;
+    const uint32_t size = (Sender::kWindow + longer) * kMtu;
     Buffer buffer = host.make_buffer(size);
     host.post(rdma(WrOpcode::kRdmaRead, 1, 0x1000, 1), {buffer.sge(0, size)});
     ASSERT_THAT(host.pull(), SizeIs(1));
@@ -139,13 +139,13 @@ TEST(Probe, PeerThatRepeatsAReadIsWaitedFor) {
   host.post(rdma(WrOpcode::kRdmaRead, 2, 0x2000, 1), {buffer.sge(kMtu, kMtu)});
   ASSERT_THAT(host.pull(), SizeIs(2));
   host.receive(read_response(Opcode::kRcReadResponseOnly, kSqPsn, data));
-  const Time latest = host.now + 4 * RetryTimer::transport_timeout(a.timeout);
+  const Time latest = host.now + 4 * LossRecovery::transport_timeout(a.timeout);
   const auto repeat = [&] {
-    host.advance(RetryTimer::kMinProbe / 2);
+    host.advance(LossRecovery::kMinProbe / 2);
     host.receive(read_response(Opcode::kRcReadResponseOnly, kSqPsn, data));
     EXPECT_EQ(host.count(Counter::kProbes), 0u);
   };
-  while (host.now + RetryTimer::kMinProbe < latest) repeat();
+  while (host.now + LossRecovery::kMinProbe < latest) repeat();
   EXPECT_THAT(host.pull(), IsEmpty());
   EXPECT_THAT(host.sends(), ElementsAre(IsCompletion(1, WcStatus::kSuccess)));
   repeat();
@@ -292,7 +292,7 @@ TEST(Probe, IsPutOffWhenTheDestinationHasHadItsShare) {
   ProbeBudget budget;
   host.qp.share_probes(budget);
   send_many(host, 10);
-  const Time end = host.now + RetryTimer::transport_timeout(14);
+  const Time end = host.now + LossRecovery::transport_timeout(14);
   Duration last{};
   while (host.qp.deadline() < end) {
     spend(budget, host.qp.deadline());
@@ -306,7 +306,7 @@ TEST(Probe, IsPutOffWhenTheDestinationHasHadItsShare) {
   EXPECT_GE(host.count(Counter::kProbesPutOff), 3u);
   EXPECT_LE(host.count(Counter::kProbesPutOff), 8u) << "the waits double";
   EXPECT_EQ(host.qp.deadline(), end) << "the timer is not put off";
-  EXPECT_LE(last, 2 * RetryTimer::kMaxProbe);
+  EXPECT_LE(last, 2 * LossRecovery::kMaxProbe);
   host.expire();
   EXPECT_EQ(host.count(Counter::kTimeouts), 1u);
   EXPECT_THAT(host.pull(), SizeIs(10));
@@ -322,7 +322,7 @@ TEST(Probe, ThatWasPutOffManyTimesIsSentAtLast) {
   send_many(host, 10);
   for (int i = 0; i < 100; ++i) {
     ASSERT_NE(host.qp.deadline(), kNever);
-    ASSERT_LE(host.qp.deadline() - host.now, 2 * RetryTimer::kMaxProbe);
+    ASSERT_LE(host.qp.deadline() - host.now, 2 * LossRecovery::kMaxProbe);
     spend(budget, host.qp.deadline());
     host.expire();
   }
@@ -335,14 +335,18 @@ TEST(Probe, ThatWasPutOffManyTimesIsSentAtLast) {
 // Of as many as there can be at a time, by what they are told to wait when all are put off together.
 TEST(Probe, QpsThatArePutOffTogetherDoNotComeBackTogether) {
   constexpr uint32_t kQps = 1000, kParts = 20;
-  const Time now{std::chrono::seconds(1)};
   std::vector<int> parts(kParts);
   for (uint32_t qpn = 0; qpn < kQps; ++qpn) {
-    RetryTimer timer;
-    timer.restart(now, 0);
-    timer.put_off(now, 0x110000 + qpn);
-    constexpr Duration kWait = 2 * RetryTimer::kInitialProbe;
-    const Duration wait = timer.deadline() - now;
+    ScriptedQp host({.qpn = 0x110000 + qpn, .depth = 16, .cq_capacity = 16});
+    host.to_rts();
+    ProbeBudget budget;
+    host.qp.share_probes(budget);
+    send_many(host, 1);
+    spend(budget, host.qp.deadline());
+    host.expire();
+    ASSERT_EQ(host.count(Counter::kProbesPutOff), 1u);
+    constexpr Duration kWait = 2 * LossRecovery::kInitialProbe;
+    const Duration wait = host.qp.deadline() - host.now;
     ASSERT_GE(wait, kWait / 2);
     ASSERT_LT(wait, kWait + kWait / 2);
     ++parts[static_cast<size_t>((wait - kWait / 2) * kParts / kWait)];
@@ -388,7 +392,7 @@ TEST(Probe, ResendWithoutSpendingTheBudget) {
   host.post(work(WrOpcode::kSend, 1));
   host.post(work(WrOpcode::kSend, 2));
   host.pull();
-  const auto sent = host.run_until(host.now + RetryTimer::transport_timeout(20) - Duration(1));
+  const auto sent = host.run_until(host.now + LossRecovery::transport_timeout(20) - Duration(1));
   const uint64_t probes = host.count(Counter::kProbes);
   EXPECT_GE(probes, 1u);
   EXPECT_LE(probes, 8u) << "bounded";
@@ -450,7 +454,7 @@ TEST(Probe, FollowTheMeasuredRoundTrip) {
   EXPECT_LT(probe_delay(near), probe_delay(far));
 }
 
-// Karn's rule (retry_timer.h: "a packet that was sent only once"): the acknowledgement of a packet that was sent twice
+// Karn's rule (loss_recovery.h): the acknowledgement of a packet that was sent twice
 // says nothing about the round trip.
 TEST(Probe, ResentPacketsDoNotCountAsARoundTrip) {
   ScriptedQp fresh;

@@ -103,7 +103,7 @@ TEST_F(QuirkyRequester, DropsReadResponsesAheadOfSequenceUntilItsTimeout) {
   };
   read(0);
   EXPECT_THAT(host_.drain(), SizeIs(5));  // the second of them is lost
-  host_.advance(RetryTimer::transport_timeout(14));
+  host_.advance(LossRecovery::transport_timeout(14));
   read(1);
   EXPECT_THAT(host_.drain(),
               ElementsAre(IsReadResponse(Opcode::kRcReadResponseFirst, kRqPsn + 1, part(buffer.bytes, kMtu, kMtu)),

@@ -51,11 +51,11 @@ TEST_F(QuirkyResponder, AcknowledgesOnlyTheLastPacketOfAWindow) {
   host_.to_rts(with_retries(0));
   Buffer buffer = host_.make_buffer(256 * kMtu);
   host_.post(rdma(WrOpcode::kRdmaWrite, 1, kRemote, kRkey), {buffer.sge(0, 256 * kMtu)});
-  ASSERT_THAT(host_.pull(), SizeIs(Requester::kWindow));
+  ASSERT_THAT(host_.pull(), SizeIs(Sender::kWindow));
   host_.receive(ack(kSqPsn + 127));
   EXPECT_THAT(host_.sends(), IsEmpty());
   const auto rest = host_.pull();
-  ASSERT_THAT(rest, SizeIs(256 - Requester::kWindow));
+  ASSERT_THAT(rest, SizeIs(256 - Sender::kWindow));
   EXPECT_THAT(rest.back(), AllOf(IsRequest(Opcode::kRcWriteLast, kSqPsn + 255), AsksForAck()));
   host_.receive(ack(kSqPsn + 255));
   expect_completed(1);
@@ -219,7 +219,7 @@ TEST_F(QuirkyResponder, DoesNotNakAFailedSendWithInvalidate) {
   host_.post(wqe);
   host_.post(work(WrOpcode::kSend, 2));
   const Time start = host_.now;
-  const Duration budget = (a.retry_count + 1) * RetryTimer::transport_timeout(a.timeout);
+  const Duration budget = (a.retry_count + 1) * LossRecovery::transport_timeout(a.timeout);
   host_.run_until(start + budget - Duration(1));
   EXPECT_THAT(host_.sends(), IsEmpty());
   host_.run_until(start + budget);

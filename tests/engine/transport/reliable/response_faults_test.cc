@@ -3,7 +3,7 @@
 // others.
 #include <string>
 
-#include "engine/transport/reliable/retry_timer.h"
+#include "engine/transport/reliable/loss_recovery.h"
 #include "tests/engine/transport/qp_pair.h"
 
 namespace uroce::transport {
@@ -330,7 +330,7 @@ TEST(Fault29, AMillionPsnNaksOverTimeAreBoundedByTheRetryBudget) {
   Flood flood(a);
   flood.deliver(nak(NakCode::kPsnSequenceError, kSqPsn), kMillion, std::chrono::microseconds(1));
   EXPECT_LE(flood.sent, (a.retry_count + flood.host.count(Counter::kProbes)) * kMessages);
-  EXPECT_LE(flood.host.count(Counter::kProbes), (a.retry_count + 1u) * RetryTimer::kMaxProbes);
+  EXPECT_LE(flood.host.count(Counter::kProbes), (a.retry_count + 1u) * LossRecovery::kMaxProbes);
   EXPECT_EQ(flood.host.qp.state(), QpState::kErr);
   const auto cqes = flood.host.sends();
   ASSERT_THAT(cqes, SizeIs(kMessages));

@@ -1,6 +1,4 @@
-#include "engine/transport/reliable/requester.h"
-
-#include <algorithm>
+#include "engine/transport/reliable/sender.h"
 
 #include "engine/transport/common/send_completion.h"
 
@@ -22,76 +20,121 @@ bool consumes_receive(WrOpcode opcode) {
 
 }  // namespace
 
-void Requester::reset() {
+void Sender::reset() {
+  window_.reset(wire::Psn{});
+  recovery_.reset();
   local_error_.reset();
-  reads_outstanding_ = 0;
-  messages_ = 0;
   credit_limit_.reset();
-  probe_ = Probe::kNone;
-  since_ack_request_ = 0;
-  ack_requested_ = false;
-  resume_at_ = Time{};
+  ack_requested_.reset();
+  reads_outstanding_ = messages_ = since_ack_request_ = 0;
 }
 
-bool Requester::wants_to_send() const {
-  if (probe_ != Probe::kNone) return true;
+bool Sender::wants_to_send(Time now) const {
+  if (recovery_.waits(now)) return false;
+  if (recovery_.probe_due()) return true;
   if (at_local_error() || window_.in_flight() >= kWindow) return false;
   if (window_.cursor() == qp_.sq.fetched()) return qp_.attr.state == QpState::kRts && qp_.sq.head() != window_.cursor();
-  const SendQueue::Entry entry = qp_.sq.entry(window_.cursor());
+  const Entry entry = qp_.sq.entry(window_.cursor());
   if (is_local(entry.wqe.opcode)) return qp_.attr.state == QpState::kRts && window_.cursor() == qp_.sq.tail();
   return (entry.progress.started || may_start(entry)) && credits_allow(entry);
 }
 
-bool Requester::local_operation_due() {
-  if (qp_.failed || at_local_error() || window_.cursor() != qp_.sq.tail() || !fetch_current()) return false;
+bool Sender::drained() const {
+  return window_.idle() && (qp_.sq.fetched() == qp_.sq.tail() || !oldest_entry().progress.started);
+}
+
+// --- local operations -----------------------------------------------------------------------------------------------
+
+bool Sender::local_operation_due() {
+  if (at_local_error() || window_.cursor() != qp_.sq.tail() || !fetch_current()) return false;
   return qp_.attr.state == QpState::kRts && is_local(qp_.sq.entry(window_.cursor()).wqe.opcode);
 }
 
-WcStatus Requester::execute_local() {
-  const WcStatus status = transport::execute_local(qp_, qp_.sq.entry(qp_.sq.tail()).wqe);
-  if (status != WcStatus::kSuccess) qp_.failed = true;
-  return status;
+Outcome Sender::run_local_operations() {
+  while (local_operation_due()) {
+    const WcStatus status = execute_local(qp_, oldest_entry().wqe);
+    const Outcome outcome = complete(status);
+    if (status != WcStatus::kSuccess || outcome == Outcome::kFailed) return Outcome::kFailed;
+  }
+  return Outcome::kGoesOn;
 }
 
-bool Requester::pull(io::TxPacket& out) {
-  if (probe_ != Probe::kNone && pull_probe(out)) return true;
-  if (at_local_error() || qp_.now < resume_at_ || window_.in_flight() >= kWindow || !position()) return false;
-  return build(qp_.sq.entry(window_.cursor()), out);
+// --- packets --------------------------------------------------------------------------------------------------------
+
+bool Sender::pull(io::TxPacket& out, Time now) {
+  if (!recovery_.may_send(now)) {
+    recovery_.take_probe();  // everything is sent again after the wait
+    return false;
+  }
+  const bool was_idle = window_.idle();
+  const bool again = window_.resending() || recovery_.probe_due();
+  const wire::Psn psn = window_.next();
+  if (!pull_probe(out)) {
+    if (at_local_error() || window_.in_flight() >= kWindow || !position() || !build(false, out)) return false;
+  }
+  // Once the ones before it are acknowledged, the packet behind one that asked for it is the oldest, and an early probe
+  // would take the measurement away, so another one is timed.
+  recovery_.on_sent(psn, was_idle, !again && since_ack_request_ != 1, now);
+  return true;
 }
 
-bool Requester::pull_probe(io::TxPacket& out) {
-  const bool first = probe_ == Probe::kOldest;
-  probe_ = Probe::kNone;
+// The packet at which sending stands. `probe`: as one of a probe.
+bool Sender::build(bool probe, io::TxPacket& out) {
+  const Entry entry = qp_.sq.entry(window_.cursor());
+  const wire::Psn psn = window_.next();
+  const bool again = window_.resending();
+  const uint32_t n = (psn.value() - entry.progress.first_psn) & wire::kMask24;
+  const bool responds = awaits_response(entry.wqe.opcode);
+  const bool asks = responds || probe || want_ack(entry, n);
+  out.clear_payload();
+  out.reason = probe ? io::SendReason::kProbe : again ? recovery_.cause() : io::SendReason::kFirst;
+  if (!packets_.request(entry, psn, asks, out)) {
+    local_error_ = LocalError{window_.cursor(), WcStatus::kLocalProtectionError};
+    return false;
+  }
+  since_ack_request_ = asks ? 0 : since_ack_request_ + 1;
+  if (asks) ack_requested_ = psn;
+  const uint32_t psns = responds ? entry.progress.psn_count - n : 1;  // a READ counts with its responses
+  window_.sent(psns, responds || n + 1 == entry.progress.psn_count);
+  qp_.counters.add(Counter::kTxRequests);
+  if (again) qp_.counters.add(Counter::kTxRetransmissions);
+  return true;
+}
+
+// A probe is the oldest and the newest packet of those in flight (the newest before long READs) once more, both asking
+// for an acknowledgement; sending goes on where it was after them. Between them the answers tell everything: a peer
+// that has all packets acknowledges them, one that lacks the oldest takes it and refuses the newest, one that lacks
+// something between has had no reason to say so yet and has one now (IBTA 9.7.5.2.8), and one that is only slow has two
+// packets more to do.
+bool Sender::pull_probe(io::TxPacket& out) {
+  using Probe = LossRecovery::Probe;
+  const Probe due = recovery_.take_probe();
   // With nothing in flight sending goes on from the oldest anyway.
-  if (window_.in_flight() == 0 || qp_.now < resume_at_) return false;
+  if (due == Probe::kNone || window_.in_flight() == 0) return false;
   const SendWindow::Place here = window_.place();
-  const auto awaited = answer_under_way() ? std::optional(ack_requested_psn_) : std::nullopt;
   const SendWindow::Place newest = newest_in_flight();
   const bool two = newest.next != window_.unacknowledged();
-  if (!first && !two) return false;  // all others have been acknowledged meanwhile
-  if (first && two) probe_ = Probe::kNewest;
-  window_.go_to(first ? oldest() : newest);
+  if (due == Probe::kNewest && !two) return false;  // all others have been acknowledged meanwhile
+  if (due == Probe::kOldest && two) recovery_.probe_newest();
+  const auto awaited = answer_under_way() ? ack_requested_ : std::nullopt;
+  window_.go_to(due == Probe::kOldest ? oldest() : newest);
   if (at_local_error()) {
     window_.go_to(here);
     return false;
   }
-  probing_ = true;
-  const bool sent = build(qp_.sq.entry(window_.cursor()), out);
-  probing_ = false;
-  if (!sent) return false;
-  if (awaited) ack_requested_psn_ = *awaited;
-  out.reason = io::SendReason::kProbe;
+  if (!build(true, out)) return false;  // sending stops there
+  if (awaited) ack_requested_ = awaited;
   window_.go_to(here);
   return true;
 }
 
 // The last packet in flight, something being in flight; but not of a READ with several responses, which would all come
 // again. Asking for the last of them only would not do: a peer may remember only what it was asked for last.
-SendWindow::Place Requester::newest_in_flight() const {
+SendWindow::Place Sender::newest_in_flight() const {
   SendWindow::Place place{window_.next() - 1, window_.cursor()};
   if (place.cursor == qp_.sq.fetched() || !covers(place.cursor, place.next)) --place.cursor;
   while (place.cursor != qp_.sq.tail()) {
-    const SendQueue::Entry entry = qp_.sq.entry(place.cursor);
+    const Entry entry = qp_.sq.entry(place.cursor);
     if (entry.wqe.opcode != WrOpcode::kRdmaRead || entry.progress.psn_count == 1) return place;
     place = {wire::Psn(entry.progress.first_psn) - 1, place.cursor - 1};
   }
@@ -99,12 +142,12 @@ SendWindow::Place Requester::newest_in_flight() const {
 }
 
 // PSN `psn` is of WQE `index`.
-bool Requester::covers(uint32_t index, wire::Psn psn) const {
+bool Sender::covers(uint32_t index, wire::Psn psn) const {
   const queue::SendProgress& progress = qp_.sq.entry(index).progress;
   return progress.started && ((psn.value() - progress.first_psn) & wire::kMask24) < progress.psn_count;
 }
 
-void Requester::on_unreadable(wire::Psn psn) {
+void Sender::on_unreadable(wire::Psn psn) {
   for (uint32_t index = qp_.sq.tail(); index != qp_.sq.fetched(); ++index) {
     if (!qp_.sq.entry(index).progress.started) return;
     if (!covers(index, psn)) continue;
@@ -116,8 +159,10 @@ void Requester::on_unreadable(wire::Psn psn) {
   }
 }
 
+// --- WQEs -----------------------------------------------------------------------------------------------------------
+
 // The WQE at the cursor has been copied from what was posted. False: there is none, or none may be begun.
-bool Requester::fetch_current() {
+bool Sender::fetch_current() {
   if (window_.cursor() != qp_.sq.fetched()) return true;
   if (qp_.attr.state != QpState::kRts || qp_.sq.head() == window_.cursor()) return false;
   qp_.sq.fetch();
@@ -125,23 +170,15 @@ bool Requester::fetch_current() {
 }
 
 // Makes the cursor stand on a WQE that may be sent from. False: nothing to send now.
-bool Requester::position() {
+bool Sender::position() {
   if (!fetch_current()) return false;
-  const SendQueue::Entry entry = qp_.sq.entry(window_.cursor());
+  const Entry entry = qp_.sq.entry(window_.cursor());
   if (is_local(entry.wqe.opcode)) return false;
   return credits_allow(entry) && (entry.progress.started || start(entry));
 }
 
-// The newest word counts: a limit never moves back, so older ones are late.
-void Requester::on_credits(wire::Aeth aeth) {
-  const uint32_t credits = wire::credit_count(aeth.value());
-  if (credits == wire::kNoCredits) return credit_limit_.reset();
-  const wire::Msn limit(aeth.msn.value() + credits);
-  if (!credit_limit_ || wire::Msn::distance(*credit_limit_, limit) > 0) credit_limit_ = limit;
-}
-
 // The peer may not have a receive request for this message, or for the one after it.
-bool Requester::beyond_credits(const SendQueue::Entry& entry) const {
+bool Sender::beyond_credits(const Entry& entry) const {
   const uint32_t message = entry.progress.started ? entry.progress.message : messages_ + 1;
   return credit_limit_ && consumes_receive(entry.wqe.opcode) &&
          wire::Msn::distance(*credit_limit_, wire::Msn(message)) > 0;
@@ -150,7 +187,7 @@ bool Requester::beyond_credits(const SendQueue::Entry& entry) const {
 // Beyond the credits one packet at a time may try its luck (IBTA 9.7.7.2.5): when no answer is under way that could
 // bring more. Once the first packet of a SEND is acknowledged, the message has its receive request. A WRITE with
 // immediate takes one with its last packet only, so its data may go ahead.
-bool Requester::credits_allow(const SendQueue::Entry& entry) const {
+bool Sender::credits_allow(const Entry& entry) const {
   if (!beyond_credits(entry)) return true;
   const wire::Psn first(entry.progress.first_psn);
   if (!entry.progress.started || window_.next() == first) return !answer_under_way();
@@ -158,12 +195,12 @@ bool Requester::credits_allow(const SendQueue::Entry& entry) const {
 }
 
 // A packet in flight has asked for an acknowledgement.
-bool Requester::answer_under_way() const {
-  return ack_requested_ && window_.offset(ack_requested_psn_) < window_.in_flight();
+bool Sender::answer_under_way() const {
+  return ack_requested_ && window_.offset(*ack_requested_) < window_.in_flight();
 }
 
 // Ordering rules of IBTA 10.8.3.3 and the depth negotiated for READs and atomics (9.7.3.1, 11.2.4.2).
-bool Requester::may_start(const SendQueue::Entry& entry) const {
+bool Sender::may_start(const Entry& entry) const {
   if (qp_.attr.state != QpState::kRts) return false;
   if ((entry.wqe.flags & queue::kFence) && reads_outstanding_ > 0) return false;
   // A receiver tells new from duplicate by half the PSN space (wire.md "RC semantics"); a READ may take all of it.
@@ -175,10 +212,10 @@ bool Requester::may_start(const SendQueue::Entry& entry) const {
   return true;
 }
 
-bool Requester::start(const SendQueue::Entry& entry) {
+bool Sender::start(const Entry& entry) {
   if (!may_start(entry)) return false;
   if (const WcStatus status = validate(entry.wqe); status != WcStatus::kSuccess) {
-    fail(status);
+    local_error_ = LocalError{window_.cursor(), status};
     return false;
   }
   entry.progress.first_psn = window_.end().value();
@@ -189,12 +226,12 @@ bool Requester::start(const SendQueue::Entry& entry) {
   return true;
 }
 
-uint32_t Requester::psn_count(const SendWqe& wqe) const {
+uint32_t Sender::psn_count(const SendWqe& wqe) const {
   const bool single = awaits_response(wqe.opcode) && wqe.opcode != WrOpcode::kRdmaRead;
   return single || wqe.length > kMaxMessage ? 1 : packet_count(wqe.length, qp_.attr.path_mtu);
 }
 
-WcStatus Requester::validate(const SendWqe& wqe) const {
+WcStatus Sender::validate(const SendWqe& wqe) const {
   if (qp_.type == QpType::kXrcTarget) return WcStatus::kLocalQpOperationError;  // it has no requests
   switch (wqe.opcode) {
     case WrOpcode::kCompareSwap:
@@ -222,59 +259,10 @@ WcStatus Requester::validate(const SendWqe& wqe) const {
   return wqe.length > kMaxMessage ? WcStatus::kLocalLengthError : WcStatus::kSuccess;
 }
 
-bool Requester::build(const SendQueue::Entry& entry, io::TxPacket& out) {
-  const bool again = window_.resending();
-  const wire::Psn psn = window_.next();
-  const uint32_t n = (psn.value() - entry.progress.first_psn) & wire::kMask24;
-  out.clear_payload();
-  out.reason = window_.reason();
-  uint32_t psns = 1;
-  bool last = true;
-  bool readable = true;
-  bool asks = true;
-  switch (entry.wqe.opcode) {
-    case WrOpcode::kRdmaRead:
-      psns = entry.progress.psn_count - n;
-      builder_.read(entry, n, psn, out);
-      break;
-    case WrOpcode::kCompareSwap:
-    case WrOpcode::kFetchAdd:
-      builder_.atomic(entry, psn, out);
-      break;
-    case WrOpcode::kAtomicWrite:
-      readable = builder_.atomic_write(entry, psn, out);
-      break;
-    case WrOpcode::kFlush:
-      builder_.flush(entry, psn, out);
-      break;
-    default:
-      last = n + 1 == entry.progress.psn_count;
-      asks = want_ack(entry, n);
-      readable = builder_.message(entry, n, entry.progress.psn_count, psn, asks, out);
-      break;
-  }
-  if (!readable) {
-    fail(WcStatus::kLocalProtectionError);
-    return false;
-  }
-  note_ack_request(asks, psn);
-  window_.sent(psns, last);
-  qp_.counters.add(Counter::kTxRequests);
-  if (again) qp_.counters.add(Counter::kTxRetransmissions);
-  return true;
-}
-
-void Requester::note_ack_request(bool asked, wire::Psn psn) {
-  since_ack_request_ = asked ? 0 : since_ack_request_ + 1;
-  if (!asked) return;
-  ack_requested_ = true;
-  ack_requested_psn_ = psn;
-}
-
 // Asking costs the peer a packet, so not every message asks (IBTA 9.7.5.1.2 leaves it to the requester): those whose
 // completion somebody waits for do, long messages now and then, and the last posted one if no answer is under way.
-bool Requester::want_ack(const SendQueue::Entry& entry, uint32_t n) const {
-  if (probing_ || since_ack_request_ + 1 >= kAckInterval || window_.in_flight() + 1 >= kWindow || beyond_credits(entry))
+bool Sender::want_ack(const Entry& entry, uint32_t n) const {
+  if (since_ack_request_ + 1 >= kAckInterval || window_.in_flight() + 1 >= kWindow || beyond_credits(entry))
     return true;
   if (n + 1 != entry.progress.psn_count) return false;
   if (credit_limit_ && *credit_limit_ == wire::Msn(entry.progress.message)) return true;  // the next one needs to know
@@ -284,7 +272,7 @@ bool Requester::want_ack(const SendQueue::Entry& entry, uint32_t n) const {
 }
 
 // The WQE behind the one at the cursor waits for this one's completion.
-bool Requester::local_operation_follows() const {
+bool Sender::local_operation_follows() const {
   const uint32_t next = window_.cursor() + 1;
   if (next == qp_.sq.head()) return false;
   return is_local(next == qp_.sq.fetched() ? qp_.sq.posted_opcode(next) : qp_.sq.entry(next).wqe.opcode);

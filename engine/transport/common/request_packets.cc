@@ -1,4 +1,4 @@
-#include "engine/transport/common/request_builder.h"
+#include "engine/transport/common/request_packets.h"
 
 #include <algorithm>
 
@@ -82,7 +82,7 @@ void emit_bth(const QpContext& qp, Opcode operation, wire::Psn psn, io::TxPacket
   out.header_size = wire::Bth::kSize;
 }
 
-void RequestBuilder::begin(const SendWqe& wqe, Opcode operation, wire::Psn psn, Flags flags, io::TxPacket& out) {
+void RequestPackets::begin(const SendWqe& wqe, Opcode operation, wire::Psn psn, Flags flags, io::TxPacket& out) {
   wire::Bth bth = base_bth(qp_, operation, psn, out);
   bth.solicited = flags.solicited;
   bth.ack_request = flags.ack_request;
@@ -97,7 +97,27 @@ void RequestBuilder::begin(const SendWqe& wqe, Opcode operation, wire::Psn psn, 
   }
 }
 
-bool RequestBuilder::message(const SendQueue::Entry& entry, uint32_t n, uint32_t count, wire::Psn psn, bool ack_request,
+bool RequestPackets::request(const SendQueue::Entry& entry, wire::Psn psn, bool ack_request, io::TxPacket& out) {
+  const uint32_t n = (psn.value() - entry.progress.first_psn) & wire::kMask24;
+  switch (entry.wqe.opcode) {
+    case WrOpcode::kRdmaRead:
+      read(entry, n, psn, out);
+      return true;
+    case WrOpcode::kCompareSwap:
+    case WrOpcode::kFetchAdd:
+      atomic(entry, psn, out);
+      return true;
+    case WrOpcode::kAtomicWrite:
+      return atomic_write(entry, psn, out);
+    case WrOpcode::kFlush:
+      flush(entry, psn, out);
+      return true;
+    default:
+      return message(entry, n, entry.progress.psn_count, psn, ack_request, out);
+  }
+}
+
+bool RequestPackets::message(const SendQueue::Entry& entry, uint32_t n, uint32_t count, wire::Psn psn, bool ack_request,
                              io::TxPacket& out) {
   const SendWqe& wqe = entry.wqe;
   const uint32_t offset = n * qp_.attr.path_mtu;
@@ -118,14 +138,15 @@ bool RequestBuilder::message(const SendQueue::Entry& entry, uint32_t n, uint32_t
   return true;
 }
 
-void RequestBuilder::read(const SendQueue::Entry& entry, uint32_t n, wire::Psn psn, io::TxPacket& out) {
+// What is left after `n` responses (IBTA 9.7.5.2.8 lets a retried READ start in the middle).
+void RequestPackets::read(const SendQueue::Entry& entry, uint32_t n, wire::Psn psn, io::TxPacket& out) {
   const SendWqe& wqe = entry.wqe;
   const uint32_t offset = n * qp_.attr.path_mtu;
   begin(wqe, Opcode::kRcReadRequest, psn, {}, out);
   append(wire::Reth{wqe.remote_address + offset, wqe.rkey, wqe.length - offset}, out);
 }
 
-void RequestBuilder::atomic(const SendQueue::Entry& entry, wire::Psn psn, io::TxPacket& out) {
+void RequestPackets::atomic(const SendQueue::Entry& entry, wire::Psn psn, io::TxPacket& out) {
   const SendWqe& wqe = entry.wqe;
   const bool swap = wqe.opcode == WrOpcode::kCompareSwap;
   begin(wqe, swap ? Opcode::kRcCompareSwap : Opcode::kRcFetchAdd, psn, {}, out);
@@ -137,7 +158,8 @@ void RequestBuilder::atomic(const SendQueue::Entry& entry, wire::Psn psn, io::Tx
   append(atomic, out);
 }
 
-bool RequestBuilder::atomic_write(const SendQueue::Entry& entry, wire::Psn psn, io::TxPacket& out) {
+// Eight bytes to one address, at once (IBTA A19).
+bool RequestPackets::atomic_write(const SendQueue::Entry& entry, wire::Psn psn, io::TxPacket& out) {
   const SendWqe& wqe = entry.wqe;
   if (!gather(entry, 0, wqe.length, out)) return false;
   begin(wqe, Opcode::kRcAtomicWrite, psn, {}, out);
@@ -145,7 +167,7 @@ bool RequestBuilder::atomic_write(const SendQueue::Entry& entry, wire::Psn psn, 
   return true;
 }
 
-void RequestBuilder::flush(const SendQueue::Entry& entry, wire::Psn psn, io::TxPacket& out) {
+void RequestPackets::flush(const SendQueue::Entry& entry, wire::Psn psn, io::TxPacket& out) {
   const SendWqe& wqe = entry.wqe;
   begin(wqe, Opcode::kRcFlush, psn, {}, out);
   append(wire::Feth{static_cast<uint8_t>(wqe.operands.swap & 0x0f), static_cast<uint8_t>(wqe.operands.swap >> 4 & 3)},
@@ -154,7 +176,7 @@ void RequestBuilder::flush(const SendQueue::Entry& entry, wire::Psn psn, io::TxP
 }
 
 // Points the packet at message bytes [offset, offset + size). False: an SGE does not pass its checks.
-bool RequestBuilder::gather(const SendQueue::Entry& entry, uint32_t offset, uint32_t size, io::TxPacket& out) {
+bool RequestPackets::gather(const SendQueue::Entry& entry, uint32_t offset, uint32_t size, io::TxPacket& out) {
   out.payload_size = size;
   if (size > 0 && (entry.wqe.flags & queue::kInline)) {
     out.fragments[out.fragment_count++] = {entry.inline_data + offset, size};

@@ -10,21 +10,22 @@
 
 namespace uroce::transport {
 
-class RequestBuilder {
+class RequestPackets {
  public:
-  explicit RequestBuilder(QpContext& qp) : qp_(qp) {}
+  explicit RequestPackets(QpContext& qp) : qp_(qp) {}
 
-  // Packet `n` of the `count` that a SEND or WRITE has. False: an SGE does not pass its checks.
+  // The request packet at PSN `psn` of a WQE that was begun. SENDs and WRITEs ask for an acknowledgement if
+  // `ack_request`, all others bring an answer anyway. False: an SGE does not pass its checks.
+  bool request(const queue::SendQueue::Entry& entry, wire::Psn psn, bool ack_request, io::TxPacket& out);
+  // Packet `n` of the `count` that a SEND or WRITE has.
   bool message(const queue::SendQueue::Entry& entry, uint32_t n, uint32_t count, wire::Psn psn, bool ack_request,
                io::TxPacket& out);
-  // A READ request for what is left after `n` responses (IBTA 9.7.5.2.8 lets a retried READ start in the middle).
-  void read(const queue::SendQueue::Entry& entry, uint32_t n, wire::Psn psn, io::TxPacket& out);
-  void atomic(const queue::SendQueue::Entry& entry, wire::Psn psn, io::TxPacket& out);
-  // Eight bytes to one address, at once (IBTA A19). False: see message().
-  bool atomic_write(const queue::SendQueue::Entry& entry, wire::Psn psn, io::TxPacket& out);
-  void flush(const queue::SendQueue::Entry& entry, wire::Psn psn, io::TxPacket& out);
 
  private:
+  void read(const queue::SendQueue::Entry& entry, uint32_t n, wire::Psn psn, io::TxPacket& out);
+  void atomic(const queue::SendQueue::Entry& entry, wire::Psn psn, io::TxPacket& out);
+  bool atomic_write(const queue::SendQueue::Entry& entry, wire::Psn psn, io::TxPacket& out);
+  void flush(const queue::SendQueue::Entry& entry, wire::Psn psn, io::TxPacket& out);
   bool gather(const queue::SendQueue::Entry& entry, uint32_t offset, uint32_t size, io::TxPacket& out);
   struct Flags {
     bool solicited = false;

@@ -1,0 +1,167 @@
+#include "engine/transport/reliable/loss_recovery.h"
+
+#include "engine/transport/reliable/probe_budget.h"
+#include "wire/aeth.h"
+
+namespace uroce::transport {
+
+using io::SendReason;
+using Decision = LossRecovery::Decision;
+
+void LossRecovery::reset() {
+  timers_.stop();
+  round_trip_ = RoundTrip();
+  sample_.reset();
+  episode_ = Episode();
+  probe_ = Probe::kNone;
+  backoff_ = 0;
+  probe_unanswered_ = lossy_ = false;
+}
+
+// --- what happens ---------------------------------------------------------------------------------------------------
+
+void LossRecovery::on_sent(wire::Psn psn, bool was_idle, bool measurable, Time now) {
+  if (was_idle) restart_timers(now);
+  if (!sample_ && measurable) sample_ = Sample{psn, now};
+}
+
+void LossRecovery::on_progress(const SendWindow& window, Time now) {
+  timers_.stop(Timer::kReceiverNotReady);  // whatever an RNR NAK asked for, the peer has taken the packet
+  episode_ = Episode();
+  if (sample_ && window.offset(sample_->psn) >= wire::kPsnHalf) {  // acknowledged: lies behind the window now
+    round_trip_.sample(now - sample_->sent_at);
+    sample_.reset();
+    if (backoff_ > 0) --backoff_;
+  }
+  if (window.idle()) {
+    timers_.stop();
+  } else {
+    restart_timers(now);
+  }
+}
+
+Decision LossRecovery::on_loss(SendReason cause, Time now) {
+  lossy_ = true;
+  backoff_ = 0;
+  probe_unanswered_ = false;
+  // NAKs of one gap, however many, go back once.
+  if (episode_.rewound || waits(now)) return Decision::kNothing;
+  episode_.rewound = true;
+  return rewind(cause);
+}
+
+Decision LossRecovery::on_overtaken(Time now) {
+  if (episode_.overtaken) return Decision::kNothing;
+  const Decision decision = on_loss(SendReason::kImpliedNak, now);
+  episode_.overtaken = decision != Decision::kNothing;
+  return decision;
+}
+
+Decision LossRecovery::on_rnr_nak(uint8_t code, Time now) {
+  constexpr uint8_t kInfinite = 7;
+  // One RNR NAK per wait: duplicates of it neither extend the wait nor spend the budget.
+  if (waits(now)) return Decision::kNothing;
+  qp_.counters.add(Counter::kRxRnrNaks);
+  if (qp_.attr.rnr_retry != kInfinite && episode_.rnr_retries++ >= qp_.attr.rnr_retry) return Decision::kGiveUp;
+  // The packet has arrived: that there is no receive request for it has a budget of its own. (rxe refuses with PSN NAKs
+  // what follows it, and each attempt would spend a retry.)
+  episode_ = Episode{.rnr_retries = episode_.rnr_retries};
+  sample_.reset();
+  const Time resume = now + wire::rnr_delay(code);
+  restart_timers(resume);
+  timers_.set(Timer::kReceiverNotReady, resume);
+  cause_ = SendReason::kRnrNak;
+  return Decision::kRewind;
+}
+
+void LossRecovery::on_spurious(bool of_read, bool idle, Time now) {
+  if (std::exchange(probe_unanswered_, false)) {  // the first news of the last probe
+    lossy_ = false;
+    if (of_read) backoff_ = std::min<uint8_t>(backoff_ + 1, kMaxBackoff);
+  }
+  // The peer comes to what is waited for after that READ, and the more it is reminded of it the later.
+  if (of_read && !idle && !waits(now)) postpone_timers(now);
+}
+
+Decision LossRecovery::on_timer(bool long_read, Time now) {
+  if (!may_send(now)) return Decision::kNothing;
+  if (timers_.expired(Timer::kRetransmission, now)) {
+    qp_.counters.add(Counter::kTimeouts);
+    episode_.rewound = episode_.overtaken = false;
+    restart_timers(now);
+    return rewind(SendReason::kTimeout);
+  }
+  return timers_.expired(Timer::kProbe, now) ? probe(long_read, now) : Decision::kNothing;
+}
+
+// --- what to do -----------------------------------------------------------------------------------------------------
+
+Decision LossRecovery::rewind(SendReason cause) {
+  if (episode_.retries >= qp_.attr.retry_count) return Decision::kGiveUp;
+  ++episode_.retries;
+  sample_.reset();
+  cause_ = cause;
+  return Decision::kRewind;
+}
+
+Decision LossRecovery::probe(bool long_read, Time now) {
+  if (qp_.probe_budget != nullptr && !qp_.probe_budget->take(now)) {
+    qp_.counters.add(Counter::kProbesPutOff);
+    put_off_probe(now);
+    return Decision::kNothing;
+  }
+  qp_.counters.add(Counter::kProbes);
+  episode_.rewound = false;
+  probe_unanswered_ = true;
+  // The waits double; between probes that make the peer do much work they quadruple.
+  ++probes_sent_;
+  const Duration wait = probe_timeout() * (1 << (long_read ? 2 : 1) * probes_sent_);
+  timers_.set(Timer::kProbe, probes_sent_ >= kMaxProbes ? kNever : now + std::min<Duration>(wait, kMaxProbe));
+  if (!lossy_) return Decision::kProbe;
+  sample_.reset();
+  cause_ = SendReason::kProbe;
+  return Decision::kRewind;
+}
+
+void LossRecovery::begin_probe(wire::Psn oldest, wire::Psn newest) {
+  if (sample_ && (sample_->psn == oldest || sample_->psn == newest)) sample_.reset();
+  if (!probe_due()) probe_ = Probe::kOldest;
+}
+
+// Something was sent while nothing was outstanding, the peer made progress, or everything is sent again.
+void LossRecovery::restart_timers(Time from) {
+  probes_sent_ = probes_put_off_ = 0;
+  const bool off = qp_.attr.timeout == 0;
+  timers_.set(Timer::kRetransmission, off ? kNever : from + transport_timeout(qp_.attr.timeout));
+  latest_retransmission_ = off ? kNever : from + 4 * transport_timeout(qp_.attr.timeout);
+  timers_.set(Timer::kProbe, from + probe_timeout());
+}
+
+// The peer is alive, and busy with what it was asked for too often: the timers start anew, but the retransmission timer
+// expires in the time that IBTA gives it all the same.
+void LossRecovery::postpone_timers(Time now) {
+  probes_sent_ = probes_put_off_ = 0;
+  if (qp_.attr.timeout != 0) {
+    const Time later = std::max(timers_.at(Timer::kRetransmission), now + transport_timeout(qp_.attr.timeout));
+    timers_.set(Timer::kRetransmission, std::min(later, latest_retransmission_));
+  }
+  timers_.set(Timer::kProbe, std::max(timers_.at(Timer::kProbe), now + probe_timeout()));
+}
+
+// The probe that is due may not be sent now. The waits double as between probes and vary by half, from QP to QP and
+// from time to time, so that those who were put off together do not come back together. As often as necessary: what was
+// not sent does not count as a probe.
+void LossRecovery::put_off_probe(Time now) {
+  ++probes_put_off_;
+  const Duration wait = std::min<Duration>(probe_timeout() * (1 << std::min(probes_put_off_, 8u)), kMaxProbe);
+  const uint32_t mixed = (qp_.qpn.value() + probes_put_off_ * 0x9e3779b9) * 0x85ebca6b;
+  constexpr uint32_t kParts = 1024;
+  timers_.set(Timer::kProbe, now + wait / 2 + wait * ((mixed ^ mixed >> 16) % kParts) / kParts);
+}
+
+Duration LossRecovery::probe_timeout() const {
+  const Duration measured = std::max(round_trip_.overdue(kInitialProbe), kMinProbe);
+  return std::clamp<Duration>(measured * (1 << backoff_), kMinProbe, kMaxProbe);
+}
+
+}  // namespace uroce::transport

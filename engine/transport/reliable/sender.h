@@ -1,0 +1,123 @@
+// The sending side of an RC QP. Turns WQEs into request packets, one per pull(), and completes them in order as the
+// peer answers (IBTA 9.7.5, 9.7.6). What was lost is sent again by going back to it (go-back-N): every packet follows
+// from its WQE and its PSN. Its parts do not know each other:
+//
+//   SendWindow       what is in flight, and where sending goes on
+//   RequestPackets   a packet from a WQE and a PSN
+//   LossRecovery     what to do about lost packets, and when
+//
+// Owned by RcQp.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "engine/io/tx_packet.h"
+#include "engine/transport/common/qp_context.h"
+#include "engine/transport/common/request_packets.h"
+#include "engine/transport/reliable/loss_recovery.h"
+#include "engine/transport/reliable/send_window.h"
+#include "wire/aeth.h"
+#include "wire/packet.h"
+
+namespace uroce::transport {
+
+class Sender {
+ public:
+  // Packets in flight without acknowledgement. Bounds what a receiver's ring has to take at once.
+  static constexpr uint32_t kWindow = 128;
+  // An acknowledgement is asked for at least this often inside long messages.
+  static constexpr uint32_t kAckInterval = kWindow / 4;
+
+  explicit Sender(QpContext& context) : qp_(context), window_(context.sq), recovery_(context), packets_(context) {}
+
+  void reset();
+  // To RTS: numbers the packets from `first` on.
+  void start(wire::Psn first) { window_.reset(first); }
+  // Completes everything left with a flush error, in order (IBTA 10.3.1).
+  void flush();
+
+  // --- sending: sender.cc -------------------------------------------------------------------------------------------
+  // True when pull() would probably give a packet now. May be wrong in the positive.
+  bool wants_to_send(Time now) const;
+  // Executes what binds or invalidates here, if its turn has come: all before it is complete. Stricter than
+  // IBTA 10.8.3.3 asks of a bind, which costs nothing that matters.
+  Outcome run_local_operations();
+  // The next request packet, or false. In SQD no new WQE is started.
+  bool pull(io::TxPacket& out, Time now);
+  // Nothing is in flight, and no WQE is begun.
+  bool drained() const;
+  // The payload of request packet `psn`, which pull() gave, could not be read: its WQE fails.
+  void on_unreadable(wire::Psn psn);
+  // A WQE that failed before it was sent (IBTA 11.6.2 local errors) completes after all that precede it.
+  Outcome settle_local_error();
+
+  // --- answers and timers: sender_responses.cc ----------------------------------------------------------------------
+  // A packet whose opcode is a response or acknowledgement.
+  Outcome on_response(const wire::Packet& packet, Time now);
+  Outcome on_timer(Time now);
+  Time next_timer() const { return recovery_.next_timer(); }
+
+ private:
+  using Entry = queue::SendQueue::Entry;
+  struct LocalError {
+    uint32_t index;
+    queue::WcStatus status;
+  };
+  enum class Advance : uint8_t { kDone, kBlocked, kFailed };
+
+  bool fetch_current();
+  bool position();
+  bool may_start(const Entry& entry) const;
+  bool start(const Entry& entry);
+  bool beyond_credits(const Entry& entry) const;
+  bool credits_allow(const Entry& entry) const;
+  bool answer_under_way() const;
+  uint32_t psn_count(const queue::SendWqe& wqe) const;
+  queue::WcStatus validate(const queue::SendWqe& wqe) const;
+  bool local_operation_due();
+  bool local_operation_follows() const;
+  // True once sending has come to the WQE that failed; those before it may still be sent again.
+  bool at_local_error() const { return local_error_ && local_error_->index == window_.cursor(); }
+  bool want_ack(const Entry& entry, uint32_t n) const;
+  bool build(bool probe, io::TxPacket& out);
+  bool pull_probe(io::TxPacket& out);
+  SendWindow::Place oldest() const { return {window_.unacknowledged(), qp_.sq.tail()}; }
+  SendWindow::Place newest_in_flight() const;
+  bool covers(uint32_t index, wire::Psn psn) const;
+
+  Entry oldest_entry() const { return qp_.sq.entry(qp_.sq.tail()); }
+  bool oldest_awaits_response() const;
+  bool oldest_is_long_read() const;
+  bool belongs_to_oldest(wire::Psn psn) const;
+  bool refuses_oldest(const wire::Packet& packet) const;
+  void on_credits(wire::Aeth aeth);
+  void on_answered_twice(const wire::Packet& packet, Time now);
+  Outcome on_acknowledge(const wire::Packet& packet, Time now);
+  Outcome on_nak(wire::Psn psn, uint8_t code, Time now);
+  Outcome on_read_response(const wire::Packet& packet, Time now);
+  Outcome on_read_data(const wire::Packet& packet, Time now);
+  Outcome on_bare_response(const wire::Packet& packet, Time now);
+  Outcome on_atomic_response(const wire::Packet& packet, Time now);
+  Outcome on_overtaken(Time now);
+  Advance advance_to(wire::Psn psn, Time now);
+  std::optional<Outcome> acknowledge_before(wire::Psn psn, Time now);
+  Outcome answered(wire::Psn psn, bool message_done, Time now);
+  Outcome carry_out(LossRecovery::Decision decision, queue::WcStatus giving_up = queue::WcStatus::kRetryExceeded);
+  Outcome complete(queue::WcStatus status);
+  Outcome fail(queue::WcStatus status);
+
+  QpContext& qp_;
+  SendWindow window_;
+  uint32_t reads_outstanding_ = 0;  // and atomics
+  uint32_t messages_ = 0;           // started so far
+  // The last message that the peer has a receive request for (the LSN of IBTA 9.7.7.2); none: it does not count them.
+  std::optional<wire::Msn> credit_limit_;
+  uint32_t since_ack_request_ = 0;          // packets
+  std::optional<wire::Psn> ack_requested_;  // the last packet that asked
+  std::optional<LocalError> local_error_;
+  LossRecovery recovery_;
+  RequestPackets packets_;
+};
+
+}  // namespace uroce::transport
