@@ -15,7 +15,7 @@ bool MessageAssembler::length_valid(const Packet& packet) const {
 Arrival MessageAssembler::take(const Packet& packet) {
   const Kind kind = kind_of(packet);
   const Arrival arrival = kind == Kind::kSend ? send(packet) : write(packet);
-  if (arrival == Arrival::kTaken) kind_ = packet.info->last ? Kind::kNone : kind;
+  if (arrival == Arrival::kTaken || arrival == Arrival::kCompletionLost) kind_ = packet.info->last ? Kind::kNone : kind;
   return arrival;
 }
 
@@ -31,8 +31,7 @@ Arrival MessageAssembler::send(const Packet& packet) {
     return Arrival::kNotInvalidated;
   }
   received_ += size;
-  if (packet.info->last) receive_.complete(packet, received_);
-  return Arrival::kTaken;
+  return packet.info->last ? complete(packet) : Arrival::kTaken;
 }
 
 // The whole range is checked with the first packet, so that a bad WRITE touches nothing, and every packet's own part
@@ -50,8 +49,11 @@ Arrival MessageAssembler::write(const Packet& packet) {
     if (!memory::copy(t.address, packet.payload.data(), size)) return Arrival::kMemoryLost;
   }
   received_ += size;
-  if (packet.info->has_immdt) receive_.complete(packet, received_);
-  return Arrival::kTaken;
+  return packet.info->has_immdt ? complete(packet) : Arrival::kTaken;
+}
+
+Arrival MessageAssembler::complete(const Packet& packet) {
+  return receive_.complete(packet, received_) == Outcome::kGoesOn ? Arrival::kTaken : Arrival::kCompletionLost;
 }
 
 bool MessageAssembler::fits_write(const Packet& packet) {

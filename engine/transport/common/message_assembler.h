@@ -10,9 +10,10 @@
 
 namespace uroce::transport {
 
-// What became of a packet. All but kTaken leave the message where it was.
+// What became of a packet. All but the first two leave the message where it was.
 enum class Arrival : uint8_t {
   kTaken,
+  kCompletionLost,  // taken as well, but the completion queue was full
   kNoReceive,       // it needs a receive request, and there is none
   kTooLong,         // for the receive request
   kReceiveMemory,   // an SGE of the receive request does not allow it
@@ -50,6 +51,7 @@ class MessageAssembler {
   Arrival send(const wire::Packet& packet);
   Arrival write(const wire::Packet& packet);
   bool fits_write(const wire::Packet& packet);
+  Arrival complete(const wire::Packet& packet);
 
   QpContext& qp_;
   ReceiveRequest& receive_;

@@ -72,9 +72,9 @@ struct QpConfig {
 };
 
 // What a call means for the QP.
-enum class Outcome : uint8_t {
-  kGoesOn,
-  kFailed,  // it moves to the error state
+enum class [[nodiscard]] Outcome : uint8_t{
+    kGoesOn,
+    kFailed,  // it moves to the error state
 };
 
 struct QpContext {
@@ -116,8 +116,8 @@ struct QpContext {
   bool lost_completion = false;  // a CQ was full
   // Of this QP, for CompletionQueue::purge(). Where both are one queue, the first; XRC: of any shared receive queue.
   std::optional<queue::CompletionQueue::Mark> last_in_send_cq, last_in_receive_cq;
-  bool failed = false;  // a part met a fatal condition: the QP moves to the error state after the call
 
+  // kFailed: there was no room.
   Outcome push(queue::CompletionQueue& cq, queue::Cqe cqe) {
     cqe.qpn = qpn.value();
     cqe.timestamp = static_cast<uint64_t>(now.time_since_epoch().count());
@@ -127,7 +127,6 @@ struct QpContext {
       return Outcome::kGoesOn;
     }
     counters.add(Counter::kCqOverruns);
-    failed = true;
     // Each is told once: the queue has an error, and so has every QP that lost a completion (IBTA 11.6.3.1).
     if (first) events.on_cq_overrun(cq);
     if (!lost_completion) events.on_event(AsyncEvent::kQpFatal);

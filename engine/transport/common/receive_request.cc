@@ -19,14 +19,14 @@ bool ReceiveRequest::place(uint32_t offset, std::span<const uint8_t> data) {
   return scatter(qp_, from_.rq_pd, std::span(sges_).first(wqe_.sge_count), offset, data);
 }
 
-void ReceiveRequest::fail(WcStatus status) {
+Outcome ReceiveRequest::fail(WcStatus status) {
   Cqe cqe;
   cqe.status = status;
   cqe.opcode = WcOpcode::kReceive;
-  push(cqe);
+  return push(cqe);
 }
 
-void ReceiveRequest::complete(const wire::Packet& packet, uint32_t length) {
+Outcome ReceiveRequest::complete(const wire::Packet& packet, uint32_t length) {
   Cqe cqe;
   cqe.opcode =
       packet.info->operation == wire::Operation::kWrite ? WcOpcode::kReceiveRdmaWithImmediate : WcOpcode::kReceive;
@@ -44,19 +44,19 @@ void ReceiveRequest::complete(const wire::Packet& packet, uint32_t length) {
     cqe.flags |= queue::kWcWithInvalidate;
     cqe.immediate_or_rkey = packet.ieth.rkey;
   }
-  push(cqe);
+  return push(cqe);
 }
 
-void ReceiveRequest::push(Cqe cqe) {
+Outcome ReceiveRequest::push(Cqe cqe) {
   taken_ = false;
   cqe.wr_id = wqe_.wr_id;
-  qp_.push(*from_.cq, cqe);
+  return qp_.push(*from_.cq, cqe);
 }
 
 void ReceiveRequest::flush() {
-  if (taken_) fail(WcStatus::kFlushError);
+  if (taken_) static_cast<void>(fail(WcStatus::kFlushError));
   if (qp_.rq_shared) return;  // what is left belongs to the other QPs
-  while (take()) fail(WcStatus::kFlushError);
+  while (take()) static_cast<void>(fail(WcStatus::kFlushError));
 }
 
 }  // namespace uroce::transport

@@ -30,14 +30,14 @@ class ReceiveRequest {
   bool place(uint32_t offset, std::span<const uint8_t> data);
 
   // Ends it with an error.
-  void fail(queue::WcStatus status);
+  Outcome fail(queue::WcStatus status);
   // The message is complete with `packet`; `length` bytes count for the application.
-  void complete(const wire::Packet& packet, uint32_t length);
+  Outcome complete(const wire::Packet& packet, uint32_t length);
   // Completes it and all others with a flush error, in order; of a shared queue only the one in use.
   void flush();
 
  private:
-  void push(queue::Cqe cqe);
+  Outcome push(queue::Cqe cqe);
 
   QpContext& qp_;
   bool taken_ = false;

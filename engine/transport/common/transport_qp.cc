@@ -37,7 +37,7 @@ int TransportQp::modify(const QpAttributes& attributes, uint32_t mask, Time now)
   qp_.attr.state = to;
   if (to == QpState::kReset) qp_.attr = QpAttributes{};
   if (to != from) enter(to);
-  settle();
+  settle(Outcome::kGoesOn);
   return 0;
 }
 

@@ -79,8 +79,8 @@ class TransportQp {
 
   // The one place where the state changes: after qp_.attr has its new values. To RESET: back to the beginning.
   virtual void enter(QpState state) = 0;
-  // After every call: what the parts reported becomes state.
-  virtual void settle() = 0;
+  // After every call: what the parts returned becomes state.
+  virtual void settle(Outcome outcome) = 0;
   // To RTS: numbers the packets from qp_.attr.sq_psn on.
   virtual void start_sending() = 0;
 

@@ -130,7 +130,7 @@ void LossRecovery::begin_probe(wire::Psn oldest, wire::Psn newest) {
 
 // Something was sent while nothing was outstanding, the peer made progress, or everything is sent again.
 void LossRecovery::restart_timers(Time from) {
-  probes_sent_ = probes_put_off_ = 0;
+  probes_put_off_ = probes_sent_ = 0;
   const bool off = qp_.attr.timeout == 0;
   timers_.set(Timer::kRetransmission, off ? kNever : from + transport_timeout(qp_.attr.timeout));
   latest_retransmission_ = off ? kNever : from + 4 * transport_timeout(qp_.attr.timeout);
@@ -140,7 +140,7 @@ void LossRecovery::restart_timers(Time from) {
 // The peer is alive, and busy with what it was asked for too often: the timers start anew, but the retransmission timer
 // expires in the time that IBTA gives it all the same.
 void LossRecovery::postpone_timers(Time now) {
-  probes_sent_ = probes_put_off_ = 0;
+  probes_put_off_ = probes_sent_ = 0;
   if (qp_.attr.timeout != 0) {
     const Time later = std::max(timers_.at(Timer::kRetransmission), now + transport_timeout(qp_.attr.timeout));
     timers_.set(Timer::kRetransmission, std::min(later, latest_retransmission_));

@@ -35,8 +35,6 @@ void RcQp::enter(QpState to) {
 }
 
 void RcQp::settle(Outcome outcome) {
-  if (qp_.failed) outcome = Outcome::kFailed;
-  qp_.failed = false;
   if (outcome == Outcome::kGoesOn) outcome = sender_.settle_local_error();
   if (outcome == Outcome::kFailed) {
     if (state() != QpState::kErr && state() != QpState::kReset) {
@@ -64,8 +62,7 @@ void RcQp::on_packet(const Packet& packet, Time now) {
       communication_established_ = true;
       qp_.events.on_event(AsyncEvent::kCommunicationEstablished);
     }
-    responder_.on_request(packet);
-    settle();
+    settle(responder_.on_request(packet));
   } else {
     if (!sending()) return qp_.counters.add(Counter::kDropQpState);
     settle(sender_.on_response(packet, now));
@@ -103,10 +100,12 @@ bool RcQp::pull(TxPacket& out, Time now) {
     return true;
   }
   const bool allowed = congestion_.may_send();
-  if ((receiving() || responder_.nak_pending()) && (allowed || !responder_.answering()) && responder_.pull(out)) {
-    congestion_.on_sent(out);
-    settle();
-    return true;
+  if ((receiving() || responder_.nak_pending()) && (allowed || !responder_.answering())) {
+    if (const Responder::Pulled pulled = responder_.pull(out); pulled != Responder::Pulled::kNothing) {
+      congestion_.on_sent(out);
+      settle(pulled == Responder::Pulled::kFinalNak ? Outcome::kFailed : Outcome::kGoesOn);
+      return true;
+    }
   }
   if (!allowed || !sending()) return false;
   if (const Outcome outcome = sender_.run_local_operations(); outcome == Outcome::kFailed) {
@@ -115,7 +114,7 @@ bool RcQp::pull(TxPacket& out, Time now) {
   }
   const bool sent = sender_.pull(out, now);
   if (sent) congestion_.on_sent(out);
-  settle();
+  settle(Outcome::kGoesOn);
   return sent;
 }
 
@@ -134,10 +133,10 @@ void RcQp::on_unreadable(const TxPacket& packet, Time now) {
   }
   if (of_request) {
     sender_.on_unreadable(bth.psn);
+    settle(Outcome::kGoesOn);
   } else {
-    responder_.on_unreadable(bth.psn);
+    settle(responder_.on_unreadable(bth.psn));
   }
-  settle();
 }
 
 void RcQp::on_posted(Time now) {

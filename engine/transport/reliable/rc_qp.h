@@ -26,8 +26,7 @@ class RcQp final : public TransportQp {
 
  private:
   void enter(QpState state) override;
-  void settle() override { settle(Outcome::kGoesOn); }
-  void settle(Outcome outcome);
+  void settle(Outcome outcome) override;
   void start_sending() override { sender_.start(qp_.attr.sq_psn); }
 
   bool answers() const { return qp_.type != QpType::kXrcInitiator; }

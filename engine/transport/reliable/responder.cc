@@ -66,11 +66,16 @@ void Responder::reset() {
   ack_due_ = kNever;
 }
 
-void Responder::on_request(const Packet& packet) {
+Outcome Responder::on_request(const Packet& packet) {
   qp_.counters.add(Counter::kRxRequests);
   const int32_t ahead = Psn::distance(expected_, packet.bth.psn);
   if (ahead == 0) return on_expected(packet);
-  return ahead > 0 ? on_ahead() : on_duplicate(packet);
+  if (ahead > 0) {
+    on_ahead();
+  } else {
+    on_duplicate(packet);
+  }
+  return Outcome::kGoesOn;
 }
 
 // One NAK per gap (IBTA 9.7.5.2.8).
@@ -138,7 +143,7 @@ void Responder::replay_read(ReplayEntry& entry, const Packet& packet) {
   replays_.answer_again(entry);
 }
 
-void Responder::on_expected(const Packet& packet) {
+Outcome Responder::on_expected(const Packet& packet) {
   if (!message_.in_sequence(packet)) return refuse(packet, SendReason::kNakOpcodeSequence);
   if (!length_valid(packet)) return refuse(packet, SendReason::kNakPacketLength);
   if (!find_target(packet)) return refuse(packet, SendReason::kNakNoSrq);
@@ -184,15 +189,20 @@ bool Responder::length_valid(const Packet& packet) const {
   return packet.payload.empty();
 }
 
-void Responder::on_message(const Packet& packet) {
+Outcome Responder::on_message(const Packet& packet) {
   const Psn psn = packet.bth.psn;
   switch (message_.take(packet)) {
     case Arrival::kTaken:
-      return accepted(packet, 1, packet.info->last);
+      accepted(packet, 1, packet.info->last);
+      return Outcome::kGoesOn;
+    case Arrival::kCompletionLost:
+      accepted(packet, 1, packet.info->last);
+      return Outcome::kFailed;
     case Arrival::kNoReceive:
       // Receiver not ready (IBTA 9.7.5.2.8). The peer goes back then, so later PSNs get no NAK of their own.
       silent_ = true;
-      return nak(Aeth::make_rnr_nak(qp_.attr.min_rnr_timer, msn_), psn, SendReason::kNakNoReceive);
+      nak(Aeth::make_rnr_nak(qp_.attr.min_rnr_timer, msn_), psn, SendReason::kNakNoReceive);
+      return Outcome::kGoesOn;
     case Arrival::kTooLong:
       return reject(NakCode::kInvalidRequest, psn, WcStatus::kLocalLengthError, SendReason::kNakReceiveLength);
     case Arrival::kReceiveMemory:
@@ -204,7 +214,7 @@ void Responder::on_message(const Packet& packet) {
       return refuse(packet, SendReason::kNakWriteLength);
     case Arrival::kNoAccess:
       return refuse_access(packet);
-    case Arrival::kMemoryLost:
+    default:
       return memory_lost(psn);
   }
 }
@@ -218,7 +228,7 @@ ReplayEntry& Responder::remember(const Packet& packet, ReplayEntry::Kind kind, u
   return entry;
 }
 
-void Responder::on_read(const Packet& packet) {
+Outcome Responder::on_read(const Packet& packet) {
   const wire::Reth& reth = packet.reth;
   if (reth.length > kMaxRead || !more_answers_allowed()) return refuse(packet, SendReason::kNakDepth);
   if (reth.length != 0 && translate(reth.rkey, reth.va, reth.length, memory::kRemoteRead).result != AccessResult::kOk) {
@@ -229,9 +239,10 @@ void Responder::on_read(const Packet& packet) {
   entry.rkey = reth.rkey;
   entry.pd = qp_.receive.pd;
   entry.length = entry.stop = reth.length;
+  return Outcome::kGoesOn;
 }
 
-void Responder::on_atomic(const Packet& packet) {
+Outcome Responder::on_atomic(const Packet& packet) {
   const wire::AtomicEth& op = packet.atomic_eth;
   if (op.va % sizeof(uint64_t) != 0 || !more_answers_allowed()) return refuse(packet, SendReason::kNakAtomic);
   const memory::Translation t = translate(op.rkey, op.va, sizeof(uint64_t), memory::kRemoteAtomic);
@@ -241,10 +252,11 @@ void Responder::on_atomic(const Packet& packet) {
     return memory_lost(packet.bth.psn);
   }
   remember(packet, ReplayEntry::Kind::kAtomic, 1).original = original;
+  return Outcome::kGoesOn;
 }
 
 // Eight bytes, seen whole or not at all (IBTA A19.4.5).
-void Responder::on_atomic_write(const Packet& packet) {
+Outcome Responder::on_atomic_write(const Packet& packet) {
   const wire::Reth& reth = packet.reth;
   if (reth.length != sizeof(uint64_t) || reth.va % sizeof(uint64_t) != 0 || !more_answers_allowed()) {
     return refuse(packet, SendReason::kNakAtomic);
@@ -257,11 +269,12 @@ void Responder::on_atomic_write(const Packet& packet) {
     return memory_lost(packet.bth.psn);
   }
   remember(packet, ReplayEntry::Kind::kBare, 1);
+  return Outcome::kGoesOn;
 }
 
 // What was written before is visible to everybody from here on (IBTA A19.4.3). Nothing of it waits in caches of ours,
 // so the order of stores is all there is to see to. Persistence is not offered: no region has the right.
-void Responder::on_flush(const Packet& packet) {
+Outcome Responder::on_flush(const Packet& packet) {
   const wire::Reth& reth = packet.reth;
   const wire::Feth& feth = packet.feth;
   const uint32_t rights = (feth.placement_type & wire::Feth::kGlobalVisibility ? memory::kFlushGlobal : 0u) |
@@ -278,6 +291,7 @@ void Responder::on_flush(const Packet& packet) {
   std::atomic<int> order{0};
   order.exchange(1, std::memory_order_seq_cst);  // a full fence that TSan understands too
   remember(packet, ReplayEntry::Kind::kBare, 1);
+  return Outcome::kGoesOn;
 }
 
 // The expected request was executed: the next one may come.
@@ -309,39 +323,39 @@ void Responder::nak(Aeth aeth, Psn psn, SendReason why) {
 }
 
 // A violation by the peer, or a receive buffer that cannot take the message: NAK, and the QP is done (IBTA table 59).
-void Responder::reject(NakCode code, Psn psn, WcStatus receive_status, SendReason why) {
+Outcome Responder::reject(NakCode code, Psn psn, WcStatus receive_status, SendReason why) {
   nak(Aeth::make_nak(code, msn_), psn, why);
   if (receive_) {
-    receive_.fail(receive_status);
+    static_cast<void>(receive_.fail(receive_status));
   } else {
     qp_.events.on_event(code == NakCode::kRemoteAccessError        ? AsyncEvent::kQpAccessError
                         : code == NakCode::kRemoteOperationalError ? AsyncEvent::kQpFatal
                                                                    : AsyncEvent::kQpRequestError);
   }
-  qp_.failed = true;
+  return Outcome::kFailed;
 }
 
 // The two violations that are most of them.
-void Responder::refuse(const Packet& packet, SendReason why) {
-  reject(NakCode::kInvalidRequest, packet.bth.psn, WcStatus::kRemoteInvalidRequestError, why);
+Outcome Responder::refuse(const Packet& packet, SendReason why) {
+  return reject(NakCode::kInvalidRequest, packet.bth.psn, WcStatus::kRemoteInvalidRequestError, why);
 }
 
-void Responder::refuse_access(const Packet& packet) {
-  reject(NakCode::kRemoteAccessError, packet.bth.psn, WcStatus::kLocalAccessError, SendReason::kNakAccess);
+Outcome Responder::refuse_access(const Packet& packet) {
+  return reject(NakCode::kRemoteAccessError, packet.bth.psn, WcStatus::kLocalAccessError, SendReason::kNakAccess);
 }
 
 // The region is valid, but the application has unmapped or protected its memory: our fault, not the peer's.
-void Responder::memory_lost(Psn psn) {
+Outcome Responder::memory_lost(Psn psn) {
   qp_.counters.add(Counter::kMemoryFaults);
-  reject(NakCode::kRemoteOperationalError, psn, WcStatus::kLocalProtectionError, SendReason::kNakMemoryLost);
+  return reject(NakCode::kRemoteOperationalError, psn, WcStatus::kLocalProtectionError, SendReason::kNakMemoryLost);
 }
 
 // The same, found when a READ response was being made. What is queued behind it is not sent any more.
-void Responder::on_unreadable(Psn psn) {
+Outcome Responder::on_unreadable(Psn psn) {
   replays_.reset();
   nak(Aeth::make_nak(NakCode::kRemoteOperationalError, msn_), psn, SendReason::kNakMemoryLost);
   qp_.events.on_event(AsyncEvent::kQpFatal);
-  qp_.failed = true;
+  return Outcome::kFailed;
 }
 
 void Responder::on_unreadable_before_nak(Psn psn) {
@@ -357,34 +371,39 @@ Aeth Responder::ack_aeth() const {
   return Aeth::make_ack(wire::credit_code_for(qp_.receive.rq->available() + (receive_ ? 1 : 0)), msn_);
 }
 
-bool Responder::pull(io::TxPacket& out) {
+Responder::Pulled Responder::pull(io::TxPacket& out) {
+  Pulled nak_is = Pulled::kPacket;
   out.clear_payload();
   while (ReplayEntry* entry = replays_.next_to_answer()) {
     if (entry->replay) out.reason = SendReason::kAnswerAgain;  // of a READ: see there
     switch (entry->kind) {
       case ReplayEntry::Kind::kRead:
-        if (pull_read_response(*entry, out)) return true;
+        if (const Pulled pulled = pull_read_response(*entry, out); pulled == Pulled::kPacket) {
+          return pulled;
+        } else if (pulled == Pulled::kFinalNak) {
+          nak_is = pulled;
+        }
         break;
       case ReplayEntry::Kind::kAtomic:
         pull_atomic_response(*entry, out);
-        return true;
+        return Pulled::kPacket;
       default:
         pull_bare_response(*entry, out);
-        return true;
+        return Pulled::kPacket;
     }
   }
   out.reason = SendReason::kFirst;
-  if (!nak_.pending) return false;
+  if (!nak_.pending) return Pulled::kNothing;
   nak_.pending = false;
   out.reason = nak_.why;
   qp_.counters.add(nak_.aeth.kind() == wire::AethKind::kRnrNak ? Counter::kTxRnrNaks : Counter::kTxNaks);
   emit_bth(qp_, Opcode::kRcAcknowledge, nak_.psn, out);
   emit_aeth(nak_.aeth, out);
-  return true;
+  return nak_is;
 }
 
-// False: the region went away while it was being read; a NAK takes the response's place.
-bool Responder::pull_read_response(ReplayEntry& entry, io::TxPacket& out) {
+// Where the region went away while it was being read, a NAK takes the response's place.
+Responder::Pulled Responder::pull_read_response(ReplayEntry& entry, io::TxPacket& out) {
   const uint32_t mtu = qp_.attr.path_mtu;
   const uint32_t n = entry.next;
   const bool first = n == entry.start;
@@ -398,14 +417,13 @@ bool Responder::pull_read_response(ReplayEntry& entry, io::TxPacket& out) {
       // A late duplicate of a READ that is over, for all we know: no reason to end the QP.
       qp_.counters.add(Counter::kDropDuplicateUnknown);
       replays_.answered(entry);
-      return false;
+      return Pulled::kNothing;
     }
     if (t.result != AccessResult::kOk) {
       nak(Aeth::make_nak(NakCode::kRemoteAccessError, msn_), entry.first + n, SendReason::kNakAccess);
       qp_.events.on_event(AsyncEvent::kQpAccessError);
-      qp_.failed = true;
       replays_.reset();  // ends `entry` too
-      return false;
+      return Pulled::kFinalNak;
     }
     out.fragments[out.fragment_count++] = {t.address, size};
     out.payload_size = size;
@@ -421,7 +439,7 @@ bool Responder::pull_read_response(ReplayEntry& entry, io::TxPacket& out) {
   entry.furthest = std::max(entry.furthest, ++entry.next);
   if (last) replays_.answered(entry);
   qp_.counters.add(Counter::kTxReadResponses);
-  return true;
+  return Pulled::kPacket;
 }
 
 void Responder::pull_atomic_response(ReplayEntry& entry, io::TxPacket& out) {

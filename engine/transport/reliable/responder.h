@@ -28,12 +28,17 @@ class Responder {
   // To RTR: expects `psn` first.
   void start(wire::Psn psn) { expected_ = psn; }
 
-  void on_request(const wire::Packet& packet);
+  Outcome on_request(const wire::Packet& packet);
 
   // True when pull() has a READ response, atomic result or NAK to send.
   bool wants_to_send() const { return answering() || nak_.pending; }
   bool answering() const { return replays_.answering() > 0; }
-  bool pull(io::TxPacket& out);
+  enum class Pulled : uint8_t {
+    kNothing,
+    kPacket,
+    kFinalNak,  // a packet too: the QP fails
+  };
+  Pulled pull(io::TxPacket& out);
   // The QP failed by our own NAK, which still has to leave, after the responses that precede it.
   bool nak_pending() const { return nak_.pending; }
 
@@ -44,7 +49,7 @@ class Responder {
   Time deadline() const { return ack_owed_ ? ack_due_ : kNever; }
 
   // The payload of the READ response `psn`, which pull() gave, could not be read.
-  void on_unreadable(wire::Psn psn);
+  Outcome on_unreadable(wire::Psn psn);
   // The same when the QP has failed already. If the NAK for that is of a later request and has not left, it is this one
   // that the peer has to be told of.
   void on_unreadable_before_nak(wire::Psn psn);
@@ -64,16 +69,16 @@ class Responder {
     io::SendReason why{};
   };
 
-  void on_expected(const wire::Packet& packet);
+  Outcome on_expected(const wire::Packet& packet);
   void on_duplicate(const wire::Packet& packet);
   void on_ahead();
 
   bool length_valid(const wire::Packet& packet) const;
-  void on_message(const wire::Packet& packet);
-  void on_read(const wire::Packet& packet);
-  void on_atomic(const wire::Packet& packet);
-  void on_atomic_write(const wire::Packet& packet);
-  void on_flush(const wire::Packet& packet);
+  Outcome on_message(const wire::Packet& packet);
+  Outcome on_read(const wire::Packet& packet);
+  Outcome on_atomic(const wire::Packet& packet);
+  Outcome on_atomic_write(const wire::Packet& packet);
+  Outcome on_flush(const wire::Packet& packet);
   bool find_target(const wire::Packet& packet);
   bool more_answers_allowed() const { return replays_.first_answers() < qp_.attr.max_dest_rd_atomic; }
   memory::Translation translate(uint32_t rkey, uint64_t va, uint64_t length, uint32_t right) const;
@@ -85,11 +90,11 @@ class Responder {
   wire::Psn last_before_answer(wire::Psn psn) const;
   void forget_ack();
   void nak(wire::Aeth aeth, wire::Psn psn, io::SendReason why);
-  void reject(wire::NakCode code, wire::Psn psn, queue::WcStatus receive_status, io::SendReason why);
-  void refuse(const wire::Packet& packet, io::SendReason why);
-  void refuse_access(const wire::Packet& packet);
-  void memory_lost(wire::Psn psn);
-  bool pull_read_response(ReplayEntry& entry, io::TxPacket& out);
+  Outcome reject(wire::NakCode code, wire::Psn psn, queue::WcStatus receive_status, io::SendReason why);
+  Outcome refuse(const wire::Packet& packet, io::SendReason why);
+  Outcome refuse_access(const wire::Packet& packet);
+  Outcome memory_lost(wire::Psn psn);
+  Pulled pull_read_response(ReplayEntry& entry, io::TxPacket& out);
   void pull_atomic_response(ReplayEntry& entry, io::TxPacket& out);
   void pull_bare_response(ReplayEntry& entry, io::TxPacket& out);
   void emit_aeth(wire::Aeth aeth, io::TxPacket& out);

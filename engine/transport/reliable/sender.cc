@@ -32,7 +32,7 @@ void Sender::reset() {
 bool Sender::wants_to_send(Time now) const {
   if (recovery_.waits(now)) return false;
   if (recovery_.probe_due()) return true;
-  if (at_local_error() || window_.in_flight() >= kWindow) return false;
+  if (at_local_error() || window_full()) return false;
   if (window_.cursor() == qp_.sq.fetched()) return qp_.attr.state == QpState::kRts && qp_.sq.head() != window_.cursor();
   const Entry entry = qp_.sq.entry(window_.cursor());
   if (is_local(entry.wqe.opcode)) return qp_.attr.state == QpState::kRts && window_.cursor() == qp_.sq.tail();
@@ -70,7 +70,7 @@ bool Sender::pull(io::TxPacket& out, Time now) {
   const bool again = window_.resending() || recovery_.probe_due();
   const wire::Psn psn = window_.next();
   if (!pull_probe(out)) {
-    if (at_local_error() || window_.in_flight() >= kWindow || !position() || !build(false, out)) return false;
+    if (at_local_error() || window_full() || !position() || !build(false, out)) return false;
   }
   // Once the ones before it are acknowledged, the packet behind one that asked for it is the oldest, and an early probe
   // would take the measurement away, so another one is timed.

@@ -66,6 +66,7 @@ class Sender {
   };
   enum class Advance : uint8_t { kDone, kBlocked, kFailed };
 
+  bool window_full() const { return window_.in_flight() >= kWindow; }
   bool fetch_current();
   bool position();
   bool may_start(const Entry& entry) const;

@@ -27,12 +27,7 @@ void UcQp::on_packet(const Packet& packet, Time now) {
     qp_.events.on_event(AsyncEvent::kCommunicationEstablished);
   }
   if (!in_sequence(packet)) return;
-  if (message_.length_valid(packet)) {
-    on_message(packet);
-  } else {
-    drop_message(Counter::kDropMessage);
-  }
-  settle();
+  settle(message_.length_valid(packet) ? on_message(packet) : drop_message(Counter::kDropMessage));
 }
 
 // IBTA 9.8.2.2: the next packet has the next PSN. After a gap, or a packet out of place, everything up to the beginning
@@ -42,17 +37,19 @@ bool UcQp::in_sequence(const Packet& packet) {
   expected_ = packet.bth.psn + 1;
   if (gap) {
     qp_.counters.add(Counter::kRxOutOfSequence);
-    if (message_.under_way()) drop_message(Counter::kDropMessage);
+    if (message_.under_way()) static_cast<void>(drop_message(Counter::kDropMessage));
   }
   if (message_.in_sequence(packet)) return true;
-  drop_message(Counter::kDropMessage);
+  static_cast<void>(drop_message(Counter::kDropMessage));
   return packet.info->first;
 }
 
-void UcQp::on_message(const Packet& packet) {
+Outcome UcQp::on_message(const Packet& packet) {
   switch (message_.take(packet)) {
     case Arrival::kTaken:
-      return;
+      return Outcome::kGoesOn;
+    case Arrival::kCompletionLost:
+      return Outcome::kFailed;
     case Arrival::kNoReceive:
       return drop_message(Counter::kDropNoReceive);
     case Arrival::kTooLong:
@@ -60,9 +57,8 @@ void UcQp::on_message(const Packet& packet) {
       return drop_too_long();
     case Arrival::kReceiveMemory:  // the application's, and an error of this side
       message_.abandon();
-      receive_.fail(queue::WcStatus::kLocalProtectionError);
-      qp_.failed = true;
-      return;
+      static_cast<void>(receive_.fail(queue::WcStatus::kLocalProtectionError));
+      return Outcome::kFailed;
     case Arrival::kMemoryLost:
       qp_.counters.add(Counter::kMemoryFaults);
       [[fallthrough]];
@@ -75,9 +71,10 @@ void UcQp::on_message(const Packet& packet) {
 
 // The rest of the message is dropped as well, for it is out of place then. A receive request that it took is there for
 // the next one.
-void UcQp::drop_message(Counter reason) {
+Outcome UcQp::drop_message(Counter reason) {
   qp_.counters.add(reason);
   message_.abandon();
+  return Outcome::kGoesOn;
 }
 
 void UcQp::on_congestion_mark(Time now) {
@@ -101,9 +98,10 @@ bool UcQp::pull(io::TxPacket& out, Time now) {
     return true;
   }
   if (!sending() || !congestion_.may_send()) return false;
-  const bool sent = sender_.pull(out);
+  const Outcome outcome = sender_.run_local_operations();
+  const bool sent = outcome == Outcome::kGoesOn && sender_.pull(out);
   if (sent) congestion_.on_sent(out);
-  settle();
+  settle(outcome);
   return sent;
 }
 

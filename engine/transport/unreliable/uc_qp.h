@@ -21,8 +21,8 @@ class UcQp final : public UnreliableQp {
   void enter(QpState state) override;
 
   bool in_sequence(const wire::Packet& packet);
-  void on_message(const wire::Packet& packet);
-  void drop_message(Counter reason);
+  Outcome on_message(const wire::Packet& packet);
+  Outcome drop_message(Counter reason);
 
   MessageAssembler message_;
   CongestionEndpoint congestion_;

@@ -16,15 +16,10 @@ void UdQp::on_packet(const Packet& packet, Time now) {
   qp_.counters.add(Counter::kRxRequests);
   if (!receive_ && !receive_.take()) return qp_.counters.add(Counter::kDropNoReceive);
   const auto length = static_cast<uint32_t>(wire::kGrhSize + packet.payload.size());
-  if (length > receive_.length()) {
-    drop_too_long();
-  } else if (place(packet)) {
-    receive_.complete(packet, length);
-  } else {
-    receive_.fail(queue::WcStatus::kLocalProtectionError);
-    qp_.failed = true;
-  }
-  settle();
+  if (length > receive_.length()) return settle(drop_too_long());
+  if (place(packet)) return settle(receive_.complete(packet, length));
+  static_cast<void>(receive_.fail(queue::WcStatus::kLocalProtectionError));
+  settle(Outcome::kFailed);
 }
 
 // The payload comes behind 40 bytes with the network header.
@@ -37,7 +32,7 @@ bool UdQp::place(const Packet& packet) {
 
 uint32_t UdQp::next_address_handle() {
   const uint32_t handle = sending() ? sender_.next_address_handle() : 0;
-  settle();
+  settle(Outcome::kGoesOn);
   return handle;
 }
 
@@ -45,7 +40,7 @@ bool UdQp::pull(io::TxPacket& out, Time now) {
   qp_.now = now;
   if (!sending()) return false;
   const bool sent = sender_.pull(out);
-  settle();
+  settle(Outcome::kGoesOn);
   return sent;
 }
 

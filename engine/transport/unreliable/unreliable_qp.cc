@@ -28,12 +28,9 @@ void UnreliableQp::enter(QpState to) {
 }
 
 // An error of the send queue stops that alone; any other stops the QP.
-void UnreliableQp::settle() {
-  if (!qp_.failed && sending() && sender_.failed()) move_to(QpState::kSqe);
-  if (qp_.failed) {
-    qp_.failed = false;
-    if (state() != QpState::kErr && state() != QpState::kReset) move_to(QpState::kErr);
-  }
+void UnreliableQp::settle(Outcome outcome) {
+  if (outcome == Outcome::kGoesOn && sending() && sender_.failed()) move_to(QpState::kSqe);
+  if (outcome == Outcome::kFailed && state() != QpState::kErr && state() != QpState::kReset) move_to(QpState::kErr);
   if (state() == QpState::kSqd && !drain_reported_ && sender_.drained()) {
     drain_reported_ = true;
     if (qp_.attr.en_sqd_async_notify) qp_.events.on_event(AsyncEvent::kSqDrained);
@@ -45,21 +42,20 @@ void UnreliableQp::move_to(QpState to) {
   enter(to);
 }
 
-void UnreliableQp::drop_too_long() {
+Outcome UnreliableQp::drop_too_long() {
   qp_.counters.add(Counter::kDropMessage);
-  if (qp_.rq_shared) receive_.fail(queue::WcStatus::kLocalLengthError);
+  return qp_.rq_shared ? receive_.fail(queue::WcStatus::kLocalLengthError) : Outcome::kGoesOn;
 }
 
 void UnreliableQp::on_taken(const io::TxPacket& packet, Time now) {
   qp_.now = now;
-  sender_.on_taken(packet.send_index);
-  settle();
+  settle(sender_.on_taken(packet.send_index));
 }
 
 void UnreliableQp::on_unreadable(const io::TxPacket& packet, Time now) {
   qp_.now = now;
   sender_.on_unreadable(packet.send_index);
-  settle();
+  settle(Outcome::kGoesOn);
 }
 
 void UnreliableQp::on_posted(Time now) {

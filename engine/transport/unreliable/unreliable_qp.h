@@ -19,11 +19,11 @@ class UnreliableQp : public TransportQp {
   ~UnreliableQp() = default;
 
   void enter(QpState state) override;
-  void settle() final;
+  void settle(Outcome outcome) final;
   // The message is longer than the receive request it found: it is lost, and the QP goes on (IBTA 9.9.3, responder
   // faults of class D; rxe). The request stays for the next message. One of a shared queue is given back with an error
   // (class E), for it cannot be put back there.
-  void drop_too_long();
+  Outcome drop_too_long();
 
   UnreliableSender sender_;
   ReceiveRequest receive_;

@@ -37,16 +37,17 @@ bool UnreliableSender::fetch_current() {
   return true;
 }
 
-void UnreliableSender::run_local_operations() {
+Outcome UnreliableSender::run_local_operations() {
   while (!error_ && cursor_ == qp_.sq.tail() && fetch_current() && local(qp_.sq.entry(cursor_).wqe)) {
     const WcStatus status = execute_local(qp_, qp_.sq.entry(cursor_).wqe);
     if (status != WcStatus::kSuccess) {
       error_ = status;
-      return;
+    } else {
+      ++cursor_;
+      if (complete_oldest(qp_, status) == Outcome::kFailed) return Outcome::kFailed;
     }
-    ++cursor_;
-    complete_oldest(qp_, status);
   }
+  return Outcome::kGoesOn;
 }
 
 uint32_t UnreliableSender::next_address_handle() {
@@ -56,7 +57,6 @@ uint32_t UnreliableSender::next_address_handle() {
 }
 
 bool UnreliableSender::pull(io::TxPacket& out) {
-  run_local_operations();
   if (error_ || !fetch_current()) return false;
   const SendQueue::Entry entry = qp_.sq.entry(cursor_);
   if (local(entry.wqe)) return false;
@@ -105,12 +105,13 @@ bool UnreliableSender::given_out(uint32_t index) const {
 }
 
 // Packets to ourselves and packets on the wire wait in different places, so one may be ready before an earlier one.
-void UnreliableSender::on_taken(uint32_t index) {
-  if (!given_out(index)) return;
+Outcome UnreliableSender::on_taken(uint32_t index) {
+  if (!given_out(index)) return Outcome::kGoesOn;
   qp_.sq.entry(index).progress.taken = true;
   while (qp_.sq.tail() != cursor_ && qp_.sq.entry(qp_.sq.tail()).progress.taken) {
-    complete_oldest(qp_, WcStatus::kSuccess);
+    if (complete_oldest(qp_, WcStatus::kSuccess) == Outcome::kFailed) return Outcome::kFailed;
   }
+  return Outcome::kGoesOn;
 }
 
 // The first one that fails counts; what follows it may be on its way already, and stays there.
@@ -125,7 +126,7 @@ void UnreliableSender::flush() {
   while (qp_.sq.tail() != qp_.sq.head()) {
     if (qp_.sq.tail() == qp_.sq.fetched()) qp_.sq.fetch();
     const bool failed_one = error_ && qp_.sq.tail() == cursor_;
-    complete_oldest(qp_, failed_one ? *error_ : WcStatus::kFlushError);
+    static_cast<void>(complete_oldest(qp_, failed_one ? *error_ : WcStatus::kFlushError));
   }
   cursor_ = qp_.sq.tail();
   packet_ = 0;

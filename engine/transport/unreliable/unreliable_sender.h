@@ -21,6 +21,8 @@ class UnreliableSender {
 
   // True when pull() would probably give a packet now.
   bool wants_to_send() const;
+  // UC: executes what binds or invalidates here and is next.
+  Outcome run_local_operations();
   // The next packet, or false. In SQD no new WQE is started.
   bool pull(io::TxPacket& out);
   // UD: the address handle of the next packet; 0: there is none, or no packet.
@@ -29,7 +31,7 @@ class UnreliableSender {
   bool drained() const { return cursor_ == qp_.sq.tail() && packet_ == 0; }
 
   // The bytes of the last packet of WQE `index` have been made, or were dropped on the way, which is the same.
-  void on_taken(uint32_t index);
+  Outcome on_taken(uint32_t index);
   // The payload of a packet of WQE `index` could not be read.
   void on_unreadable(uint32_t index);
 
@@ -41,7 +43,6 @@ class UnreliableSender {
  private:
   bool fetch_current();
   bool local(const queue::SendWqe& wqe) const;
-  void run_local_operations();
   bool given_out(uint32_t index) const;
   queue::WcStatus validate(const queue::SendWqe& wqe) const;
 

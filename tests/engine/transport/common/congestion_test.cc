@@ -57,6 +57,7 @@ TEST_F(Congestion, AMarkIsAnsweredWithACnpAheadOfEverything) {
   EXPECT_TRUE(host_.qp.wants_to_send(host_.now));
   io::TxPacket out;
   ASSERT_TRUE(host_.qp.pull(out, host_.now));
+  EXPECT_TRUE(out.priority);
   EXPECT_EQ(out.header_size, 28);
   EXPECT_EQ(out.payload_size, 0u);
   const wire::Bth bth = wire::Bth::parse(wire::BthView::at(out.header.data()));
@@ -126,6 +127,26 @@ TEST_F(Congestion, HeldBackItSleepsUntilItMaySend) {
   host_.now = deadline;
   host_.qp.on_timer(host_.now);
   EXPECT_TRUE(host_.qp.wants_to_send(host_.now) || host_.qp.deadline() > host_.now);
+}
+
+// What is held back has a time also after the QP has failed: the NAK that tells why waits behind the responses.
+TEST_F(Congestion, HeldBackResponsesAndTheNakBehindThemLeaveAfterTheQpHasFailed) {
+  for (int i = 0; i < 2000; ++i) {
+    receive_cnp();
+    host_.advance(microseconds(4));
+  }
+  host_.receive(read_request(kRqPsn, buffer_.iova, buffer_.key, 4 * kMtu));
+  host_.receive(request(Opcode::kRcWriteMiddle, kRqPsn + 4));  // of nothing
+  ASSERT_EQ(host_.qp.state(), QpState::kErr);
+  std::vector<SentPacket> sent = host_.pull();
+  for (int i = 0; i < 100 && sent.size() < 5; ++i) {
+    ASSERT_NE(host_.qp.agenda(host_.now).deadline, kNever);
+    host_.expire();
+    for (SentPacket& packet : host_.pull()) sent.push_back(std::move(packet));
+  }
+  ASSERT_THAT(sent, SizeIs(5));
+  EXPECT_EQ(sent.back().headers.bth.opcode, Opcode::kRcAcknowledge);
+  EXPECT_EQ(host_.qp.agenda(host_.now).deadline, kNever);
 }
 
 TEST_F(Congestion, CnpsOfAQpThatIsNotConnectedAreDropped) {
