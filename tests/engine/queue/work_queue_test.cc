@@ -173,8 +173,12 @@ TEST(SendQueue, RequestsForXrcNameTheirQueueBesideAllElse) {
     w.set_xrc_srqn(0xabcdef);
     EXPECT_EQ(w.xrc_srqn(), 0xabcdefu);
     EXPECT_EQ(w.rkey, 2u);
-    if (!atomic) EXPECT_EQ(w.immediate_or_rkey, 5u);
-    if (atomic) EXPECT_EQ(w.operands.compare_add + w.operands.swap, 7u);
+    if (atomic) {
+      EXPECT_EQ(w.operands.compare_add, 3u);
+      EXPECT_EQ(w.operands.swap, 4u);
+    } else {
+      EXPECT_EQ(w.immediate_or_rkey, 5u);
+    }
   }
 }
 
