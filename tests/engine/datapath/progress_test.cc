@@ -147,7 +147,10 @@ class Posting : public testing::TestWithParam<bool> {
     for (uint64_t i = 0; i < 10; ++i) {
       queue::SendQueue::Slot slot;
       ASSERT_TRUE(Engine::send_queue(*qp_).reserve(0, slot));
-      *slot.wqe = {.wr_id = i, .opcode = queue::WrOpcode::kSend, .flags = queue::kSignaled | queue::kInline};
+      *slot.wqe = {};
+      slot.wqe->wr_id = i;
+      slot.wqe->opcode = queue::WrOpcode::kSend;
+      slot.wqe->flags = queue::kSignaled | queue::kInline;
       Engine::send_queue(*qp_).publish(1);
       engine->doorbell(*qp_);
     }
