@@ -213,7 +213,9 @@ TEST_F(TimerWheelModel, FiresWhatASortedListWould) {
       default:
         set_any();
     }
-    if (!model_.empty()) ASSERT_LT(wheel.next_deadline(), first_late());
+    if (!model_.empty()) {
+      ASSERT_LT(wheel.next_deadline(), first_late());
+    }
   }
   for (NamedTimer& timer : timers) wheel.cancel(timer);
   EXPECT_EQ(wheel.next_deadline(), kNever);
