@@ -4,7 +4,6 @@
 
 namespace uroce::transport {
 
-using queue::SendQueue;
 using queue::SendWqe;
 using queue::WcStatus;
 using queue::WrOpcode;
