@@ -304,6 +304,24 @@ void Datapath::settle_acks(Qp& qp, Time now) {
   burst(qp.path).flush();
 }
 
+int Datapath::modify(Qp& qp, const transport::QpAttributes& attributes, uint32_t mask, std::optional<Path> path,
+                     Time now) {
+  if (mask & transport::kQpState) settle_acks(qp, now);
+  const int error = qp.transport->modify(attributes, mask, now);
+  if (error == 0 && path) {
+    qp.stop_waiting();
+    qp.transport->share_probes(path->to->probes);
+    qp.path = std::move(*path);
+  }
+  const transport::QpState state = qp.transport->state();
+  // The application has its memory back, so what has not left must not leave any more.
+  const bool ended = state == transport::QpState::kReset || state == transport::QpState::kErr;
+  if (error == 0 && ended) forget_waiting_packets(qp);
+  if (error == 0 && state == transport::QpState::kReset) purge_completions(qp);
+  reschedule(qp, now);
+  return error;
+}
+
 void Datapath::remove(Qp& qp, Time now) {
   collect_doorbells(now, SIZE_MAX);
   settle_acks(qp, now);

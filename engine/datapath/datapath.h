@@ -84,7 +84,10 @@ class Datapath {
     return std::min({timers_.next_deadline(), moderated_cqs_.next_deadline(), waiting_ends_});
   }
 
-  // The QP's state may have changed from outside (modify).
+  // Changes the QP as the verbs ask for. `path`: where its packets go from now on; none: where they went. 0 or an errno
+  // value.
+  int modify(Qp& qp, const transport::QpAttributes& attributes, uint32_t mask, std::optional<Path> path, Time now);
+  // The QP may have become ready to send, or owe an ACK, or have another deadline or state.
   void reschedule(Qp& qp, Time now);
   void remove(Qp& qp, Time now);
   // Takes the QP's completions out of its queues (destroy, reset).

@@ -5,6 +5,7 @@
 // of them, for the next poll, or for the background thread.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <functional>
@@ -28,9 +29,10 @@ class TxBurst {
 
   TxBurst(io::PacketIo& io, Done on_done) : io_(io), on_done_(std::move(on_done)) {}
 
-  // Room for one more packet; sends what is there to make room. Null under backpressure: stop pulling.
+  // Room for one more packet; sends what is there to make room. Null under backpressure: stop pulling. What is pulled
+  // no NAK reaches any more, so that is never more than the PacketIo is known to take.
   io::TxPacket* next() {
-    if (count_ == kSize && !submit()) return nullptr;
+    if (count_ == limit_ && !make_room()) return nullptr;
     packets_[count_].unreadable = false;
     return &packets_[count_];
   }
@@ -47,7 +49,7 @@ class TxBurst {
       }
     }
     if (sent_ < count_) return false;
-    sent_ = count_ = 0;
+    sent_ = count_ = limit_ = 0;
     return true;
   }
 
@@ -85,12 +87,17 @@ class TxBurst {
       }
     }
     count_ = kept;
-    if (sent_ == count_) sent_ = count_ = 0;
+    if (sent_ == count_) sent_ = count_ = limit_ = 0;
   }
 
   io::PacketIo& io() { return io_; }
 
  private:
+  bool make_room() {
+    if (!submit()) return false;
+    limit_ = std::min(kSize, io_.room());
+    return limit_ > 0;
+  }
   void leave() {
     submit();
     if (dirty_) dirty_ = !io_.flush();
@@ -102,6 +109,7 @@ class TxBurst {
   std::array<io::TxPacket, kSize> packets_;
   size_t count_ = 0;
   size_t sent_ = 0;
+  size_t limit_ = 0;    // of count_; 0: not known yet
   bool dirty_ = false;  // sent and not yet kicked
   bool backpressured_ = false;
   int posts_at_once_ = kPostsAtOnce;

@@ -135,7 +135,7 @@ int LocalEngine::modify_qp(Qp& qp, const transport::QpAttributes& attributes, ui
   std::lock_guard setup(setup_);  // `netdev_`
   learn_netdev();
   std::shared_ptr<Destination> to;
-  Path path;
+  std::optional<Path> path;
   if (mask & transport::kQpAddressVector) {
     if (const int error = find_destination(attributes.address, to); error != 0) return error;
     const wire::Qpn remote = (mask & transport::kQpDestQpn) ? attributes.dest_qpn : qp.transport->attributes().dest_qpn;
@@ -154,21 +154,7 @@ int LocalEngine::modify_qp(Qp& qp, const transport::QpAttributes& attributes, ui
   if ((mask & transport::kQpPkeyIndex) && attributes.pkey_index != 0) return EINVAL;
 
   Progress::Guard guard(progress_);
-  const Time now = monotonic_now();
-  if (mask & transport::kQpState) datapath_.settle_acks(qp, now);
-  const int error = qp.transport->modify(adjusted, mask, now);
-  if (error == 0 && to != nullptr) {
-    qp.stop_waiting();
-    qp.transport->share_probes(to->probes);
-    qp.path = std::move(path);
-  }
-  const transport::QpState state = qp.transport->state();
-  // The application has its memory back, so what has not left must not leave any more.
-  const bool ended = state == transport::QpState::kReset || state == transport::QpState::kErr;
-  if (error == 0 && ended) datapath_.forget_waiting_packets(qp);
-  if (error == 0 && state == transport::QpState::kReset) datapath_.purge_completions(qp);
-  datapath_.reschedule(qp, now);
-  return error;
+  return datapath_.modify(qp, adjusted, mask, std::move(path), monotonic_now());
 }
 
 transport::QpAttributes LocalEngine::query_qp(Qp& qp) {

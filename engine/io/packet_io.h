@@ -67,6 +67,9 @@ class PacketIo {
   // A packet whose payload cannot be read any more is taken, not sent, and marked `unreadable`.
   virtual size_t send(std::span<io::TxPacket> burst) = 0;
 
+  // How many packets send() is sure to take now. Unknown, and as many as you like: it may refuse them all the same.
+  virtual size_t room() const { return SIZE_MAX; }
+
   // Gets everything that send() queued on its way (the kernel kick). Cheap when there is nothing. False: the kernel put
   // some of it off, and nobody will say when it has time: call again soon.
   virtual bool flush() = 0;

@@ -118,8 +118,7 @@ void Garbler::post_sends(Input& input, const Arena& peer, uint32_t count) {
   if (filled == 0) return;
   sends_.posted += filled;
   party_.qp.sq.publish(filled);
-  party_.qp.rc.on_posted(party_.host.events.now());
-  party_.host.wake();
+  party_.qp.ring();
 }
 
 void Garbler::post_receive(Input& input) {
@@ -182,6 +181,7 @@ void Garbler::begin_anew() {
 
 void Garbler::end() {
   check(party_.qp.modify(transport::QpState::kErr) == 0, "ERR can be reached");
+  party_.host.events.run_for(simulator::Host::kRound);  // what was posted in ERR is flushed by the next round
   poll(party_.qp.send_cq, sends_, UINT32_MAX);
   poll(party_.qp.recv_cq, receives_, UINT32_MAX);
   check(party_.qp.sq.tail() == party_.qp.sq.head() && party_.qp.rq.empty(), "in ERR both queues are empty");

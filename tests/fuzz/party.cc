@@ -44,6 +44,7 @@ void Party::end() {
   wqe.wr_id = sends.posted(true, 0);
   check(qp.post(wqe, {}), "in the error state the queue is empty");
   check(qp.post_receive(receives.posted(true, 0)), "in the error state the queue is empty");
+  host.events.run_for(simulator::Host::kRound);
   collect();
   check(sends.settled() || qp.send_cq.overrun(), "every send request completes");
   check(receives.settled() || qp.recv_cq.overrun(), "every receive request completes");

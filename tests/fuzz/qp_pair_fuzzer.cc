@@ -183,7 +183,7 @@ class Session {
     const auto step = static_cast<int8_t>(input_.byte());
     const wire::Psn psn = input_.one_of(bases) + static_cast<uint32_t>(step / 4);
     hostile_psn_ = psn + 1;
-    wire::Envelope envelope = peer.qp.envelope;
+    wire::Envelope envelope = peer.qp.envelope();
     if (step % 4 == 3) envelope.traffic_class |= wire::kEcnCe;
     const auto ib = hostile_packet(input_, victim.arena, settings_.attributes.path_mtu, psn);
     victim.host.receive(sealed_frame(envelope, victim.qp.rc.qpn(), ib));
@@ -247,8 +247,10 @@ class Session {
   void modify(Party& self) {
     judged_ = false;
     QpAttributes a = settings_.attributes;
+    const Party& peer = &self == &a_ ? b_ : a_;
     a.port = 1;
-    a.dest_qpn = (&self == &a_ ? b_ : a_).qp.rc.qpn();
+    a.address.destination = peer.host.address();
+    a.dest_qpn = peer.qp.rc.qpn();
     a.rq_psn = self.expected;
     a.sq_psn = self.next_request;
     a.state = static_cast<QpState>(input_.below(9));

@@ -3,42 +3,47 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/io/frame_builder.h"
-#include "wire/icrc.h"
-#include "wire/ip_udp.h"
+#include "engine/io/closed_io.h"
+#include "engine/objects/path.h"
 
 namespace uroce::simulator {
 
 using transport::QpState;
 
-SimQp::SimQp(Host& host, const QpConfig& config)
-    : signal_all(config.signal_all),
-      sq(config.depth, config.max_sge, config.max_inline),
-      own_rq(config.depth, config.max_sge),
-      rq(config.srq != nullptr ? *config.srq : own_rq),
+namespace {
+
+wire::IpAddress address_of(uint16_t number) {
+  const uint8_t bytes[4] = {192, 0, static_cast<uint8_t>(2 + number / 256), static_cast<uint8_t>(number)};
+  return wire::IpAddress::v4(bytes);
+}
+
+// Locally administered.
+wire::MacAddress mac_of(const wire::IpAddress& address) {
+  return {2, 0, address.bytes[12], address.bytes[13], address.bytes[14], address.bytes[15]};
+}
+
+}  // namespace
+
+SimQp::SimQp(Host& host, const QpConfig& config, wire::Qpn qpn)
+    : host_(host),
+      signal_all(config.signal_all),
       send_cq(config.cq_capacity, config.send_notifier),
       recv_cq(config.cq_capacity, nullptr),
-      rc({.qpn = wire::Qpn(config.qpn),
-          .pd = Host::kPd,
-          .signal_all = config.signal_all,
-          .rq_shared = config.srq != nullptr,
-          .mrs = host.mrs,
-          .sq = sq,
-          .rq = rq,
-          .send_cq = send_cq,
-          .recv_cq = recv_cq,
-          .events = *this,
-          .counters = host.counters}),
-      host_(host) {
-  envelope.source = host.address();
-  envelope.traffic_class = wire::kEcnEct0;
-}
+      qp_({.pd = Host::kPd,
+           .max_send_wr = config.depth,
+           .max_recv_wr = config.depth,
+           .max_send_sge = config.max_sge,
+           .max_recv_sge = config.max_sge,
+           .max_inline = config.max_inline,
+           .signal_all = config.signal_all,
+           .send_cq = &send_cq,
+           .recv_cq = &recv_cq},
+          qpn, host.datapath_.memory_regions(), host.datapath_.srqs(), host.datapath_.completions(),
+          host.datapath_.counters()) {}
 
 bool SimQp::connect(const wire::IpAddress& peer, uint32_t peer_qpn, transport::QpAttributes a) {
   using namespace transport;
-  envelope.destination = peer;
-  rc.share_probes(host_.probe_budgets_[peer.bytes]);
-  envelope.source_port = static_cast<uint16_t>(0xc000 | (rc.qpn().value() & 0x3fff));
+  a.address.destination = peer;
   a.dest_qpn = wire::Qpn(peer_qpn);
   a.port = 1;
   a.state = QpState::kInit;
@@ -53,7 +58,13 @@ bool SimQp::connect(const wire::IpAddress& peer, uint32_t peer_qpn, transport::Q
 }
 
 int SimQp::modify(const transport::QpAttributes& attributes, uint32_t mask) {
-  const int error = rc.modify(attributes, mask, host_.events.now());
+  std::optional<engine::Path> path;
+  if (mask & transport::kQpAddressVector) {
+    const wire::Qpn remote = (mask & transport::kQpDestQpn) ? attributes.dest_qpn : rc.attributes().dest_qpn;
+    path = engine::make_path(attributes.address, host_.destination(attributes.address.destination), rc.qpn(), remote);
+  }
+  const queue::CompletionBurst::Publisher published(host_.datapath_.completions());
+  const int error = host_.datapath_.modify(qp_, attributes, mask, std::move(path), host_.events.now());
   const bool working = rc.state() != QpState::kErr && rc.state() != QpState::kReset;
   if (error == 0 && !working && host_.tap_ != nullptr) host_.tap_->on_ended(host_, *this);
   host_.wake();
@@ -81,15 +92,19 @@ bool SimQp::post(queue::SendWqe wqe, std::span<const queue::Sge> sges, std::span
   *slot.wqe = wqe;
   std::copy(sges.begin(), sges.end(), slot.sges);
   sq.publish(1);
-  rc.on_posted(host_.events.now());
-  host_.wake();
+  ring();
   return true;
 }
 
 bool SimQp::post_receive(uint64_t wr_id, std::span<const queue::Sge> sges) {
   if (!rq.post(wr_id, sges)) return false;
-  rc.on_posted(host_.events.now());
+  if (rc.state() == QpState::kErr) ring();
   return true;
+}
+
+void SimQp::ring() {
+  host_.datapath_.ring(qp_);
+  host_.wake();
 }
 
 std::optional<queue::Cqe> SimQp::poll(queue::CompletionQueue& cq) {
@@ -99,26 +114,44 @@ std::optional<queue::Cqe> SimQp::poll(queue::CompletionQueue& cq) {
   return result;
 }
 
-Host::Host(EventQueue& event_queue, uint8_t number, Link& out, Tap* tap)
+Host::Host(EventQueue& event_queue, uint16_t number, Link& out, Tap* tap)
     : events(event_queue),
-      mrs([this] { return key_source_ = key_source_ * 1664525 + 1013904223; }),
       number_(number),
+      address_(address_of(number)),
       out_(out),
       tap_(tap),
-      key_source_(0x1234567u * (number + 1u)) {
-  const uint8_t bytes[4] = {192, 0, 2, number};
-  address_ = wire::IpAddress::v4(bytes);
-  out_.on_room([this] { wake(); });
+      random_(0x1234567u * (number + 1u)),
+      datapath_([this] { return random_ = random_ * 1664525 + 1013904223; }) {
+  Nic::Watcher watcher;
+  if (tap_ != nullptr) {
+    watcher = [this](Nic::Direction direction, const Frame& frame) {
+      tap_->on_frame(*this, direction, frame, events.now());
+    };
+  }
+  auto nic = std::make_unique<Nic>(out_, std::move(watcher));
+  nic_ = nic.get();
+  datapath_.attach(std::move(nic), nullptr);
+  datapath_.set_addresses({address_});
+  out_.on_room([this] {
+    if (has_work()) wake();
+  });
+}
+
+// Nothing is sent any more: who watched the network may be gone.
+Host::~Host() {
+  datapath_.forget_waiting_packets();
+  datapath_.attach(std::make_unique<io::ClosedIo>(*nic_), nullptr);
+  const queue::CompletionBurst::Publisher published(datapath_.completions());
+  for (const auto& qp : qps_) datapath_.remove(qp->qp_, events.now());
 }
 
 SimQp& Host::add_qp(const QpConfig& config) {
-  ack_waited_.push_back(false);
-  return *qps_.emplace_back(std::make_unique<SimQp>(*this, config));
-}
-
-SimQp* Host::find(wire::Qpn qpn) {
-  const auto found = std::find_if(qps_.begin(), qps_.end(), [&](const auto& qp) { return qp->rc.qpn() == qpn; });
-  return found != qps_.end() ? found->get() : nullptr;
+  wire::Qpn qpn;
+  datapath_.qpns().take(qpn);
+  SimQp& qp = *qps_.emplace_back(std::make_unique<SimQp>(*this, config, qpn));
+  datapath_.qpns().bind(qpn, &qp.qp_);
+  datapath_.add(qp.qp_);
+  return qp;
 }
 
 uint32_t Host::register_memory(void* base, size_t length, uint32_t access) {
@@ -126,29 +159,20 @@ uint32_t Host::register_memory(void* base, size_t length, uint32_t access) {
   return mrs.add({.base = static_cast<uint8_t*>(base), .iova = address, .length = length, .access = access, .pd = kPd});
 }
 
-// The order of checks is the Datapath's.
-bool Host::accept(const wire::Envelope& envelope, const SimQp& qp, const wire::Packet& packet,
-                  std::span<const uint8_t> ib) {
-  const QpState state = qp.rc.state();
-  return state != QpState::kReset && state != QpState::kInit && state != QpState::kErr &&
-         envelope.source == qp.envelope.destination && envelope.destination == address_ && packet.bth.pkey == 0xffff &&
-         wire::icrc_matches(envelope, ib);
+// All hosts are neighbours.
+std::shared_ptr<engine::Destination> Host::destination(const wire::IpAddress& peer) {
+  auto to = destinations_.get(address_, peer);
+  if (to->route.next_hop == nullptr) {
+    to->route.source_mac = mac_of(address_);
+    to->route.next_hop =
+        std::make_shared<net::NextHop>(1, peer, net::Neighbour{net::NeighbourState::kUsable, mac_of(peer)});
+  }
+  return to;
 }
 
-void Host::receive(const Frame& frame) {
+void Host::receive(Frame frame) {
   if (frozen) return;
-  if (tap_ != nullptr) tap_->on_frame(*this, Tap::Direction::kIn, frame, events.now());
-  wire::Envelope envelope;
-  std::span<const uint8_t> ib;
-  if (wire::parse_frame(frame, envelope, ib) != wire::FrameError::kNone) return;
-  wire::Packet packet;
-  if (wire::parse_packet(ib, packet) != wire::ParseError::kNone) return;
-  SimQp* const qp = find(packet.bth.dest_qp);
-  if (qp == nullptr || !accept(envelope, *qp, packet, ib)) return;
-  if ((envelope.traffic_class & wire::kEcnMask) == wire::kEcnCe && packet.info->operation != wire::Operation::kCnp) {
-    qp->rc.on_congestion_mark(events.now());
-  }
-  qp->rc.on_packet(packet, events.now());
+  nic_->arrive(std::move(frame));
   wake();
 }
 
@@ -157,52 +181,27 @@ void Host::wake() {
   events.after(kRound, [this] { round(); });
 }
 
-// One round of the engine: every QP sends what it has while the NIC takes it; an ACK waits for one round, so that the
-// application's answer may go first.
 void Host::round() {
   round_wanted_ = false;
   if (frozen) return;
-  const Time now = events.now();
-  io::TxPacket packet;
-  for (size_t i = 0; i < qps_.size(); ++i) {
-    const size_t which = (first_ + i) % qps_.size();
-    SimQp& qp = *qps_[which];
-    for (int quantum = 0; quantum < 16 && !out_.full() && qp.rc.pull(packet, now); ++quantum) transmit(qp, packet);
-    if (qp.rc.ack_owed() && !out_.full() && (ack_waited_[which] || qp.rc.ack_urgent() || qp.rc.ack_deadline() <= now)) {
-      if (qp.rc.pull_ack(packet, now)) transmit(qp, packet);
+  datapath_.iterate(engine::Datapath::Caller::kPolling, events.now());
+  if (has_work()) wake();
+  arm_timer();
+}
+
+// The first deadline there is, or one before it: whoever expires then looks again.
+void Host::arm_timer() {
+  const Time deadline = std::max(datapath_.next_deadline(), events.now() + kRound);
+  if (datapath_.next_deadline() == kNever || timer_at_ <= deadline) return;
+  timer_at_ = deadline;
+  events.at(deadline, [this, deadline] {
+    if (timer_at_ != deadline) return;  // an earlier one was armed meanwhile
+    timer_at_ = kNever;
+    if (datapath_.next_deadline() <= events.now()) {
+      wake();
+    } else {
+      arm_timer();
     }
-    ack_waited_[which] = qp.rc.ack_owed();
-    if (ack_waited_[which] || (!out_.full() && qp.rc.wants_to_send(now))) wake();
-    arm_timer(qp);
-  }
-  if (!qps_.empty()) first_ = (first_ + 1) % qps_.size();
-}
-
-bool Host::transmit(SimQp& qp, const io::TxPacket& packet) {
-  io::TxPacket addressed = packet;
-  wire::Envelope envelope = qp.envelope;
-  if (packet.header[0] == static_cast<uint8_t>(wire::Opcode::kCnp)) envelope.traffic_class = wire::kCnpTrafficClass;
-  addressed.envelope = &envelope;
-  Frame frame(io::frame_size(addressed));
-  if (!io::build_frame_guarded(addressed, ip_id_++, frame.data())) {
-    qp.rc.on_unreadable(packet, events.now());
-    return false;
-  }
-  if (tap_ != nullptr) tap_->on_frame(*this, Tap::Direction::kOut, frame, events.now());
-  out_.send(std::move(frame));
-  return true;
-}
-
-void Host::arm_timer(SimQp& qp) {
-  const Time deadline = qp.rc.deadline();
-  if (deadline == kNever || (qp.timer_at_ <= deadline && qp.timer_at_ > events.now())) return;
-  qp.timer_at_ = deadline;
-  events.at(deadline, [this, &qp, deadline] {
-    if (qp.timer_at_ != deadline) return;  // an earlier one was armed meanwhile
-    qp.timer_at_ = kNever;
-    if (frozen) return;
-    qp.rc.on_timer(events.now());
-    wake();
   });
 }
 

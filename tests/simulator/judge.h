@@ -45,7 +45,7 @@ class Judge final : public Tap {
   oracle::Oracle& oracle_of(const Host& host);
 
   EventQueue& events_;
-  std::map<uint8_t, std::unique_ptr<oracle::Oracle>> oracles_;  // by host number
+  std::map<uint16_t, std::unique_ptr<oracle::Oracle>> oracles_;  // by host number
   std::deque<trace::Record> kept_;
   size_t kept_bytes_ = 0;
   uint64_t frames_ = 0;

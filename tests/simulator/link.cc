@@ -75,7 +75,7 @@ void Link::mark(Frame& frame) {
 }
 
 void Link::deliver(Frame frame, Time at) {
-  events_.at(at, [this, frame = std::move(frame)] { receiver_(frame); });
+  events_.at(at, [this, frame = std::move(frame)]() mutable { receiver_(std::move(frame)); });
 }
 
 bool Link::chance(double p) {

@@ -2,6 +2,7 @@
 // bytes, so that whatever happens to them is seen by the same parsing, ICRC and address checks as on a real wire.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <random>
@@ -36,7 +37,7 @@ struct LinkCounters {
 
 class Link {
  public:
-  using Receiver = std::function<void(const Frame&)>;
+  using Receiver = std::function<void(Frame)>;
 
   Link(EventQueue& events, std::mt19937_64& random, const LinkConfig& settings)
       : config(settings), events_(events), random_(random) {}
@@ -45,7 +46,9 @@ class Link {
   // Called whenever a frame has left the queue.
   void on_room(std::function<void()> callback) { on_room_ = std::move(callback); }
 
-  bool full() const { return queued_ >= config.queue_frames; }
+  // In the queue, in frames.
+  uint32_t room() const { return config.queue_frames - std::min(queued_, config.queue_frames); }
+  bool full() const { return room() == 0; }
   void send(Frame frame);
 
   LinkConfig config;

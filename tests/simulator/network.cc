@@ -11,26 +11,25 @@ Link& Network::add_link(const LinkConfig& config) {
 void Network::join_pair(const LinkConfig& forward_config, const LinkConfig& backward_config) {
   Link& forward = add_link(forward_config);
   Link& backward = add_link(backward_config);
-  Host& a = *hosts.emplace_back(std::make_unique<Host>(events, uint8_t{1}, forward, &judge));
-  Host& b = *hosts.emplace_back(std::make_unique<Host>(events, uint8_t{2}, backward, &judge));
-  forward.connect([&b](const Frame& frame) { b.receive(frame); });
-  backward.connect([&a](const Frame& frame) { a.receive(frame); });
+  Host& a = *hosts.emplace_back(std::make_unique<Host>(events, uint16_t{1}, forward, &judge));
+  Host& b = *hosts.emplace_back(std::make_unique<Host>(events, uint16_t{2}, backward, &judge));
+  forward.connect([&b](Frame frame) { b.receive(std::move(frame)); });
+  backward.connect([&a](Frame frame) { a.receive(std::move(frame)); });
 }
 
 void Network::join_star(int count, const LinkConfig& uplink, const LinkConfig& downlink) {
   fabric = std::make_unique<Switch>(events, random);
   for (int i = 0; i < count; ++i) {
     Link& up = add_link(uplink);
-    Host& host = *hosts.emplace_back(std::make_unique<Host>(events, static_cast<uint8_t>(i + 1), up, &judge));
-    up.connect([this](const Frame& frame) { fabric->receive(frame); });
-    fabric->add_port(host.address(), downlink).connect([&host](const Frame& frame) { host.receive(frame); });
+    Host& host = *hosts.emplace_back(std::make_unique<Host>(events, static_cast<uint16_t>(i + 1), up, &judge));
+    up.connect([this](Frame frame) { fabric->receive(std::move(frame)); });
+    fabric->add_port(host.address(), downlink).connect([&host](Frame frame) { host.receive(std::move(frame)); });
   }
 }
 
 Network::Connection Network::connect(Host& host_a, Host& host_b, const transport::QpAttributes& attributes,
-                                     uint32_t psn_a, uint32_t psn_b, QpConfig config_a, QpConfig config_b) {
-  config_a.qpn = next_qpn_++;
-  config_b.qpn = next_qpn_++;
+                                     uint32_t psn_a, uint32_t psn_b, const QpConfig& config_a,
+                                     const QpConfig& config_b) {
   SimQp& a = host_a.add_qp(config_a);
   SimQp& b = host_b.add_qp(config_b);
   connect_one(host_a, a, host_b, b, attributes, psn_a, psn_b);
@@ -65,11 +64,6 @@ Network& joined(Network& network, const LinkConfig& link) {
   return network;
 }
 
-SimQp& add(Host& host, QpConfig config, uint32_t qpn) {
-  config.qpn = qpn;
-  return host.add_qp(config);
-}
-
 }  // namespace
 
 Pair::Pair(uint64_t seed_of_all, const LinkConfig& link, const QpConfig& config)
@@ -78,8 +72,8 @@ Pair::Pair(uint64_t seed_of_all, const LinkConfig& link, const QpConfig& config)
       host_b(*hosts[1]),
       forward(*links[0]),
       backward(*links[1]),
-      a(add(host_a, config, 0x101)),
-      b(add(host_b, config, 0x202)) {}
+      a(host_a.add_qp(config)),
+      b(host_b.add_qp(config)) {}
 
 void Pair::connect(const transport::QpAttributes& attributes, uint32_t psn_a, uint32_t psn_b) {
   connect_one(host_a, a, host_b, b, attributes, psn_a, psn_b);

@@ -6,7 +6,6 @@
 #include <functional>
 #include <memory>
 #include <random>
-#include <string>
 #include <vector>
 
 #include "tests/simulator/event_queue.h"
@@ -37,7 +36,7 @@ class Network {
     SimQp& b;
   };
   Connection connect(Host& host_a, Host& host_b, const transport::QpAttributes& attributes, uint32_t psn_a,
-                     uint32_t psn_b, QpConfig config_a = {}, QpConfig config_b = {});
+                     uint32_t psn_b, const QpConfig& config_a = {}, const QpConfig& config_b = {});
 
   static transport::QpAttributes default_attributes();
 
@@ -58,7 +57,6 @@ class Network {
 
  private:
   Link& add_link(const LinkConfig& config);
-  uint32_t next_qpn_ = 0x101;
 };
 
 // The smallest network: two hosts, one connection.

@@ -461,7 +461,7 @@ Incast incast(int senders, uint32_t mark_from, uint64_t seed) {
   narrow.mark_from = mark_from;
   narrow.mark_all_from = mark_from * 2;
   Link& port = network.fabric->add_port(sink.address(), narrow);
-  port.connect([&sink](const Frame& frame) { sink.receive(frame); });
+  port.connect([&sink](Frame frame) { sink.receive(std::move(frame)); });
 
   constexpr int kMessages = 100;
   const TrafficConfig config{

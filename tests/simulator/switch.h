@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 
 #include "tests/simulator/link.h"
 #include "wire/ip_udp.h"
@@ -20,12 +21,12 @@ class Switch {
     return *(ports_[key(address)] = std::make_unique<Link>(events_, random_, config));
   }
 
-  void receive(const Frame& frame) {
+  void receive(Frame frame) {
     wire::Envelope envelope;
     std::span<const uint8_t> ib;
     if (wire::parse_frame(frame, envelope, ib) != wire::FrameError::kNone) return;
     const auto port = ports_.find(key(envelope.destination));
-    if (port != ports_.end()) port->second->send(frame);
+    if (port != ports_.end()) port->second->send(std::move(frame));
   }
 
  private:
