@@ -59,10 +59,10 @@ TEST(Layout, ObjectsAreFoundFromTheirVerbsPointers) {
   EXPECT_EQ(&from(&device.verbs), &device);
   Context context;
   EXPECT_EQ(&from(&context.verbs.context), &context);
-  Qp qp;
+  Qp qp(true);
   EXPECT_EQ(&from(&qp.verbs.qp_base), &qp);
   EXPECT_EQ(&from(&qp.verbs), &qp);
-  Cq cq(1, nullptr, queue::CompletionQueue::Overrun::kFail, {});
+  Cq cq(1, nullptr, queue::CompletionQueue::Overrun::kFail, queue::CompletionQueue::Consumers::kMany, {});
   ibv_cq_ex* verbs = &cq;
   EXPECT_EQ(&from(ibv_cq_ex_to_cq(verbs)), &cq);
 }
