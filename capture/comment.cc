@@ -11,7 +11,8 @@ constexpr uint64_t bit(Counter counter) {
 }
 constexpr uint64_t kOrdinary = bit(Counter::kRxRequests) | bit(Counter::kRxAcks) | bit(Counter::kRxCnps) |
                                bit(Counter::kTxAcks) | bit(Counter::kTxCnps) | bit(Counter::kTxNaks) |
-                               bit(Counter::kTxRnrNaks) | bit(Counter::kTxReadResponses) | bit(Counter::kTxRequests);
+                               bit(Counter::kTxRnrNaks) | bit(Counter::kTxReadResponses) | bit(Counter::kTxRequests) |
+                               bit(Counter::kPaced);
 
 // Of one packet, where the counters speak of many.
 const char* verdict_text(Counter counter) {

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <string_view>
+#include <utility>
 
 #include "capture/settings.h"
 #include "engine/base/concat.h"
@@ -57,6 +58,22 @@ std::optional<std::string> read_capture(Options& out) {
   return std::nullopt;
 }
 
+std::optional<std::string> read_congestion(congestion::Algorithm& out) {
+  using congestion::Algorithm;
+  const std::string_view value = variable("UROCE_CC");
+  const std::pair<std::string_view, Algorithm> known[] = {{"", Algorithm::kDcqcn},
+                                                          {"auto", Algorithm::kDcqcn},
+                                                          {"dcqcn", Algorithm::kDcqcn},
+                                                          {"delay", Algorithm::kDelay},
+                                                          {"off", Algorithm::kOff}};
+  for (const auto& [name, algorithm] : known) {
+    if (value != name) continue;
+    out = algorithm;
+    return std::nullopt;
+  }
+  return concat("UROCE_CC=", value, " is not known; use auto, dcqcn, delay or off");
+}
+
 }  // namespace
 
 std::optional<std::string> Options::from_environment(Options& out) {
@@ -82,6 +99,7 @@ std::optional<std::string> Options::from_environment(Options& out) {
     const auto spec = io::parse_fault_spec(out.faults);
     if (const auto* error = std::get_if<std::string>(&spec)) return concat("UROCE_FAULTS: ", *error);
   }
+  if (auto problem = read_congestion(out.congestion)) return problem;
   if (auto problem = read_capture(out)) return problem;
   out.netdev = variable("UROCE_NETDEV");
   if (!is_list_of_names(out.netdev)) {

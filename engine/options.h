@@ -6,12 +6,15 @@
 #include <string>
 #include <vector>
 
+#include "engine/congestion/controller.h"
+
 namespace uroce::engine {
 
 // Parsed once per process.
 struct Options {
   enum class Io : uint8_t { kAuto, kAfXdp, kUdp };
   Io io = Io::kAuto;
+  congestion::Algorithm congestion = congestion::Algorithm::kDcqcn;  // UROCE_CC
   std::string netdev;                  // UROCE_NETDEV: which netdevs become devices (devices_of)
   std::string faults;                  // UROCE_FAULTS, see io/fault_injector.h
   bool force_generic_xdp = false;      // UROCE_XDP_MODE=generic

@@ -53,6 +53,8 @@ namespace uroce {
   X(kRxCongestionMarks, "packets received with congestion marks (CE)")                \
   X(kTxCnps, "CNPs sent")                                                             \
   X(kRxCnps, "CNPs received")                                                         \
+  X(kPaced, "packets that waited for the rate of their destination")                  \
+  X(kRateCuts, "congestion: rates cut for round-trip times or losses")                \
   X(kCqOverruns, "completion queue overruns")                                         \
   X(kMemoryFaults, "registered memory found unmapped or protected")
 

@@ -1,5 +1,5 @@
 // The reaction point of one QP: how fast it may send after congestion notifications (CNPs), by the rules and default
-// parameters of ConnectX firmware (wire.md "ConnectX and DCQCN"). Driven by CongestionControl; sans-IO.
+// parameters of ConnectX firmware (wire.md "ConnectX and DCQCN"). Driven by Controller; sans-IO.
 //
 // A QP is free until a CNP comes: rate() is unlimited. The first CNP brings it under control: it starts at the rate
 // that the caller names, which is its cap until it is free again, and is cut at once. Cuts are REDUCE_PERIOD apart; a

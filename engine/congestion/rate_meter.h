@@ -1,5 +1,5 @@
-// How fast a QP has been sending lately: where a rate limit has to begin, for the speed of the port is often unknown
-// (a veth claims 10 Gb/s whatever it can do). Fed by CongestionControl.
+// How fast packets have left for a destination lately: where a rate limit has to begin, for the speed of the port is
+// often unknown (a veth claims 10 Gb/s whatever it can do). Fed by Controller.
 //
 // Measures in windows while the QP is busy. A pause ends what can be said: a QP that sends now and then has an average,
 // but it is not its sending rate.

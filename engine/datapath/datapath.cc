@@ -179,6 +179,8 @@ const wire::Envelope* Datapath::envelope_for(const io::TxPacket& packet, Qp& qp,
 Path* Datapath::next_path(Qp& qp) {
   if (!qp.is_ud()) return &qp.path;
   AddressHandle* const handle = handles_.find(qp.transport->next_address_handle());
+  Destination* const to = handle == nullptr ? nullptr : handle->path.to.get();
+  qp.transport->obey(to == nullptr ? nullptr : &to->congestion);
   return handle == nullptr ? nullptr : &handle->path;
 }
 
@@ -311,6 +313,7 @@ int Datapath::modify(Qp& qp, const transport::QpAttributes& attributes, uint32_t
   if (error == 0 && path) {
     qp.stop_waiting();
     qp.transport->share_probes(path->to->probes);
+    qp.transport->obey(&path->to->congestion);
     qp.path = std::move(*path);
   }
   const transport::QpState state = qp.transport->state();

@@ -39,6 +39,7 @@ LocalEngine::LocalEngine(const net::Netdev& netdev, std::shared_ptr<net::NetView
       opener_(std::move(opener)),
       netdev_(netdev),
       announced_(netdev),
+      destinations_(options.congestion),
       datapath_(secure_random),
       progress_(datapath_, view_->descriptor(), [this](bool readable) { return watch_network(readable); }) {
   view_->add_listener(this, [this](const net::News& news) { note(news); });

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/base/time.h"
+#include "engine/congestion/controller.h"
 #include "engine/net/net_view.h"
 #include "engine/transport/reliable/probe_budget.h"
 #include "wire/envelope.h"
@@ -39,8 +40,9 @@ class Destination : public std::enable_shared_from_this<Destination> {
     std::shared_ptr<net::NextHop> next_hop;
   };
 
-  Destination(const wire::IpAddress& its_source, const wire::IpAddress& its_address)
-      : source(its_source), address(its_address) {}
+  Destination(const wire::IpAddress& its_source, const wire::IpAddress& its_address,
+              congestion::Algorithm algorithm = congestion::Algorithm::kDcqcn)
+      : source(its_source), address(its_address), congestion(algorithm) {}
 
   const wire::IpAddress source;
   const wire::IpAddress address;
@@ -51,7 +53,8 @@ class Destination : public std::enable_shared_from_this<Destination> {
   uint64_t generation = 0;
 
   // Of Datapath, under the progress lock.
-  transport::ProbeBudget probes;  // of the QPs connected to it
+  transport::ProbeBudget probes;      // of the QPs connected to it
+  congestion::Controller congestion;  // of all packets to it
   NextHopWaiters waiters;
   Time waits_since = kNever;                      // since when there have been packets for a next hop without address
   Time gives_up_at = kNever;                      // when the first of the waiters no longer waits
@@ -66,12 +69,14 @@ using WaitedFor =
 // The destinations that somebody holds. Not thread-safe.
 class Destinations {
  public:
+  explicit Destinations(congestion::Algorithm algorithm = congestion::Algorithm::kDcqcn) : algorithm_(algorithm) {}
+
   // The one between two addresses; a new one has no route yet.
   std::shared_ptr<Destination> get(const wire::IpAddress& source, const wire::IpAddress& address) {
     std::weak_ptr<Destination>& known = all_[{source.bytes, address.bytes}];
     std::shared_ptr<Destination> destination = known.lock();
     if (destination) return destination;
-    known = destination = std::make_shared<Destination>(source, address);
+    known = destination = std::make_shared<Destination>(source, address, algorithm_);
     if (all_.size() >= sweep_at_) sweep();
     return destination;
   }
@@ -94,6 +99,7 @@ class Destinations {
 
   std::map<std::pair<std::array<uint8_t, 16>, std::array<uint8_t, 16>>, std::weak_ptr<Destination>> all_;
   size_t sweep_at_ = kFewest;
+  const congestion::Algorithm algorithm_;
 };
 
 }  // namespace uroce::engine

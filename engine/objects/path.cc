@@ -76,7 +76,7 @@ Path make_path(const transport::AddressVector& address, std::shared_ptr<Destinat
   return path;
 }
 
-// UD QPs are not paced by CNPs, so switches must not count on it: not ECN-capable.
+// Nobody answers marks on datagrams with CNPs, so switches must not count on it: not ECN-capable.
 Path make_path(const transport::AddressVector& address, std::shared_ptr<Destination> to) {
   Path path = make_path(address, std::move(to), wire::Qpn(0), wire::Qpn(0));
   path.envelope.traffic_class = static_cast<uint8_t>(address.traffic_class & ~wire::kEcnMask);

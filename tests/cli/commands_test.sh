@@ -6,7 +6,7 @@ uroce=$1
 failures=0
 directory=$(mktemp -d)
 trap 'rm -r "$directory"' EXIT
-unset UROCE_CAPTURE UROCE_IO UROCE_NETDEV UROCE_FAULTS UROCE_XDP_MODE UROCE_QUIET LD_PRELOAD
+unset UROCE_CAPTURE UROCE_CC UROCE_IO UROCE_NETDEV UROCE_FAULTS UROCE_XDP_MODE UROCE_QUIET LD_PRELOAD
 
 # expect CODE PATTERN ARGUMENTS...: `uroce ARGUMENTS` ends with CODE and prints a line that matches PATTERN.
 expect() {

@@ -1,11 +1,11 @@
-// A QP's part in congestion control: obeys CNPs, and answers congestion marks with CNPs (IBTA annex A17; wire.md
-// "ConnectX and DCQCN"). For connected transports.
+// A QP's part in congestion control: tells the controller of its destination what it sends and what comes back, waits
+// when that says so, and answers congestion marks with CNPs (IBTA annex A17; wire.md "ConnectX and DCQCN").
 #pragma once
 
 #include <algorithm>
+#include <optional>
 
 #include "engine/congestion/cnp_generator.h"
-#include "engine/congestion/congestion_control.h"
 #include "engine/io/tx_packet.h"
 #include "engine/transport/common/qp_context.h"
 #include "wire/bth.h"
@@ -18,14 +18,17 @@ class CongestionEndpoint {
   explicit CongestionEndpoint(QpContext& qp) : qp_(qp) {}
 
   void reset() {
-    control_ = congestion::CongestionControl();
+    qp_.turn = {};
+    qp_.window = congestion::Controller::kWindow;
+    resume_at_ = Time::min();
+    timed_.reset();
     cnps_ = congestion::CnpGenerator();
     cnp_pending_ = false;
   }
 
   void on_cnp() {
     qp_.counters.add(Counter::kRxCnps);
-    control_.on_cnp(qp_.now);
+    if (qp_.congestion != nullptr) qp_.congestion->on_cnp(qp_.now);
   }
   void on_mark() {
     if (cnps_.on_ce(qp_.now)) cnp_pending_ = true;
@@ -49,13 +52,62 @@ class CongestionEndpoint {
     qp_.counters.add(Counter::kTxCnps);
   }
 
-  bool may_send() { return control_.may_send(qp_.now); }
-  void on_sent(const io::TxPacket& packet) { control_.on_sent(packet.udp_length(), qp_.now); }
-  Time resume_at() const { return control_.resume_at(); }
+  bool may_send() {
+    if (qp_.congestion == nullptr) return true;
+    const uint32_t bytes = qp_.attr.path_mtu + kHeaders;
+    const bool first = !qp_.turn.taken;
+    const bool allowed = qp_.congestion->may_send(qp_.turn, bytes, qp_.now);
+    qp_.window = qp_.congestion->window(bytes);
+    resume_at_ = allowed ? Time::min() : qp_.congestion->resume_at(qp_.turn);
+    if (!allowed && first) qp_.counters.add(Counter::kPaced);
+    return allowed;
+  }
+  // When may_send() is worth asking, after it was false.
+  Time resume_at() const { return resume_at_; }
+
+  void on_sent(const io::TxPacket& packet) {
+    if (qp_.congestion == nullptr) return;
+    qp_.congestion->on_sent(qp_.turn, packet.udp_length(), qp_.now);
+    resume_at_ = Time::min();
+    if (packet.reason == io::SendReason::kFirst) return time(packet);
+    timed_.reset();  // Karn: its acknowledgement may be for either packet
+    const bool lost = packet.reason == io::SendReason::kPsnNak || packet.reason == io::SendReason::kTimeout;
+    if (lost && qp_.congestion->on_lost(qp_.now)) qp_.counters.add(Counter::kRateCuts);
+  }
+
+  // Request packets from `first` to before `end` have been acknowledged.
+  void on_acknowledged(wire::Psn first, wire::Psn end) {
+    if (qp_.congestion == nullptr || first == end) return;
+    const uint64_t packets = (end.value() - first.value()) & wire::kMask24;
+    Duration rtt{};
+    if (timed_ && wire::Psn::distance(timed_->psn, end) > 0) {
+      rtt = qp_.now - timed_->at;
+      timed_.reset();
+    }
+    if (qp_.congestion->on_acknowledged(packets * qp_.attr.path_mtu, rtt, qp_.now)) {
+      qp_.counters.add(Counter::kRateCuts);
+    }
+  }
 
  private:
+  static constexpr uint32_t kHeaders = 60;  // about, of Ethernet to ICRC
+
+  struct Timed {
+    wire::Psn psn;
+    Time at;
+  };
+
+  // One packet at a time, of those that ask for an acknowledgement. READs and atomics do not: their answers wait for
+  // each other.
+  void time(const io::TxPacket& packet) {
+    if (timed_) return;
+    const wire::Bth bth = wire::Bth::parse(wire::BthView::at(packet.header.data()));
+    if (bth.ack_request && wire::opcode_info(bth.opcode).has_payload) timed_ = Timed{bth.psn, qp_.now};
+  }
+
   QpContext& qp_;
-  congestion::CongestionControl control_;
+  Time resume_at_ = Time::min();
+  std::optional<Timed> timed_;
   congestion::CnpGenerator cnps_;
   bool cnp_pending_ = false;
 };

@@ -7,6 +7,7 @@
 
 #include "engine/base/counters.h"
 #include "engine/base/time.h"
+#include "engine/congestion/controller.h"
 #include "engine/memory/mr_table.h"
 #include "engine/queue/completion_burst.h"
 #include "engine/queue/work_queue.h"
@@ -109,7 +110,11 @@ struct QpContext {
   const XrcSrqs* const xrc_srqs;
   const uint32_t xrcd;
 
-  ProbeBudget* probe_budget = nullptr;  // of the destination, shared with other QPs; null: no bound
+  // Of the destination, shared with other QPs; null: no bound.
+  ProbeBudget* probe_budget = nullptr;
+  congestion::Controller* congestion = nullptr;
+  congestion::Turn turn;                              // with the latter
+  uint32_t window = congestion::Controller::kWindow;  // packets that may be in flight
 
   QpAttributes attr{};
   Time now{};                    // of the call in progress; set at every entry

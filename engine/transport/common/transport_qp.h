@@ -45,6 +45,12 @@ class TransportQp {
   }
   // That of the destination that the QP is connected to; lives until the QP ends or gets another one.
   void share_probes(ProbeBudget& budget) { qp_.probe_budget = &budget; }
+  // Likewise; UD: of the next packet's destination, told before each pull(). Null: none.
+  void obey(congestion::Controller* controller) {
+    if (controller == qp_.congestion) return;
+    qp_.congestion = controller;
+    qp_.turn = {};
+  }
 
   // 0 or an errno value: EINVAL for an illegal transition, mask or value. Takes the target state from
   // attributes.state if the mask names it, else the current one.

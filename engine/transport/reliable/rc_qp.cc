@@ -65,7 +65,10 @@ void RcQp::on_packet(const Packet& packet, Time now) {
     settle(responder_.on_request(packet));
   } else {
     if (!sending()) return qp_.counters.add(Counter::kDropQpState);
-    settle(sender_.on_response(packet, now));
+    const wire::Psn unacknowledged = sender_.unacknowledged();
+    const Outcome outcome = sender_.on_response(packet, now);
+    congestion_.on_acknowledged(unacknowledged, sender_.unacknowledged());
+    settle(outcome);
   }
 }
 

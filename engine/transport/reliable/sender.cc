@@ -38,6 +38,11 @@ bool Sender::wants_to_send(Time now) const {
   return (entry.progress.started || may_start(entry)) && credits_allow(entry);
 }
 
+// A window that has shrunk (congestion control) waits for an answer, and asks for one where none is under way.
+bool Sender::window_full() const {
+  return window_.in_flight() >= kWindow || (window_.in_flight() >= qp_.window && answer_under_way());
+}
+
 bool Sender::drained() const {
   return window_.idle() && (qp_.sq.fetched() == qp_.sq.tail() || !oldest_entry().progress.started);
 }
@@ -261,7 +266,7 @@ WcStatus Sender::validate(const SendWqe& wqe) const {
 // Asking costs the peer a packet, so not every message asks (IBTA 9.7.5.1.2 leaves it to the requester): those whose
 // completion somebody waits for do, long messages now and then, and the last posted one if no answer is under way.
 bool Sender::want_ack(const Entry& entry, uint32_t n) const {
-  if (since_ack_request_ + 1 >= kAckInterval || window_.in_flight() + 1 >= kWindow || beyond_credits(entry))
+  if (since_ack_request_ + 1 >= ack_interval() || window_.in_flight() + 1 >= qp_.window || beyond_credits(entry))
     return true;
   if (n + 1 != entry.progress.psn_count) return false;
   if (credit_limit_ && *credit_limit_ == wire::Msn(entry.progress.message)) return true;  // the next one needs to know

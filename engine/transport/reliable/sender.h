@@ -9,6 +9,7 @@
 // Owned by RcQp.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -25,7 +26,7 @@ namespace uroce::transport {
 class Sender {
  public:
   // Packets in flight without acknowledgement. Bounds what a receiver's ring has to take at once.
-  static constexpr uint32_t kWindow = 128;
+  static constexpr uint32_t kWindow = congestion::Controller::kWindow;
   // An acknowledgement is asked for at least this often inside long messages.
   static constexpr uint32_t kAckInterval = kWindow / 4;
 
@@ -34,6 +35,8 @@ class Sender {
   void reset();
   // To RTS: numbers the packets from `first` on.
   void start(wire::Psn first) { window_.reset(first); }
+  // The oldest PSN that is not acknowledged.
+  wire::Psn unacknowledged() const { return window_.unacknowledged(); }
   // Completes everything left with a flush error, in order (IBTA 10.3.1).
   void flush();
 
@@ -66,7 +69,9 @@ class Sender {
   };
   enum class Advance : uint8_t { kDone, kBlocked, kFailed };
 
-  bool window_full() const { return window_.in_flight() >= kWindow; }
+  bool window_full() const;
+  // More often where the window is smaller.
+  uint32_t ack_interval() const { return std::clamp(qp_.window / 4, 1u, kAckInterval); }
   bool fetch_current();
   bool position();
   bool may_start(const Entry& entry) const;

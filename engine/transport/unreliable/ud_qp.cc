@@ -6,6 +6,11 @@ namespace uroce::transport {
 
 using wire::Packet;
 
+void UdQp::enter(QpState to) {
+  UnreliableQp::enter(to);
+  if (to == QpState::kReset) congestion_.reset();
+}
+
 // A datagram that cannot be taken is lost, and nobody is told (IBTA 9.8.3). A receive buffer that may not be written is
 // an error of this side.
 void UdQp::on_packet(const Packet& packet, Time now) {
@@ -38,8 +43,9 @@ uint32_t UdQp::next_address_handle() {
 
 bool UdQp::pull(io::TxPacket& out, Time now) {
   qp_.now = now;
-  if (!sending()) return false;
+  if (!sending() || !congestion_.may_send()) return false;
   const bool sent = sender_.pull(out);
+  if (sent) congestion_.on_sent(out);
   settle(Outcome::kGoesOn);
   return sent;
 }

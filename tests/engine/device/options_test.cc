@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <utility>
 
 namespace uroce::engine {
 namespace {
@@ -37,6 +38,22 @@ TEST(Options, ComeFromTheEnvironment) {
   unsetenv("UROCE_CAPTURE");
   EXPECT_EQ(options.netdev, "eth7");
   EXPECT_EQ(options.capture, "/tmp/x.pcapng");
+}
+
+TEST(Options, CongestionControl) {
+  using congestion::Algorithm;
+  for (const auto& [value, algorithm] :
+       {std::pair("auto", Algorithm::kDcqcn), std::pair("dcqcn", Algorithm::kDcqcn),
+        std::pair("delay", Algorithm::kDelay), std::pair("off", Algorithm::kOff), std::pair("", Algorithm::kDcqcn)}) {
+    setenv("UROCE_CC", value, 1);
+    Options options;
+    EXPECT_EQ(Options::from_environment(options), std::nullopt);
+    EXPECT_EQ(options.congestion, algorithm) << value;
+  }
+  setenv("UROCE_CC", "fast", 1);
+  Options options;
+  EXPECT_EQ(Options::from_environment(options), "UROCE_CC=fast is not known; use auto, dcqcn, delay or off");
+  unsetenv("UROCE_CC");
 }
 
 // Where uroce stands in for libibverbs, a set-user-ID program loads it with the environment of whoever starts it.

@@ -69,7 +69,9 @@ ScriptedQp::ScriptedQp(const Config& config)
                   .counters = counters,
                   .xrc_srqs = &srqs,
                   .xrcd = config.xrcd}),
-      qp(*transport_) {}
+      qp(*transport_) {
+  qp.obey(&congestion);
+}
 
 ScriptedQp::~ScriptedQp() = default;
 

@@ -155,6 +155,7 @@ class ScriptedQp final : public QpEvents {
 
  public:
   TransportQp& qp;
+  congestion::Controller congestion;  // of the peer
 
  private:
   SentPacket as_sent(const io::TxPacket& packet) const;
