@@ -9,7 +9,6 @@ namespace {
 
 constexpr uint32_t kAlphaOne = 1024;
 // Far above any port, and low enough that a rate times alpha fits into 64 bits.
-constexpr Rate kHighest = Rate::gbit(1'000'000);
 
 }  // namespace
 
@@ -20,7 +19,7 @@ Dcqcn::Dcqcn(const DcqcnParameters& parameters) : parameters_(&parameters) {
 void Dcqcn::on_cnp(Rate start_rate, Time now) {
   if (controlled()) catch_up(now);
   if (!controlled()) {
-    start(std::clamp(start_rate, parameters_->min_rate, kHighest).bits_per_second(), now);
+    start(std::clamp(start_rate, parameters_->min_rate, kHighestRate).bits_per_second(), now);
     return reduce(now);
   }
   // Counted at once, where the firmware counts it at the period's end: alpha may have decayed to nothing, and a CNP is

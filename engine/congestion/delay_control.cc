@@ -6,7 +6,6 @@ namespace uroce::congestion {
 
 namespace {
 
-constexpr uint64_t kHighest = Rate::gbit(1'000'000).bits_per_second();
 // What is added in a nanosecond, bits per second: TIMELY's 10 Mb/s in 250 us.
 constexpr uint64_t kIncrement = 40;
 // After so long without a cut more is added, twice as much after each such time: TIMELY's hyperactive increase.
@@ -19,7 +18,7 @@ constexpr uint64_t kLeast = DelayControl::kMinRate.bits_per_second();
 
 void DelayControl::start(Rate rate, Time now) {
   begin_round(now);
-  rate_ = std::clamp(rate.bits_per_second(), kLeast, kHighest);
+  rate_ = std::clamp(rate.bits_per_second(), kLeast, kHighestRate.bits_per_second());
   controlled_ = true;
   spare_ = 0;
   cut_at_ = now;
@@ -129,7 +128,7 @@ void DelayControl::raise(Time now) {
   if (const Duration quiet = now - cut_at_; quiet > kPatience) {
     step = std::min(step << std::min<int64_t>(quiet / kPatience, 10), std::max(step, rate_ / 32));
   }
-  rate_ = std::min(rate_ + step, kHighest);
+  rate_ = std::min(rate_ + step, kHighestRate.bits_per_second());
 }
 
 // Swift's flow scaling: small shares collide in a queue that is longer by chance. All of it where the rate is less than

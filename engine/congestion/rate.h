@@ -52,4 +52,7 @@ class Rate {
   uint64_t bits_per_second_ = 0;
 };
 
+// Faster than any link: no limit.
+inline constexpr Rate kHighestRate = Rate::gbit(1'000'000);
+
 }  // namespace uroce::congestion
