@@ -3,8 +3,8 @@
 //   on_packet(packet, now)   a packet for this QP arrived, its envelope, P_Key and ICRC checked; a CNP too
 //   on_congestion_mark(now)  ... and its IP header said congestion experienced (CE); before on_packet()
 //   pull(out, now)           the next packet to send, responses before requests; call until false
-//   pull_ack(out, now)       an acknowledgement that is owed; may wait for company until ack_deadline(); the engine
-//                            sends it with the next round instead (architecture.md, decision 2)
+//   pull_ack(out, now)       an acknowledgement that is owed; the engine lets it wait for the next round
+//                            (architecture.md "ACKs")
 //   on_taken(packet, now)    the bytes of a packet given out with `completes` have been made
 //   on_unreadable(packet, now)  the payload of a packet given out is not accessible any more
 //   on_timer(now)            at or after the deadline of the agenda
@@ -64,7 +64,6 @@ class TransportQp {
   // UD: the address handle that the next packet goes to.
   virtual uint32_t next_address_handle() { return 0; }
   virtual bool pull_ack(io::TxPacket&, Time) { return false; }
-  virtual Time ack_deadline() const { return kNever; }
   virtual void on_taken(const io::TxPacket&, Time) {}
   // The payload of a packet that pull() gave could not be read: the application took its memory away.
   virtual void on_unreadable(const io::TxPacket& packet, Time now) = 0;

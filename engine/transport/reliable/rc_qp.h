@@ -18,7 +18,6 @@ class RcQp final : public TransportQp {
   Agenda agenda(Time now) const override;
   bool pull(io::TxPacket& out, Time now) override;
   bool pull_ack(io::TxPacket& out, Time now) override;
-  Time ack_deadline() const override { return responder_.deadline(); }
   void on_unreadable(const io::TxPacket& packet, Time now) override;
   void on_posted(Time now) override;
   void on_timer(Time now) override;

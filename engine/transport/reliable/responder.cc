@@ -63,7 +63,6 @@ void Responder::reset() {
   receive_.drop();
   replays_.reset();
   nak_ = Nak{};
-  ack_due_ = kNever;
 }
 
 Outcome Responder::on_request(const Packet& packet) {
@@ -94,7 +93,6 @@ void Responder::on_duplicate(const Packet& packet) {
   const Operation operation = packet.info->operation;
   if (operation == Operation::kSend || operation == Operation::kWrite) {
     // Never executed again, always acknowledged (IBTA 9.7.5.1.4): the peer may have missed the ACK.
-    if (!ack_owed_) ack_due_ = qp_.now;
     const bool newest = !ack_again_ || Psn::distance(*ack_again_, packet.bth.psn) > 0;
     if (newest && (!ack_owed_ || ack_again_)) ack_again_ = packet.bth.psn;
     ack_owed_ = true;
@@ -304,7 +302,6 @@ void Responder::accepted(const Packet& packet, uint32_t psns, bool message_done)
   if (operation != Operation::kSend && operation != Operation::kWrite) {
     forget_ack();  // the response acknowledges everything before it
   } else if (packet.bth.ack_request) {
-    if (!ack_owed_) ack_due_ = qp_.now + kAckDelay;
     ack_owed_ = true;
     ack_again_.reset();
     ++acks_coalesced_;

@@ -17,9 +17,8 @@ namespace uroce::transport {
 
 class Responder {
  public:
-  // An ACK may wait this long for company and for the application's answer to go first (architecture.md, decision 2).
-  static constexpr Duration kAckDelay = std::chrono::microseconds(20);
-  // Not longer than for this many packets that asked for one.
+  // An ACK waits for company, and for the application's answer to go first (architecture.md "ACKs"), but not longer than
+  // for this many packets that asked for one.
   static constexpr uint32_t kAckCoalesce = 16;
 
   explicit Responder(QpContext& context) : qp_(context), receive_(context), message_(context, receive_) {}
@@ -46,7 +45,6 @@ class Responder {
   bool ack_owed() const { return ack_owed_; }
   bool ack_urgent() const { return ack_owed_ && acks_coalesced_ >= kAckCoalesce; }
   bool pull_ack(io::TxPacket& out);
-  Time deadline() const { return ack_owed_ ? ack_due_ : kNever; }
 
   // The payload of the READ response `psn`, which pull() gave, could not be read.
   Outcome on_unreadable(wire::Psn psn);
@@ -114,7 +112,6 @@ class Responder {
   bool ack_owed_ = false;
   std::optional<wire::Psn> ack_again_;  // all that the ACK owed is for came more than once; the newest PSN
   uint32_t acks_coalesced_ = 0;
-  Time ack_due_ = kNever;
 };
 
 }  // namespace uroce::transport
