@@ -38,6 +38,8 @@ void Party::end() {
   transport::QpAttributes attributes;
   attributes.state = QpState::kErr;
   check(modify(attributes, transport::kQpState) == 0, "every state but RESET leads to ERR");
+  host.events.run_for(simulator::Host::kRound);  // where it was in ERR already, posts are flushed by a round
+  collect();
   // A last request, which asks for its completion: whoever is still missing now is lost.
   queue::SendWqe wqe{};
   wqe.flags = queue::kSignaled;
