@@ -88,7 +88,7 @@ Datapath::Moved Datapath::iterate(Caller caller, Time now) {
   collect_doorbells(now, kDoorbellLimit);
   if (caller != Caller::kPosting) look_after_waiting(now);
   moved.sent += transmit(caller, now);
-  if (caller == Caller::kPosting) return moved;
+  if (caller == Caller::kPosting && !moved.many()) return moved;
   moved.received += receive_wire(now);
   while (const size_t looped = receive(*loop_, now)) moved.received += looped;
   expire_timers(now);

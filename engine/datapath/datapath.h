@@ -31,6 +31,8 @@ class Datapath {
     size_t received = 0;
     size_t sent = 0;
     explicit operator bool() const { return received + sent > 0; }
+    // What takes so long to send that arrivals are not left for the next poll.
+    bool many() const { return received + sent >= 32; }
     Moved& operator+=(const Moved& other) {
       received += other.received;
       sent += other.sent;

@@ -137,6 +137,8 @@ Progress::Round Progress::round(Caller caller, Datapath::Moved& moved) {
   if (caller != Caller::kBackground) memory::keep_faults_unblocked(now);
   Datapath::Moved here;
   iterate(caller, now, here);
+  // That took long, and the thread was here all the while.
+  if (caller != Caller::kBackground && here.many()) note_poll(monotonic_now());
   moved += here;
   return here ? Round::kMoved : Round::kIdle;
 }

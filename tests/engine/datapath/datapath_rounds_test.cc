@@ -193,6 +193,16 @@ TEST_F(Posts, OfMoreThanABurstLeaveAltogether) {
   EXPECT_EQ(wire->kicks, 5);
 }
 
+// Sending that much takes so long that the acknowledgements of it are not left for the next poll.
+TEST_F(Posts, OfManyPacketsTakeArrivalsToo) {
+  for (int i = 0; i < 31; ++i) queue();
+  a.run(Datapath::Caller::kPosting);
+  EXPECT_EQ(wire->looks, 0);
+  for (int i = 0; i < 32; ++i) queue();
+  a.run(Datapath::Caller::kPosting);
+  EXPECT_EQ(wire->looks, 1);
+}
+
 // A wire on which packets never end, and which takes all there are.
 class Endless final : public io::PacketIo {
  public:
