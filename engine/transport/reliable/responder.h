@@ -17,8 +17,8 @@ namespace uroce::transport {
 
 class Responder {
  public:
-  // An ACK waits for company, and for the application's answer to go first (architecture.md "ACKs"), but not longer than
-  // for this many packets that asked for one.
+  // An ACK waits for company, and for the application's answer to go first (architecture.md "Progress"), but not longer
+  // than for this many packets that asked for one.
   static constexpr uint32_t kAckCoalesce = 16;
 
   explicit Responder(QpContext& context) : qp_(context), receive_(context), message_(context, receive_) {}
