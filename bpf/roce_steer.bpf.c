@@ -2,23 +2,24 @@
 // The XDP program of AfXdp (engine/io/af_xdp/xdp_program.cc loads it): RoCE v2 packets for our own addresses go to the
 // AF_XDP socket of the receive queue, everything else goes on into the kernel as if nothing were attached.
 //
-// To us: untagged Ethernet II to the netdev's own MAC address, or to that of the multicast group that the packet is
-// for; IPv4 without options and not a fragment, or IPv6 without extension headers; UDP port 4791; destination address
-// in `local_addresses`. Deliberately left to the kernel:
+// To us: untagged Ethernet II to the netdev's own MAC address, or to that of the multicast group that the packet is for;
+// IPv4 without options and not a fragment, or IPv6 without extension headers; UDP port
+// 4791; destination address in `local_addresses`. Deliberately left to the kernel:
 //  - VLAN tagged frames: a VLAN is a netdev of its own. A tag that hardware has stripped cannot be seen here: AfXdp is
 //    not opened where VLAN netdevs stand above such hardware (engine/io/netdev_query.h).
 //  - frames to other MAC addresses, which a bridge floods or a promiscuous netdev lets in. The kernel drops them.
 //  - packets that this host only forwards or bridges: their destination is not in `local_addresses`.
 //  - queues without a socket (a miss in `xsks`).
 // Nothing beyond these headers is judged here; user space checks lengths and the ICRC and counts what is wrong.
-#include <bpf/bpf_endian.h>
-#include <bpf/bpf_helpers.h>
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/in.h>
 #include <linux/ip.h>
 #include <linux/ipv6.h>
 #include <linux/udp.h>
+
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
 
 #define ROCE_UDP_PORT 4791
 #define IP_FRAGMENT_MASK 0x3fff  // "more fragments" and the fragment offset
@@ -55,14 +56,14 @@ struct {
   __uint(max_entries, 1);
 } own_mac SEC(".maps");
 
-static __always_inline int same_mac(const __u8* a, const __u8* b) {
+static __always_inline int same_mac(const __u8 *a, const __u8 *b) {
   return a[0] == b[0] && a[1] == b[1] && a[2] == b[2] && a[3] == b[3] && a[4] == b[4] && a[5] == b[5];
 }
 
 // Where frames to a multicast group go: RFC 1112 section 6.4 (23 bits of the address), RFC 2464 section 7 (32 bits).
 // False: not a multicast address.
-static __always_inline int group_mac(const struct address* destination, __u8* mac) {
-  const __u8* bytes = (const __u8*)destination;
+static __always_inline int group_mac(const struct address *destination, __u8 *mac) {
+  const __u8 *bytes = (const __u8 *)destination;
   if (bytes[0] == 0xff) {
     mac[0] = mac[1] = 0x33;
     mac[2] = bytes[12];
@@ -82,47 +83,47 @@ static __always_inline int group_mac(const struct address* destination, __u8* ma
   return 1;
 }
 
-static __always_inline int addressed_to_us(const __u8* destination_mac, const struct address* destination) {
+static __always_inline int addressed_to_us(const __u8 *destination_mac, const struct address *destination) {
   const __u32 only = 0;
-  const struct mac_address* own = bpf_map_lookup_elem(&own_mac, &only);
+  const struct mac_address *own = bpf_map_lookup_elem(&own_mac, &only);
   if (own && same_mac(destination_mac, own->bytes)) return 1;
   __u8 group[ETH_ALEN];
   return group_mac(destination, group) && same_mac(destination_mac, group);
 }
 
 // The UDP header of an IPv4 packet and its destination, or null if the packet is not of the form we take.
-static __always_inline struct udphdr* udp_of_ipv4(void* network, void* end, struct address* destination) {
-  struct iphdr* ip = network;
-  if ((void*)(ip + 1) > end) return 0;
+static __always_inline struct udphdr *udp_of_ipv4(void *network, void *end, struct address *destination) {
+  struct iphdr *ip = network;
+  if ((void *)(ip + 1) > end) return 0;
   if (ip->version != 4 || ip->ihl != 5 || ip->protocol != IPPROTO_UDP) return 0;
   if (ip->frag_off & bpf_htons(IP_FRAGMENT_MASK)) return 0;
   destination->words[2] = bpf_htonl(0x0000ffff);
   destination->words[3] = ip->daddr;
-  return (struct udphdr*)(ip + 1);
+  return (struct udphdr *)(ip + 1);
 }
 
-static __always_inline struct udphdr* udp_of_ipv6(void* network, void* end, struct address* destination) {
-  struct ipv6hdr* ip = network;
-  if ((void*)(ip + 1) > end) return 0;
+static __always_inline struct udphdr *udp_of_ipv6(void *network, void *end, struct address *destination) {
+  struct ipv6hdr *ip = network;
+  if ((void *)(ip + 1) > end) return 0;
   if (ip->version != 6 || ip->nexthdr != IPPROTO_UDP) return 0;
   __builtin_memcpy(destination, &ip->daddr, sizeof(*destination));
-  return (struct udphdr*)(ip + 1);
+  return (struct udphdr *)(ip + 1);
 }
 
 SEC("xdp.frags")
-int uroce_steer(struct xdp_md* ctx) {
-  void* end = (void*)(long)ctx->data_end;
-  struct ethhdr* ethernet = (void*)(long)ctx->data;
-  if ((void*)(ethernet + 1) > end) return XDP_PASS;
+int uroce_steer(struct xdp_md *ctx) {
+  void *end = (void *)(long)ctx->data_end;
+  struct ethhdr *ethernet = (void *)(long)ctx->data;
+  if ((void *)(ethernet + 1) > end) return XDP_PASS;
 
   struct address destination = {};
-  struct udphdr* udp = 0;
+  struct udphdr *udp = 0;
   if (ethernet->h_proto == bpf_htons(ETH_P_IP)) {
     udp = udp_of_ipv4(ethernet + 1, end, &destination);
   } else if (ethernet->h_proto == bpf_htons(ETH_P_IPV6)) {
     udp = udp_of_ipv6(ethernet + 1, end, &destination);
   }
-  if (!udp || (void*)(udp + 1) > end || udp->dest != bpf_htons(ROCE_UDP_PORT)) return XDP_PASS;
+  if (!udp || (void *)(udp + 1) > end || udp->dest != bpf_htons(ROCE_UDP_PORT)) return XDP_PASS;
   if (!bpf_map_lookup_elem(&local_addresses, &destination)) return XDP_PASS;
   if (!addressed_to_us(ethernet->h_dest, &destination)) return XDP_PASS;
   return bpf_redirect_map(&xsks, ctx->rx_queue_index, XDP_PASS);
