@@ -33,7 +33,7 @@ only engine/queue engine/base/ engine/queue/
 only engine/transport wire/ engine/base/ engine/congestion/ engine/io/send_reason.h engine/io/tx_packet.h engine/memory/ engine/queue/ engine/transport/
 only engine/io wire/ engine/base/ engine/io/ engine/memory/memory_access.h roce_steer.skel.h
 only engine/net wire/ engine/base/ engine/net/
-only engine/objects wire/ engine/engine.h engine/base/ engine/congestion/ engine/datapath/timer_wheel.h engine/memory/ engine/net/ engine/objects/ engine/queue/ engine/transport/
+only engine/objects wire/ engine/engine.h engine/limits.h engine/base/ engine/congestion/ engine/datapath/timer_wheel.h engine/memory/ engine/net/ engine/objects/ engine/queue/ engine/transport/
 only engine/datapath wire/ engine/engine.h engine/base/ engine/datapath/ engine/io/ engine/memory/ engine/net/ engine/objects/ engine/queue/ engine/transport/
 only capture wire/ engine/base/ engine/io/ engine/memory/memory_access.h trace/ capture/
 only trace wire/ engine/base/ trace/

@@ -12,20 +12,13 @@ namespace uroce::engine {
 
 namespace {
 
-// QPNs 0 and 1 and the multicast QPN stay out of the range wherever it lies.
-uint32_t draw_first_qpn(const std::function<uint32_t()>& random) {
-  const uint32_t ranges = (1u << 24) / Limits::kMaxQp;
-  return (1 + random() % (ranges - 2)) * Limits::kMaxQp;
-}
-
 Counter parse_drop(wire::ParseError error) {
   return error == wire::ParseError::kUnknownOpcode ? Counter::kDropUnknownOpcode : Counter::kDropParse;
 }
 
 }  // namespace
 
-Datapath::Datapath(const std::function<uint32_t()>& random)
-    : mrs_(random), qpns_(draw_first_qpn(random), Limits::kMaxQp, random) {
+Datapath::Datapath(Tables& tables) : tables_(tables) {
   attach_loop(io::make_memory_loop());
   wanted_.reserve(kMostWanted);
 }
@@ -178,7 +171,7 @@ const wire::Envelope* Datapath::envelope_for(const io::TxPacket& packet, Qp& qp,
 // Where the QP's next packet goes. Null: nowhere, its address handle is gone.
 Path* Datapath::next_path(Qp& qp) {
   if (!qp.is_ud()) return &qp.path;
-  AddressHandle* const handle = handles_.find(qp.transport->next_address_handle());
+  AddressHandle* const handle = tables_.address_handles.find(qp.transport->next_address_handle());
   Destination* const to = handle == nullptr ? nullptr : handle->path.to.get();
   qp.transport->obey(to == nullptr ? nullptr : &to->congestion);
   return handle == nullptr ? nullptr : &handle->path;
@@ -226,7 +219,7 @@ bool Datapath::fits_route(const io::TxPacket& packet, const Path& path) {
 
 // Members of this process get their copies here: what goes out does not come back in.
 void Datapath::copy_to_own_group(const io::TxPacket& packet) {
-  if (groups_.members(packet.envelope->destination).empty()) return;
+  if (tables_.groups.members(packet.envelope->destination).empty()) return;
   io::TxPacket* const copy = loop_burst_->next();
   if (copy == nullptr) return;
   *copy = packet;
@@ -262,7 +255,7 @@ size_t Datapath::transmit_acks(AckList& qps) {
 // The bytes of a packet have been made, or could not be: the application unmapped or protected the memory.
 void Datapath::on_done(const io::TxPacket& packet) {
   if (packet.unreadable) counters_.add(Counter::kMemoryFaults);
-  Qp* const qp = qpns_.find(packet.source_qpn);
+  Qp* const qp = tables_.qpns.find(packet.source_qpn);
   if (qp == nullptr) return;
   if (packet.unreadable) {
     qp->transport->on_unreadable(packet, transmit_time_);
@@ -334,7 +327,6 @@ void Datapath::remove(Qp& qp, Time now) {
   qp.ack_hook.unlink();
   timers_.cancel(qp);
   qp.all_hook.unlink();
-  qpns_.release(qp.transport->qpn());
   purge_completions(qp);
 }
 
@@ -392,7 +384,7 @@ void Datapath::deliver(const io::RxPacket& rx, bool looped, Time now) {
   if (packet.bth.dest_qp.value() == kMulticastQpn && is_multicast(rx.envelope.destination)) {
     return deliver_to_group(rx, looped, packet, now);
   }
-  Qp* const qp = qpns_.find(packet.bth.dest_qp);
+  Qp* const qp = tables_.qpns.find(packet.bth.dest_qp);
   if (qp == nullptr) return counters_.add(Counter::kDropUnknownQp);
   if (const auto reason = refuse(rx, looped, packet, *qp)) return counters_.add(*reason);
   if ((rx.envelope.traffic_class & wire::kEcnMask) == wire::kEcnCe && packet.info->operation != wire::Operation::kCnp) {
@@ -416,7 +408,7 @@ void Datapath::send_ack_first(Qp& qp) {
 
 // A copy for every member (IBTA 10.5.2). One that does not want to hear itself gets none of its own messages.
 void Datapath::deliver_to_group(const io::RxPacket& rx, bool looped, const wire::Packet& packet, Time now) {
-  const std::span<Qp* const> members = groups_.members(rx.envelope.destination);
+  const std::span<Qp* const> members = tables_.groups.members(rx.envelope.destination);
   if (members.empty() || !packet.info->has_deth) return counters_.add(Counter::kDropNoGroup);
   if (!wire::icrc_matches(rx.envelope, rx.ib)) return counters_.add(Counter::kDropBadIcrc);  // once for all of them
   for (Qp* const qp : members) {
@@ -431,7 +423,7 @@ void Datapath::deliver_to_group(const io::RxPacket& rx, bool looped, const wire:
 }
 
 bool Datapath::is_own(const wire::IpAddress& address) const {
-  return std::find(addresses_.begin(), addresses_.end(), address) != addresses_.end();
+  return std::find(tables_.addresses.begin(), tables_.addresses.end(), address) != tables_.addresses.end();
 }
 
 // The packet's addresses are those that the QP may hear from. A peer with our own address is not on the wire.

@@ -1,6 +1,6 @@
 // Everything that happens to packets of one netdev between the packet I/O and the QPs: doorbells, scheduling of
 // transmissions, demultiplexing of arrivals, timers, delayed ACKs. All of it under the progress lock, except ring().
-// Owned by LocalEngine; Progress decides who runs iterate() and when.
+// Owned by LocalEngine, as are the tables in which it looks things up; Progress decides who runs iterate() and when.
 #pragma once
 
 #include <algorithm>
@@ -14,11 +14,8 @@
 #include "engine/datapath/moderated_cqs.h"
 #include "engine/datapath/tx_burst.h"
 #include "engine/io/packet_io.h"
-#include "engine/memory/mr_table.h"
-#include "engine/objects/address_handles.h"
-#include "engine/objects/multicast_groups.h"
 #include "engine/objects/qp.h"
-#include "engine/objects/qpn_space.h"
+#include "engine/objects/tables.h"
 #include "wire/packet.h"
 
 namespace uroce::engine {
@@ -40,7 +37,8 @@ class Datapath {
     }
   };
 
-  explicit Datapath(const std::function<uint32_t()>& random);
+  // `tables` outlive it.
+  explicit Datapath(Tables& tables);
   ~Datapath();
 
   // `wire` moves packets from now on. `ask` is called, with the lock held, when the kernel is to be asked for next
@@ -61,17 +59,10 @@ class Datapath {
   bool waits_for_next_hops() const { return waits_for_next_hops_.load(std::memory_order_relaxed); }
 
   // --- under the progress lock --------------------------------------------------------------------------------------
-  memory::MrTable& memory_regions() { return mrs_; }
-  QpnSpace& qpns() { return qpns_; }
   ModeratedCqs& moderated_cqs() { return moderated_cqs_; }
   Counters& counters() { return counters_; }
-  AddressHandles& address_handles() { return handles_; }
-  MulticastGroups& groups() { return groups_; }
-  SrqTable& srqs() { return srqs_; }
   // Of the QPs. To be published before the lock is let go; a round does it.
   queue::CompletionBurst& completions() { return completions_; }
-  // The addresses of the netdev: what datagrams are for.
-  void set_addresses(std::vector<wire::IpAddress> addresses) { addresses_ = std::move(addresses); }
 
   // One round: send what is ready, take what arrived, expire timers, send what that made ready. A thread that has
   // posted only sends: the rest belongs to who polls. ACKs owed before the round leave with it; those that it makes
@@ -91,6 +82,7 @@ class Datapath {
   int modify(Qp& qp, const transport::QpAttributes& attributes, uint32_t mask, std::optional<Path> path, Time now);
   // The QP may have become ready to send, or owe an ACK, or have another deadline or state.
   void reschedule(Qp& qp, Time now);
+  // Its number is still to be released.
   void remove(Qp& qp, Time now);
   // Takes the QP's completions out of its queues (destroy, reset).
   static void purge_completions(Qp& qp);
@@ -166,9 +158,8 @@ class Datapath {
   void expire_timers(Time now);
   TxBurst& burst(const Path& path) { return path.loopback() ? *loop_burst_ : *wire_burst_; }
 
+  Tables& tables_;
   Counters counters_;
-  memory::MrTable mrs_;
-  QpnSpace qpns_;
   std::unique_ptr<io::PacketIo> wire_;
   bool kernel_routes_ = false;          // it needs no next hops
   std::unique_ptr<io::PacketIo> loop_;  // QPs of this process connected to each other
@@ -189,11 +180,7 @@ class Datapath {
   NextHopList wanted_;          // never more than kMostWanted
   WaitedFor waited_for_;        // destinations that have waiters
   Time waiting_ends_ = kNever;  // the first of these gives up
-  AddressHandles handles_;
-  MulticastGroups groups_;
-  SrqTable srqs_;
   queue::CompletionBurst completions_;
-  std::vector<wire::IpAddress> addresses_;
 
   QpList qps_;
   ReadyList ready_;

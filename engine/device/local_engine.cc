@@ -40,7 +40,8 @@ LocalEngine::LocalEngine(const net::Netdev& netdev, std::shared_ptr<net::NetView
       netdev_(netdev),
       announced_(netdev),
       destinations_(options.congestion),
-      datapath_(secure_random),
+      tables_(secure_random),
+      datapath_(tables_),
       progress_(datapath_, view_->descriptor(), [this](bool readable) { return watch_network(readable); }) {
   view_->add_listener(this, [this](const net::News& news) { note(news); });
 }
@@ -83,7 +84,7 @@ int LocalEngine::open_io() {
   const uint32_t max_udp_length = opened.io->max_udp_length();
   {
     Progress::Guard guard(progress_);
-    datapath_.set_addresses(netdev_.addresses);
+    tables_.addresses = netdev_.addresses;
     datapath_.attach(
         std::move(opened.io), [this] { progress_.wake(); }, std::move(opened.loop));
   }
@@ -120,14 +121,14 @@ int LocalEngine::create_qp(const QpInit& init, Qp*& qp) {
   if (const int error = open_io(); error != 0) return error;
   Progress::Guard guard(progress_);
   wire::Qpn qpn;
-  if (!datapath_.qpns().take(qpn)) return ENOMEM;
+  if (!tables_.qpns.take(qpn)) return ENOMEM;
   try {
-    qp = new Qp(init, qpn, datapath_.memory_regions(), datapath_.srqs(), datapath_.completions(), datapath_.counters());
+    qp = new Qp(init, qpn, tables_.regions, tables_.srqs, datapath_.completions(), datapath_.counters());
   } catch (const std::bad_alloc&) {
-    datapath_.qpns().release(qpn);
+    tables_.qpns.release(qpn);
     return ENOMEM;
   }
-  datapath_.qpns().bind(qpn, qp);
+  tables_.qpns.bind(qpn, qp);
   datapath_.add(*qp);
   return 0;
 }
@@ -166,18 +167,19 @@ transport::QpAttributes LocalEngine::query_qp(Qp& qp) {
 void LocalEngine::destroy_qp(Qp* qp) {
   leave_groups(*qp);
   Progress::Guard guard(progress_);
-  datapath_.memory_regions().forget_qp(qp->transport->qpn().value());
+  tables_.regions.forget_qp(qp->transport->qpn().value());
   datapath_.remove(*qp, monotonic_now());
+  tables_.qpns.release(qp->transport->qpn());
   delete qp;
 }
 
 int LocalEngine::create_srq(const SrqInit& init, Srq*& srq) {
   Progress::Guard guard(progress_);
-  const uint32_t number = datapath_.srqs().next_number();
+  const uint32_t number = tables_.srqs.next_number();
   if (number == 0) return ENOMEM;
   try {
     auto created = std::make_unique<Srq>(init, number);
-    datapath_.srqs().add(*created);
+    tables_.srqs.add(*created);
     srq = created.release();
   } catch (const std::bad_alloc&) {
     return ENOMEM;
@@ -206,7 +208,7 @@ uint32_t LocalEngine::srq_limit(Srq& srq) {
 
 void LocalEngine::destroy_srq(Srq* srq) {
   Progress::Guard guard(progress_);
-  datapath_.srqs().remove(*srq);
+  tables_.srqs.remove(*srq);
   // XRC requests name the queue, their QPs do not: any of them may hold a receive request of it.
   if (srq->init.xrcd != 0) datapath_.for_each_qp([srq](Qp& qp) { qp.transport->on_srq_destroyed(*srq); });
   delete srq;
@@ -219,22 +221,22 @@ int LocalEngine::create_address(const transport::AddressVector& address, uint32_
   if (const int error = find_destination(address, to); error != 0) return error;
   const Path path = make_path(address, std::move(to));
   Progress::Guard guard(progress_);
-  handle = datapath_.address_handles().add(path);
+  handle = tables_.address_handles.add(path);
   return handle != 0 ? 0 : ENOMEM;
 }
 
 void LocalEngine::destroy_address(uint32_t handle) {
   Progress::Guard guard(progress_);
-  const AddressHandle* const found = datapath_.address_handles().find(handle);
+  const AddressHandle* const found = tables_.address_handles.find(handle);
   if (found == nullptr) return;
   datapath_.forget_waiting_packets(*found);
-  datapath_.address_handles().remove(handle);
+  tables_.address_handles.remove(handle);
 }
 
 int LocalEngine::attach_multicast(Qp& qp, const wire::IpAddress& group) {
   if (!is_multicast(group) || !qp.is_ud()) return EINVAL;
   std::lock_guard setup(setup_);
-  MulticastGroups& groups = datapath_.groups();
+  MulticastGroups& groups = tables_.groups;
   {
     Progress::Guard guard(progress_);
     if (groups.has(group, qp)) return 0;
@@ -257,8 +259,8 @@ int LocalEngine::detach_multicast(Qp& qp, const wire::IpAddress& group) {
   std::lock_guard setup(setup_);
   {
     Progress::Guard guard(progress_);
-    if (!datapath_.groups().detach(group, qp)) return EINVAL;
-    if (!datapath_.groups().members(group).empty()) return 0;
+    if (!tables_.groups.detach(group, qp)) return EINVAL;
+    if (!tables_.groups.members(group).empty()) return 0;
   }
   if (leave_) leave_(group);
   steer_addresses();
@@ -270,7 +272,7 @@ void LocalEngine::leave_groups(Qp& qp) {
   std::vector<wire::IpAddress> groups;
   {
     Progress::Guard guard(progress_);
-    groups = datapath_.groups().of(qp);
+    groups = tables_.groups.of(qp);
   }
   for (const wire::IpAddress& group : groups) detach_multicast(qp, group);
 }
@@ -280,9 +282,9 @@ void LocalEngine::steer_addresses() {
   std::vector<wire::IpAddress> addresses = netdev_.addresses;
   {
     Progress::Guard guard(progress_);
-    datapath_.set_addresses(addresses);
+    tables_.addresses = addresses;
     if (!set_addresses_) return;
-    const std::vector<wire::IpAddress> groups = datapath_.groups().all();
+    const std::vector<wire::IpAddress> groups = tables_.groups.all();
     addresses.insert(addresses.end(), groups.begin(), groups.end());
   }
   steered_ = set_addresses_(netdev_.mac, addresses) == 0;

@@ -10,6 +10,7 @@
 #include "engine/datapath/progress.h"
 #include "engine/device/open_io.h"
 #include "engine/engine.h"
+#include "engine/objects/tables.h"
 #include "engine/options.h"
 
 namespace uroce::engine {
@@ -106,6 +107,7 @@ class LocalEngine final : public Engine {
   std::mutex handlers_lock_;
   std::vector<EventHandler*> handlers_;
 
+  Tables tables_;
   Datapath datapath_;
   mutable Progress progress_;  // last: its thread uses everything above
 };

@@ -34,7 +34,7 @@ int LocalEngine::register_memory(const MemoryRegion& region, uint32_t& key) {
   if (const int error = check(region); error != 0) return error;
   if (const int error = memory::install_fault_handler(); error != 0) return error;
   Progress::Guard guard(progress_);
-  MrTable& regions = datapath_.memory_regions();
+  MrTable& regions = tables_.regions;
   if (regions.size() >= MrTable::kMaxRegions) return ENOMEM;
   key = regions.add(region);
   return 0;
@@ -44,7 +44,7 @@ int LocalEngine::register_memory(const MemoryRegion& region, uint32_t& key) {
 int LocalEngine::reregister_memory(uint32_t key, const MemoryRegion& region) {
   if (const int error = check(region); error != 0) return error;
   Progress::Guard guard(progress_);
-  MrTable& regions = datapath_.memory_regions();
+  MrTable& regions = tables_.regions;
   if (const int error = obstacle(regions, key); error != 0) return error;
   datapath_.forget_waiting_packets(*regions.find(key));
   regions.replace(key, region);
@@ -53,7 +53,7 @@ int LocalEngine::reregister_memory(uint32_t key, const MemoryRegion& region) {
 
 int LocalEngine::deregister_memory(uint32_t key) {
   Progress::Guard guard(progress_);
-  MrTable& regions = datapath_.memory_regions();
+  MrTable& regions = tables_.regions;
   if (const int error = obstacle(regions, key); error != 0) return error;
   datapath_.forget_waiting_packets(*regions.find(key));
   regions.remove(key);
@@ -62,7 +62,7 @@ int LocalEngine::deregister_memory(uint32_t key) {
 
 int LocalEngine::find_memory(uint32_t key, MemoryRegion& region) {
   Progress::Guard guard(progress_);
-  const MrTable& regions = datapath_.memory_regions();
+  const MrTable& regions = tables_.regions;
   if (const MemoryRegion* found = regions.find(key)) {
     region = *found;
     return 0;
@@ -72,7 +72,7 @@ int LocalEngine::find_memory(uint32_t key, MemoryRegion& region) {
 
 int LocalEngine::allocate_window(memory::WindowType type, uint32_t pd, uint32_t& key) {
   Progress::Guard guard(progress_);
-  MrTable& regions = datapath_.memory_regions();
+  MrTable& regions = tables_.regions;
   if (regions.window_count() >= MrTable::kMaxWindows) return ENOMEM;
   key = regions.add_window(type, pd);
   return 0;
@@ -80,7 +80,7 @@ int LocalEngine::allocate_window(memory::WindowType type, uint32_t pd, uint32_t&
 
 int LocalEngine::deallocate_window(uint32_t key) {
   Progress::Guard guard(progress_);
-  return datapath_.memory_regions().remove_window(key) ? 0 : EINVAL;
+  return tables_.regions.remove_window(key) ? 0 : EINVAL;
 }
 
 }  // namespace uroce::engine

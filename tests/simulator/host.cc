@@ -38,8 +38,7 @@ SimQp::SimQp(Host& host, const QpConfig& config, wire::Qpn qpn)
            .signal_all = config.signal_all,
            .send_cq = &send_cq,
            .recv_cq = &recv_cq},
-          qpn, host.datapath_.memory_regions(), host.datapath_.srqs(), host.datapath_.completions(),
-          host.datapath_.counters()) {}
+          qpn, host.tables_.regions, host.tables_.srqs, host.datapath_.completions(), host.datapath_.counters()) {}
 
 bool SimQp::connect(const wire::IpAddress& peer, uint32_t peer_qpn, transport::QpAttributes a) {
   using namespace transport;
@@ -121,7 +120,8 @@ Host::Host(EventQueue& event_queue, uint16_t number, Link& out, Tap* tap)
       out_(out),
       tap_(tap),
       random_(0x1234567u * (number + 1u)),
-      datapath_([this] { return random_ = random_ * 1664525 + 1013904223; }) {
+      tables_([this] { return random_ = random_ * 1664525 + 1013904223; }),
+      datapath_(tables_) {
   Nic::Watcher watcher;
   if (tap_ != nullptr) {
     watcher = [this](Nic::Direction direction, const Frame& frame) {
@@ -131,7 +131,7 @@ Host::Host(EventQueue& event_queue, uint16_t number, Link& out, Tap* tap)
   auto nic = std::make_unique<Nic>(out_, std::move(watcher));
   nic_ = nic.get();
   datapath_.attach(std::move(nic), nullptr);
-  datapath_.set_addresses({address_});
+  tables_.addresses = {address_};
   out_.on_room([this] {
     if (has_work()) wake();
   });
@@ -147,9 +147,9 @@ Host::~Host() {
 
 SimQp& Host::add_qp(const QpConfig& config) {
   wire::Qpn qpn;
-  datapath_.qpns().take(qpn);
+  tables_.qpns.take(qpn);
   SimQp& qp = *qps_.emplace_back(std::make_unique<SimQp>(*this, config, qpn));
-  datapath_.qpns().bind(qpn, &qp.qp_);
+  tables_.qpns.bind(qpn, &qp.qp_);
   datapath_.add(qp.qp_);
   return qp;
 }

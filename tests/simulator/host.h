@@ -124,6 +124,7 @@ class Host {
   Link& out_;
   Tap* const tap_;
   uint32_t random_;
+  engine::Tables tables_;
   engine::Datapath datapath_;
   engine::Destinations destinations_;
   Nic* nic_;  // the datapath's
@@ -132,7 +133,7 @@ class Host {
   Time timer_at_ = kNever;
 
  public:
-  memory::MrTable& mrs = datapath_.memory_regions();
+  memory::MrTable& mrs = tables_.regions;
   const Counters& counters = datapath_.counters();
   bool frozen = false;  // takes frames and loses them, sends nothing: a stopped process whose rings overflow
 };

@@ -47,20 +47,21 @@ class Host {
  public:
   Host(uint8_t number, std::unique_ptr<io::MemoryEnd> its_end)
       : address(v4(192, 0, 2, number)),
-        datapath([value = uint32_t{number}]() mutable { return value = value * 1664525 + 1013904223; }) {
+        tables([value = uint32_t{number}]() mutable { return value = value * 1664525 + 1013904223; }),
+        datapath(tables) {
     end = its_end.get();
     datapath.attach(std::move(its_end), nullptr);
-    datapath.set_addresses({address});
+    tables.addresses = {address};
     bytes = pattern(8192, number);
-    key = datapath.memory_regions().add({.base = bytes.data(),
-                                         .iova = 0,
-                                         .length = bytes.size(),
-                                         .access = memory::kLocalWrite | transport::test::kAllRemote,
-                                         .pd = kPd});
+    key = tables.regions.add({.base = bytes.data(),
+                              .iova = 0,
+                              .length = bytes.size(),
+                              .access = memory::kLocalWrite | transport::test::kAllRemote,
+                              .pd = kPd});
   }
   ~Host() {
     for (auto& station : stations_) {
-      if (station->qp) datapath.remove(*station->qp, now);
+      if (station->qp) destroy(*station);
     }
   }
 
@@ -73,15 +74,16 @@ class Host {
     init.send_cq = &station.send_cq;
     init.recv_cq = &station.recv_cq;
     wire::Qpn qpn;
-    EXPECT_TRUE(datapath.qpns().take(qpn));
-    station.qp = std::make_unique<Qp>(init, qpn, datapath.memory_regions(), datapath.srqs(), datapath.completions(),
-                                      datapath.counters());
-    datapath.qpns().bind(qpn, station.qp.get());
+    EXPECT_TRUE(tables.qpns.take(qpn));
+    station.qp =
+        std::make_unique<Qp>(init, qpn, tables.regions, tables.srqs, datapath.completions(), datapath.counters());
+    tables.qpns.bind(qpn, station.qp.get());
     datapath.add(*station.qp);
     return station;
   }
   void destroy(Station& station) {
     datapath.remove(*station.qp, now);
+    tables.qpns.release(station.qp->transport->qpn());
     station.qp.reset();
   }
   // To RTS; connected ones towards `peer` at `to`.
@@ -110,7 +112,7 @@ class Host {
     }
     return path;
   }
-  uint32_t handle_to(const wire::IpAddress& to) { return datapath.address_handles().add(path_to(to)); }
+  uint32_t handle_to(const wire::IpAddress& to) { return tables.address_handles.add(path_to(to)); }
 
   void post(Station& station, queue::SendWqe wqe, uint32_t offset, uint32_t size) {
     queue::SendQueue::Slot slot;
@@ -140,6 +142,7 @@ class Host {
   Bytes bytes;
   uint32_t key = 0;
   io::MemoryEnd* end;  // the data path has it
+  Tables tables;
   Datapath datapath;
 
  private:

@@ -63,7 +63,7 @@ TEST_F(Cable, AddressHandleDestroyedBeforeTheSend) {
   a.connect(ours);
   const uint32_t handle = a.handle_to(b.address);
   a.datagram(ours, 1, handle, 5, 4096, 100);
-  ASSERT_TRUE(a.datapath.address_handles().remove(handle));
+  ASSERT_TRUE(a.tables.address_handles.remove(handle));
   run();
   EXPECT_EQ(a.count(Counter::kDropNoAddressHandle), 1u);
   const std::vector<Cqe> sends = ours.sends();
@@ -83,7 +83,7 @@ TEST_F(Cable, DatagramLongerThanItsRouteAllowsIsLost) {
   Path path = a.path_to(b.address);
   path.to = std::make_shared<Destination>(a.address, b.address);
   path.to->route.mtu = 52 + 200;
-  const uint32_t narrow = a.datapath.address_handles().add(path), wide = a.handle_to(b.address);
+  const uint32_t narrow = a.tables.address_handles.add(path), wide = a.handle_to(b.address);
   a.datagram(ours, 1, narrow, theirs.qpn(), 4096, 200);
   a.datagram(ours, 2, narrow, theirs.qpn(), 4096, 201);
   a.datagram(ours, 3, wide, theirs.qpn(), 4096, 204);
@@ -109,7 +109,7 @@ TEST_F(Cable, RouteOfLoopbackLimitsNothing) {
   a.post_receive(other, 7, 0, 1024);
   Path path = a.path_to(a.address);
   path.to->route.mtu = 68;  // the smallest that a netdev can have
-  a.datagram(ours, 1, a.datapath.address_handles().add(path), other.qpn(), 4096, 200);
+  a.datagram(ours, 1, a.tables.address_handles.add(path), other.qpn(), 4096, 200);
   run();
   EXPECT_THAT(other.receives(), SizeIs(1));
 }
@@ -123,7 +123,7 @@ TEST_F(Cable, WhatIsNotForADatagramQpIsDropped) {
   b.post_receive(connected, 8, 0, 1024);
   const uint32_t to_b = a.handle_to(b.address);
   const uint32_t to_group = a.handle_to(kGroup);
-  ASSERT_TRUE(b.datapath.groups().attach(kGroup, *theirs.qp));
+  ASSERT_TRUE(b.tables.groups.attach(kGroup, *theirs.qp));
   a.datagram(ours, 1, to_b, theirs.qpn(), 0, 4, kQkey + 1);
   run();
   EXPECT_EQ(b.count(Counter::kDropWrongQkey), 1u);
@@ -153,7 +153,7 @@ class Multicast : public Cable {
     init.block_own_multicast = block_own;
     Station& station = host.add(QpType::kUd, init);
     host.connect(station);
-    EXPECT_TRUE(host.datapath.groups().attach(group, *station.qp));
+    EXPECT_TRUE(host.tables.groups.attach(group, *station.qp));
     for (uint64_t i = 0; i < 4; ++i) host.post_receive(station, i, 0, 1024);
     return station;
   }
@@ -200,8 +200,8 @@ TEST_F(Multicast, BlockingItselfIsNotBlockingItsNumber) {
 
 TEST_F(Multicast, AfterDetachAndForGroupsOfNobodyItIsDropped) {
   Station &sender = member(a, kOtherGroup), &far = member(b, kGroup);
-  ASSERT_TRUE(b.datapath.groups().detach(kGroup, *far.qp));
-  EXPECT_FALSE(b.datapath.groups().detach(kGroup, *far.qp));
+  ASSERT_TRUE(b.tables.groups.detach(kGroup, *far.qp));
+  EXPECT_FALSE(b.tables.groups.detach(kGroup, *far.qp));
   send(sender);
   EXPECT_THAT(far.receives(), IsEmpty());
   EXPECT_EQ(b.count(Counter::kDropNoGroup), 1u);
@@ -260,8 +260,8 @@ TEST_F(Cable, UnreliableConnection) {
 TEST_F(Cable, XrcFindsItsSharedReceiveQueue) {
   queue::CompletionQueue cq(16, nullptr);
   SrqInit settings{.pd = kPd, .xrcd = 5, .max_wr = 8, .max_sge = 1, .cq = &cq};
-  Srq srq(settings, b.datapath.srqs().next_number());
-  b.datapath.srqs().add(srq);
+  Srq srq(settings, b.tables.srqs.next_number());
+  b.tables.srqs.add(srq);
   QpInit init;
   init.xrcd = 5;
   Station &initiator = a.add(QpType::kXrcInitiator), &target = b.add(QpType::kXrcTarget, init);
@@ -278,7 +278,7 @@ TEST_F(Cable, XrcFindsItsSharedReceiveQueue) {
   ASSERT_THAT(receives, SizeIs(1));
   EXPECT_EQ(receives[0].wr_id, 9u);
   EXPECT_EQ(receives[0].qpn, target.qpn());
-  b.datapath.srqs().remove(srq);
+  b.tables.srqs.remove(srq);
 }
 
 TEST(SrqNumbers, AreNeverTwoTheSameNorZero) {
@@ -357,7 +357,7 @@ TEST_F(Congested, DroppedPacketsCompleteBehindThoseThatWait) {
   const uint32_t gone = a.handle_to(b.address);
   send(6);
   a.datagram(ours, 6, gone, theirs.qpn(), 4096, 8);
-  a.datapath.address_handles().remove(gone);
+  a.tables.address_handles.remove(gone);
   a.run();
   EXPECT_EQ(ours.sends().size(), kCapacity);
   run();
@@ -417,7 +417,7 @@ class Waiting : public Congested {
   Station& other = a.add(QpType::kUd);
   Bytes bytes = Bytes(64);
   const memory::MemoryRegion region{.base = bytes.data(), .iova = 0, .length = 64, .pd = kPd};
-  const uint32_t short_key = a.datapath.memory_regions().add(region);
+  const uint32_t short_key = a.tables.regions.add(region);
   const uint32_t short_lived = a.handle_to(b.address);
 };
 
@@ -429,7 +429,7 @@ TEST_F(Waiting, OnlyPacketsOfTheRegionThatGoesAreForgotten) {
 }
 
 TEST_F(Waiting, OnlyPacketsToTheAddressHandleThatGoesAreForgotten) {
-  a.datapath.forget_waiting_packets(*a.datapath.address_handles().find(short_lived));
+  a.datapath.forget_waiting_packets(*a.tables.address_handles.find(short_lived));
   EXPECT_THAT(lengths_that_arrive(), ElementsAre(10, 11, 20, 21, 30, 31, 40, 41));
 }
 

@@ -87,18 +87,19 @@ class FaultHost {
   explicit FaultHost(uint32_t seed)
       : send_cq(256, nullptr),
         recv_cq(256, nullptr),
-        datapath([value = seed]() mutable { return value = value * 1664525 + 1013904223; }) {
+        tables([value = seed]() mutable { return value = value * 1664525 + 1013904223; }),
+        datapath(tables) {
     auto [near, far] = io::make_memory_link();
     end_ = near.get();
     far_ = std::move(far);
     end_->record_sent(&sent);
     datapath.attach(std::move(near), nullptr);
     bytes = pattern(kGuard + kRegion + kGuard, seed);
-    key = datapath.memory_regions().add({.base = bytes.data() + kGuard,
-                                         .iova = transport::test::kIova,
-                                         .length = kRegion,
-                                         .access = memory::kLocalWrite | transport::test::kAllRemote,
-                                         .pd = transport::test::kPd});
+    key = tables.regions.add({.base = bytes.data() + kGuard,
+                              .iova = transport::test::kIova,
+                              .length = kRegion,
+                              .access = memory::kLocalWrite | transport::test::kAllRemote,
+                              .pd = transport::test::kPd});
     qp = make_qp();
   }
 
@@ -109,10 +110,10 @@ class FaultHost {
     init.send_cq = &send_cq;
     init.recv_cq = &recv_cq;
     wire::Qpn qpn;
-    EXPECT_TRUE(datapath.qpns().take(qpn));
-    auto made = std::make_unique<Qp>(init, qpn, datapath.memory_regions(), datapath.srqs(), datapath.completions(),
-                                     datapath.counters());
-    datapath.qpns().bind(qpn, made.get());
+    EXPECT_TRUE(tables.qpns.take(qpn));
+    auto made =
+        std::make_unique<Qp>(init, qpn, tables.regions, tables.srqs, datapath.completions(), datapath.counters());
+    tables.qpns.bind(qpn, made.get());
     datapath.add(*made);
     return made;
   }
@@ -173,6 +174,7 @@ class FaultHost {
   Bytes bytes;
   uint32_t key = 0;
   queue::CompletionQueue send_cq, recv_cq;
+  Tables tables;
   Datapath datapath;
   std::unique_ptr<Qp> qp;
 

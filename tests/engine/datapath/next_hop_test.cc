@@ -173,7 +173,7 @@ TEST_F(NextHopTest, DatagramsWaitBriefly) {
   b.connect(theirs);
   for (uint64_t i = 0; i < 3; ++i) b.post_receive(theirs, i, 0, 1024);
   const auto to_b = hop();
-  const uint32_t handle = a.datapath.address_handles().add(over(a, b.address, to_b));
+  const uint32_t handle = a.tables.address_handles.add(over(a, b.address, to_b));
   for (uint64_t i = 0; i < 3; ++i) a.datagram(ours, i, handle, theirs.qpn(), 4096, 100);
   run();
   EXPECT_THAT(ours.sends(), IsEmpty());
@@ -186,7 +186,7 @@ TEST_F(NextHopTest, DatagramsWaitBriefly) {
 TEST_F(NextHopTest, DatagramsToAnAddressWithoutAnswerAreDroppedAndComplete) {
   Station& ours = a.add(QpType::kUd);
   a.connect(ours);
-  const uint32_t handle = a.datapath.address_handles().add(over(a, b.address, hop()));
+  const uint32_t handle = a.tables.address_handles.add(over(a, b.address, hop()));
   for (uint64_t i = 0; i < 3; ++i) a.datagram(ours, i, handle, 5, 4096, 100);
   run();
   ASSERT_EQ(a.datapath.next_deadline(), a.now + milliseconds(20));
@@ -205,7 +205,7 @@ TEST_F(NextHopTest, DatagramsToAFailedNeighbourAreDroppedAtOnce) {
   Station& ours = a.add(QpType::kUd);
   a.connect(ours);
   const auto to_b = hop(kFailed);
-  const uint32_t handle = a.datapath.address_handles().add(over(a, b.address, to_b));
+  const uint32_t handle = a.tables.address_handles.add(over(a, b.address, to_b));
   for (uint64_t i = 0; i < 3; ++i) a.datagram(ours, i, handle, 5, 4096, 100);
   run();
   EXPECT_EQ(a.count(Counter::kDropNoNeighbour), 3u);
@@ -221,7 +221,7 @@ TEST_F(NextHopTest, KernelIsAskedOncePerInterval) {
   Station& ours = a.add(QpType::kUd);
   a.connect(ours);
   const auto to_b = hop(kFailed);
-  const uint32_t handle = a.datapath.address_handles().add(over(a, b.address, to_b));
+  const uint32_t handle = a.tables.address_handles.add(over(a, b.address, to_b));
   size_t questions = 0;
   for (int i = 0; i < 1000; ++i) {  // one datagram a millisecond
     a.datagram(ours, 1, handle, 5, 4096, 100);
@@ -238,7 +238,7 @@ TEST_F(NextHopTest, DeadAddressesDoNotSlowOtherFlows) {
   for (int i = 0; i < 8; ++i) {
     dead.push_back(&a.add(QpType::kUd));
     a.connect(*dead.back());
-    const uint32_t handle = a.datapath.address_handles().add(over(a, b.address, hop()));
+    const uint32_t handle = a.tables.address_handles.add(over(a, b.address, hop()));
     for (uint64_t j = 0; j < 32; ++j) a.datagram(*dead.back(), j, handle, 5, 4096, 100);
   }
   Station& alive = connected(hop(kUsable));
@@ -337,10 +337,10 @@ TEST_F(NextHopTest, QpThatWaitsMayBeDestroyedOrSentElsewhere) {
 TEST_F(NextHopTest, AddressHandleMayBeDestroyedWhileADatagramWaits) {
   Station& ours = a.add(QpType::kUd);
   a.connect(ours);
-  const uint32_t handle = a.datapath.address_handles().add(over(a, b.address, hop()));
+  const uint32_t handle = a.tables.address_handles.add(over(a, b.address, hop()));
   a.datagram(ours, 1, handle, 5, 4096, 100);
   run();
-  ASSERT_TRUE(a.datapath.address_handles().remove(handle));
+  ASSERT_TRUE(a.tables.address_handles.remove(handle));
   advance(milliseconds(20));
   run();
   EXPECT_THAT(ours.sends(), SizeIs(1));
@@ -364,7 +364,7 @@ TEST_F(NextHopTest, ManyDeadAddressesAreAskedForWithinABound) {
   for (uint32_t i = 0; i < 1000; ++i) {
     const auto dead =
         std::make_shared<NextHop>(1, v4(10, 0, static_cast<uint8_t>(i >> 8), static_cast<uint8_t>(i)), kFailed);
-    const uint32_t handle = a.datapath.address_handles().add(over(a, dead->address, dead));
+    const uint32_t handle = a.tables.address_handles.add(over(a, dead->address, dead));
     a.datagram(ours, i, handle, 5, 4096, 100);
     run();
     ASSERT_THAT(ours.sends(), SizeIs(1));
