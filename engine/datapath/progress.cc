@@ -310,7 +310,7 @@ void Progress::sleep() {
 
 // News of the network is read ten times in 100 ms at most, however much of it there is, unless packets wait for some.
 pollfd Progress::network() const {
-  const bool deaf = monotonic_now() < deaf_until_ && !datapath_.waits_for_next_hops();
+  const bool deaf = monotonic_now() < deaf_until_ && !datapath_.next_hops().has_waiters();
   return {deaf ? -1 : network_descriptor_, POLLIN, 0};
 }
 

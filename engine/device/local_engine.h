@@ -93,8 +93,8 @@ class LocalEngine final : public Engine {
   Destinations destinations_;
   std::mutex news_lock_;                                                                    // taken with no other one
   net::News news_{.netdevs = true, .all_routes = false, .next_hops = false, .routes = {}};  // to be acted on
-  Time next_refresh_{};           // of routes; the background thread's
-  Datapath::NextHopList wanted_;  // likewise
+  Time next_refresh_{};        // of routes; the background thread's
+  NextHopWaits::List wanted_;  // likewise
   bool open_ = false;
   std::atomic<uint32_t> max_udp_length_{0};  // of the packet I/O; 0 before it is open
   std::function<int(const wire::MacAddress&, std::span<const wire::IpAddress>)> set_addresses_;

@@ -77,7 +77,7 @@ void LocalEngine::apply(Destination& to, Destination::Route&& route, uint64_t ge
   to.generation = generation;
   Progress::Guard guard(progress_);
   std::swap(to.route, route);
-  datapath_.next_hops_changed();  // whoever waits may wait for another one now
+  datapath_.next_hops().note_change();  // whoever waits may wait for another one now
 }
 
 // One destination after the other, so that traffic goes on in between. A route that is gone for the moment leaves it
@@ -95,12 +95,12 @@ void LocalEngine::refresh_routes(const net::News& news) {
 
 // Next hops that there are packets for.
 void LocalEngine::ask_for_next_hops() {
-  if (!datapath_.wants_next_hops()) return;
+  if (!datapath_.next_hops().wants_some()) return;
   wanted_.clear();
-  wanted_.reserve(Datapath::kMostWanted);
+  wanted_.reserve(NextHopWaits::kMostWanted);
   {
     Progress::Guard guard(progress_);
-    datapath_.take_wanted_next_hops(wanted_);
+    datapath_.next_hops().take_wanted(wanted_);
   }
   for (const auto& hop : wanted_) view_->resolve_neighbour(hop->netdev_index, hop->address);
   wanted_.clear();
@@ -110,7 +110,7 @@ void LocalEngine::ask_for_next_hops() {
 
 // Called by whichever thread has read it.
 void LocalEngine::note(const net::News& news) {
-  if (news.next_hops) datapath_.next_hops_changed();
+  if (news.next_hops) datapath_.next_hops().note_change();
   {
     std::lock_guard guard(news_lock_);
     news_ += news;

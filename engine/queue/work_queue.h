@@ -225,7 +225,7 @@ class ReceiveQueue {
   // --- engine side --------------------------------------------------------------------------------------------------
   bool empty() const { return available() == 0; }
   // Receive requests that are posted and not taken. Sequentially consistent with publish(): either the poster sees that
-  // the QP has failed, or what it posted is seen here (Datapath::publish_state).
+  // the QP has failed, or what it posted is seen here (Schedule::publish_state).
   uint32_t available() const { return head_.load(std::memory_order_seq_cst) - tail_.load(std::memory_order_relaxed); }
   // Takes the oldest request: copies it to `wqe` and `sges` (room for kMaxSge). False when empty.
   bool take(ReceiveWqe& wqe, Sge* sges);

@@ -36,7 +36,7 @@ class NextHopTest : public Cable {
     return std::make_shared<NextHop>(1, b.address, neighbour);
   }
   void tell(NextHop& about, const Neighbour& neighbour) {
-    if (about.set(neighbour)) a.datapath.next_hops_changed();
+    if (about.set(neighbour)) a.datapath.next_hops().note_change();
   }
   // An RC QP of a connected to one of b, over `to_b`; back over `to_a`, or straight.
   Station& connected(const std::shared_ptr<NextHop>& to_b, const std::shared_ptr<NextHop>& to_a = nullptr) {
@@ -58,9 +58,9 @@ class NextHopTest : public Cable {
     b.now += time;
   }
   size_t asked() {
-    Datapath::NextHopList wanted;
-    wanted.reserve(Datapath::kMostWanted);
-    a.datapath.take_wanted_next_hops(wanted);
+    NextHopWaits::List wanted;
+    wanted.reserve(NextHopWaits::kMostWanted);
+    a.datapath.next_hops().take_wanted(wanted);
     return wanted.size();
   }
   static wire::MacAddress destination_mac(const std::vector<uint8_t>& frame) {
@@ -77,7 +77,7 @@ TEST_F(NextHopTest, ConnectedQpWaitsAndLosesNothing) {
   run();
   EXPECT_EQ(a.end->counters().tx_packets, 0u);
   EXPECT_FALSE(a.datapath.unfinished()) << "nobody spins for it";
-  EXPECT_TRUE(a.datapath.waits_for_next_hops());
+  EXPECT_TRUE(a.datapath.next_hops().has_waiters());
   EXPECT_EQ(a.datapath.next_deadline(), a.now + milliseconds(100)) << "when the kernel is asked again";
   tell(*to_b, kResolving);
   run();
@@ -88,7 +88,7 @@ TEST_F(NextHopTest, ConnectedQpWaitsAndLosesNothing) {
   EXPECT_THAT(ours.sends(), SizeIs(8));
   EXPECT_EQ(a.end->counters().tx_packets, 8u) << "each was sent once";
   EXPECT_EQ(a.count(Counter::kDropNoNeighbour), 0u);
-  EXPECT_FALSE(a.datapath.waits_for_next_hops());
+  EXPECT_FALSE(a.datapath.next_hops().has_waiters());
 }
 
 // As `ip neighbour flush` does, which goes over the table until it is empty.
@@ -118,7 +118,7 @@ TEST_F(NextHopTest, ConnectedQpGivesUpByItsRetryBudgetOnceTheKernelHas) {
   run();
   tell(*to_b, kFailed);
   run();
-  EXPECT_FALSE(a.datapath.waits_for_next_hops()) << "the kernel has waited long enough";
+  EXPECT_FALSE(a.datapath.next_hops().has_waiters()) << "the kernel has waited long enough";
   EXPECT_EQ(a.count(Counter::kDropNoNeighbour), 1u);
   std::vector<Cqe> sends;
   for (int i = 0; i < 100000 && sends.empty(); ++i) {
@@ -157,7 +157,7 @@ TEST_F(NextHopTest, EachWaitHasItsFullTime) {
     run();
     advance(seconds(3));
     run();
-    EXPECT_TRUE(a.datapath.waits_for_next_hops());
+    EXPECT_TRUE(a.datapath.next_hops().has_waiters());
     EXPECT_GT(a.datapath.next_deadline(), a.now) << "nobody spins for it";
     tell(*to_b, kUsable);
     run();
@@ -256,7 +256,7 @@ TEST_F(NextHopTest, AcknowledgementWaitsForTheWayBack) {
   write(ours, 1);
   run();
   EXPECT_THAT(ours.sends(), IsEmpty());
-  if (to_a->set(kUsable)) b.datapath.next_hops_changed();
+  if (to_a->set(kUsable)) b.datapath.next_hops().note_change();
   run();
   EXPECT_THAT(ours.sends(), SizeIs(1));
   EXPECT_EQ(a.end->counters().tx_packets, 1u) << "nothing had to be asked for again";
@@ -330,7 +330,7 @@ TEST_F(NextHopTest, QpThatWaitsMayBeDestroyedOrSentElsewhere) {
   EXPECT_THAT(second.sends(), SizeIs(1));
   advance(seconds(4));
   run();
-  EXPECT_FALSE(a.datapath.waits_for_next_hops());
+  EXPECT_FALSE(a.datapath.next_hops().has_waiters());
   EXPECT_EQ(nowhere.use_count(), 2) << "ours, and that in wanted: no path holds it";
 }
 
@@ -353,7 +353,7 @@ TEST_F(NextHopTest, RouteOverAnotherNextHopSetsWaitersFree) {
   run();
   EXPECT_THAT(ours.sends(), IsEmpty());
   ours.qp->path.to->route.next_hop = hop(kUsable);
-  a.datapath.next_hops_changed();
+  a.datapath.next_hops().note_change();
   run();
   EXPECT_THAT(ours.sends(), SizeIs(1));
 }
@@ -369,7 +369,7 @@ TEST_F(NextHopTest, ManyDeadAddressesAreAskedForWithinABound) {
     run();
     ASSERT_THAT(ours.sends(), SizeIs(1));
   }
-  EXPECT_EQ(asked(), Datapath::kMostWanted);
+  EXPECT_EQ(asked(), NextHopWaits::kMostWanted);
 }
 
 }  // namespace

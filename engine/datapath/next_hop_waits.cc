@@ -1,7 +1,7 @@
-// Datapath: packets whose next hop has no link-layer address yet, and QPs that wait for one.
-#include <algorithm>
+#include "engine/datapath/next_hop_waits.h"
 
-#include "engine/datapath/datapath.h"
+#include <algorithm>
+#include <utility>
 
 namespace uroce::engine {
 namespace {
@@ -11,11 +11,20 @@ constexpr Duration kAskAgain = std::chrono::milliseconds(100);
 
 }  // namespace
 
-// Whether a packet can be sent now; brings the envelope up to date. Without a MAC address connected QPs wait as long as
-// the kernel looks for one (three probes of a second), and then send as if the packets were lost on the wire: the retry
-// budget decides. Datagrams of one QP go to many, so they wait only as long as an answer usually takes. Once the kernel
-// has given up nobody waits until the next hop is found after all.
-Datapath::Reach Datapath::reach(Path& path, const Qp& qp, Time now) {
+NextHopWaits::~NextHopWaits() {
+  while (!waited_for_.empty()) stop_waiting_for(waited_for_.front());
+}
+
+void NextHopWaits::attach(bool kernel_routes, std::function<void()> ask) {
+  kernel_routes_ = kernel_routes;
+  ask_ = std::move(ask);
+}
+
+// Without a MAC address connected QPs wait as long as the kernel looks for one (three probes of a second), and then
+// send as if the packets were lost on the wire: the retry budget decides. Datagrams of one QP go to many, so they wait
+// only as long as an answer usually takes. Once the kernel has given up nobody waits until the next hop is found after
+// all.
+NextHopWaits::Reach NextHopWaits::reach(Path& path, const Qp& qp, Time now) {
   constexpr Duration kPatience = std::chrono::seconds(4);
   constexpr Duration kDatagramPatience = std::chrono::milliseconds(20);
   if (path.to == nullptr) return Reach::kNow;
@@ -47,34 +56,34 @@ Datapath::Reach Datapath::reach(Path& path, const Qp& qp, Time now) {
   return Reach::kLater;
 }
 
-void Datapath::want(const std::shared_ptr<net::NextHop>& hop, Time now) {
+void NextHopWaits::want(const std::shared_ptr<net::NextHop>& hop, Time now) {
   if (wanted_.size() == kMostWanted || !hop->ask_now(now)) return;
   wanted_.push_back(hop);
-  if (!wants_next_hops_.exchange(true, std::memory_order_relaxed) && ask_) ask_();
+  if (!wants_some_.exchange(true, std::memory_order_relaxed) && ask_) ask_();
 }
 
-void Datapath::wait_for_next_hop(Destination& to, Qp& qp) {
+void NextHopWaits::wait(Qp& qp, Destination& to, Time now) {
   qp.stop_waiting();
   to.waiters.push_back(qp);
   if (!to.hook.is_linked()) {
     to.while_waited_for = to.shared_from_this();
     waited_for_.push_back(to);
-    waits_for_next_hops_.store(true, std::memory_order_relaxed);
+    has_waiters_.store(true, std::memory_order_relaxed);
   }
-  waiting_ends_ = std::min({waiting_ends_, to.gives_up_at, now_ + kAskAgain});
+  deadline_ = std::min({deadline_, to.gives_up_at, now + kAskAgain});
 }
 
-void Datapath::stop_waiting_for(Destination& to) {
+void NextHopWaits::stop_waiting_for(Destination& to) {
   waited_for_.erase(waited_for_.iterator_to(to));
   to.gives_up_at = kNever;
   to.while_waited_for.reset();  // it may be gone now
 }
 
-// QPs whose next hop has been found, or has not in time, take their turns; so do those that another route has set free.
-void Datapath::look_after_waiting(Time now) {
-  const bool news = next_hops_changed_.load(std::memory_order_relaxed) && next_hops_changed_.exchange(false);
-  if (!news && now < waiting_ends_) return;
-  waiting_ends_ = kNever;
+// Those whose next hop has been found, or has not in time, and those that another route has set free.
+void NextHopWaits::look_after(Time now, Schedule& schedule) {
+  const bool news = changed_.load(std::memory_order_relaxed) && changed_.exchange(false);
+  if (!news && now < deadline_) return;
+  deadline_ = kNever;
   for (auto it = waited_for_.begin(); it != waited_for_.end();) {
     Destination& to = *it++;
     const net::NextHop* const hop = to.route.next_hop.get();
@@ -82,7 +91,7 @@ void Datapath::look_after_waiting(Time now) {
     const bool open = state == net::NeighbourState::kUnknown || state == net::NeighbourState::kResolving;
     if (open && now < to.gives_up_at && !to.waiters.empty()) {
       want(to.route.next_hop, now);  // what the last question brought may have been deleted meanwhile
-      waiting_ends_ = std::min({waiting_ends_, to.gives_up_at, now + kAskAgain});
+      deadline_ = std::min({deadline_, to.gives_up_at, now + kAskAgain});
       continue;
     }
     NextHopWaiters woken;
@@ -91,10 +100,10 @@ void Datapath::look_after_waiting(Time now) {
     while (!woken.empty()) {
       auto& qp = static_cast<Qp&>(woken.front());
       qp.stop_waiting();
-      reschedule(qp, now);
+      schedule.reschedule(qp, now);
     }
   }
-  waits_for_next_hops_.store(!waited_for_.empty(), std::memory_order_relaxed);
+  has_waiters_.store(!waited_for_.empty(), std::memory_order_relaxed);
 }
 
 }  // namespace uroce::engine

@@ -1,0 +1,44 @@
+// What becomes of a packet that has arrived: it is checked, counted with the reason where it is dropped, and else given
+// to its QP, or to all members of its multicast group. Owned by Datapath; under the progress lock.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+
+#include "engine/base/counters.h"
+#include "engine/datapath/schedule.h"
+#include "engine/io/packet_io.h"
+#include "engine/objects/qp.h"
+#include "engine/objects/tables.h"
+#include "wire/packet.h"
+
+namespace uroce::engine {
+
+class RxDemux {
+ public:
+  RxDemux(const Tables& tables, Counters& counters, Schedule& schedule)
+      : tables_(tables), counters_(counters), schedule_(schedule) {}
+
+  // Takes a burst of packets. `looped`: from QPs of this process. Returns how many there were.
+  size_t receive(io::PacketIo& io, bool looped, Time now);
+
+ private:
+  static constexpr size_t kBurst = 64;
+
+  void deliver(const io::RxPacket& rx, bool looped, Time now);
+  void deliver_watched(io::PacketIo& io, size_t count, bool looped, Time now);
+  void deliver_to_group(const io::RxPacket& rx, bool looped, const wire::Packet& packet, Time now);
+  std::optional<Counter> refuse(const io::RxPacket& rx, bool looped, const wire::Packet& packet, const Qp& qp) const;
+  std::optional<Counter> refuse_by_headers(const io::RxPacket& rx, bool looped, const wire::Packet& packet,
+                                           const Qp& qp) const;
+  bool belongs_here(const io::RxPacket& rx, bool looped, const wire::Packet& packet, const Qp& qp) const;
+  bool is_own(const wire::IpAddress& address) const;
+
+  const Tables& tables_;
+  Counters& counters_;
+  Schedule& schedule_;
+  std::array<io::RxPacket, kBurst> arrived_;
+};
+
+}  // namespace uroce::engine

@@ -1,0 +1,37 @@
+// What the QPs of a datapath do next: which have packets to send, which owe ACKs, when whose timer expires. Whoever has
+// given a QP something to think about (a doorbell, a packet, a timer, another state) calls reschedule(), which asks the
+// transport and puts the QP into the lists where it belongs. Owned by Datapath; under the progress lock.
+#pragma once
+
+#include <cstddef>
+
+#include "engine/datapath/ack_scheduler.h"
+#include "engine/datapath/timer_wheel.h"
+#include "engine/objects/qp.h"
+
+namespace uroce::engine {
+
+class Schedule {
+ public:
+  // The QP may have become ready to send, or owe an ACK, or have another deadline or state.
+  void reschedule(Qp& qp, Time now);
+  void remove(Qp& qp);
+
+  // The QPs that have packets to send, in the order of their turns.
+  ReadyList& ready() { return ready_; }
+  AckScheduler& acks() { return acks_; }
+  // Calls the timers that have expired, `limit` at most.
+  void expire_timers(Time now, size_t limit);
+  Time next_deadline() const { return timers_.next_deadline(); }
+  // Nothing is to be sent.
+  bool idle() const { return ready_.empty() && acks_.empty(); }
+
+ private:
+  static void publish_state(Qp& qp, Time now);
+
+  ReadyList ready_;
+  AckScheduler acks_;
+  TimerWheel timers_;
+};
+
+}  // namespace uroce::engine

@@ -1,0 +1,151 @@
+#include "engine/datapath/tx_scheduler.h"
+
+namespace uroce::engine {
+
+namespace {
+
+// Whether a datagram gets to its destination in one piece. A UD QP takes messages as long as its port allows; the route
+// of one of its address handles may allow less. (A connected QP's path MTU was checked against its route.)
+bool fits_route(const io::TxPacket& packet, const Path& path) {
+  if (path.to == nullptr || path.loopback()) return true;
+  const size_t ip_header = path.envelope.destination.is_v4() ? wire::kIpv4Size : wire::kIpv6Size;
+  const uint32_t mtu = path.to->route.mtu;
+  return mtu == 0 || ip_header + packet.udp_length() <= mtu;
+}
+
+// What has priority has a class of service of its own (wire.md "ConnectX and DCQCN").
+const wire::Envelope* envelope_for(const io::TxPacket& packet, Qp& qp, const Path& path) {
+  if (!packet.priority) return &path.envelope;
+  qp.cnp_envelope = path.envelope;
+  qp.cnp_envelope.traffic_class = wire::kCnpTrafficClass;
+  return &qp.cnp_envelope;
+}
+
+}  // namespace
+
+TxScheduler::TxScheduler(Tables& tables, Counters& counters, Schedule& schedule, NextHopWaits& next_hops)
+    : tables_(tables),
+      counters_(counters),
+      schedule_(schedule),
+      next_hops_(next_hops),
+      queues_([this](const io::TxPacket& packet) { on_done(packet); }) {}
+
+size_t TxScheduler::transmit(Time now) {
+  now_ = now;
+  ReadyList& ready = schedule_.ready();
+  int budget = kTransmitLimit;
+  size_t acks = transmit_acks(schedule_.acks().ahead_of_data());
+  while (!ready.empty() && budget > 0) {
+    Qp& qp = ready.front();
+    const int before = budget;
+    const bool room = transmit_quantum(qp, budget);  // where memory runs out in there, the QP is still the first
+    qp.ready_hook.unlink();
+    schedule_.reschedule(qp, now);
+    if (room && budget == before) qp.ready_hook.unlink();  // had nothing after all; the next event brings it back
+    if (!room) break;
+  }
+  acks += transmit_acks(schedule_.acks().behind_data());
+  return static_cast<size_t>(kTransmitLimit - budget) + acks;
+}
+
+// False: backpressure.
+bool TxScheduler::transmit_quantum(Qp& qp, int& budget) {
+  for (int i = 0; i < kQuantum && budget > 0; ++i) {
+    Path* const path = next_path(qp);
+    const Reach reach = path == nullptr ? Reach::kNot : next_hops_.reach(*path, qp, now_);
+    if (reach == Reach::kLater) {
+      next_hops_.wait(qp, *path->to, now_);
+      return true;
+    }
+    TxBurst& queue = path == nullptr ? queues_.wire() : queues_.to(*path);
+    io::TxPacket* const packet = queue.next();
+    if (packet == nullptr) return false;
+    if (!qp.transport->pull(*packet, now_)) return true;
+    --budget;
+    packet->source_qpn = qp.transport->qpn();
+    if (const auto reason = obstacle(*packet, qp, path, reach)) {
+      // As if lost on the wire: a retry timer repairs or gives up.
+      counters_.add(*reason);
+      if (packet->completes) on_done(*packet);
+      continue;
+    }
+    packet->envelope = envelope_for(*packet, qp, *path);
+    queue.commit();
+    if (is_multicast(path->envelope.destination)) copy_to_own_group(*packet);
+  }
+  return true;
+}
+
+// Where the QP's next packet goes. Null: nowhere, its address handle is gone.
+Path* TxScheduler::next_path(Qp& qp) {
+  if (!qp.is_ud()) return &qp.path;
+  AddressHandle* const handle = tables_.address_handles.find(qp.transport->next_address_handle());
+  Destination* const to = handle == nullptr ? nullptr : handle->path.to.get();
+  qp.transport->obey(to == nullptr ? nullptr : &to->congestion);
+  return handle == nullptr ? nullptr : &handle->path;
+}
+
+// Why the packet does not leave.
+std::optional<Counter> TxScheduler::obstacle(const io::TxPacket& packet, const Qp& qp, const Path* path, Reach reach) {
+  if (path == nullptr) return Counter::kDropNoAddressHandle;
+  if (qp.is_ud() && !fits_route(packet, *path)) return Counter::kDropPathMtu;
+  if (reach != Reach::kNow) return Counter::kDropNoNeighbour;
+  return std::nullopt;
+}
+
+// Members of this process get their copies here: what goes out does not come back in.
+void TxScheduler::copy_to_own_group(const io::TxPacket& packet) {
+  if (tables_.groups.members(packet.envelope->destination).empty()) return;
+  io::TxPacket* const copy = queues_.loop().next();
+  if (copy == nullptr) return;
+  *copy = packet;
+  copy->completes = false;
+  queues_.loop().commit();
+}
+
+size_t TxScheduler::transmit_acks(AckList& qps) {
+  size_t acks = 0;
+  while (!qps.empty()) {
+    Qp& qp = qps.front();
+    const Reach reach = next_hops_.reach(qp.path, qp, now_);
+    if (reach == Reach::kLater) {  // reschedule() brings it back
+      qps.pop_front();
+      next_hops_.wait(qp, *qp.path.to, now_);
+      continue;
+    }
+    TxBurst& queue = queues_.to(qp.path);
+    io::TxPacket* const packet = queue.next();
+    if (packet == nullptr) break;
+    qps.pop_front();
+    // Responses go first; the last of them brings the QP back here.
+    if (!qp.transport->pull_ack(*packet, now_)) continue;
+    packet->envelope = &qp.path.envelope;
+    packet->source_qpn = qp.transport->qpn();
+    if (reach == Reach::kNow) queue.commit();
+    ++acks;
+  }
+  return acks;
+}
+
+void TxScheduler::settle_ack(Qp& qp, Time now) {
+  if (!qp.transport->agenda(now).ack) return;
+  now_ = now;
+  schedule_.acks().put_first(qp);
+  transmit_acks(schedule_.acks().ahead_of_data());
+  queues_.to(qp.path).flush();
+}
+
+// The bytes of a packet have been made, or could not be: the application unmapped or protected the memory.
+void TxScheduler::on_done(const io::TxPacket& packet) {
+  if (packet.unreadable) counters_.add(Counter::kMemoryFaults);
+  Qp* const qp = tables_.qpns.find(packet.source_qpn);
+  if (qp == nullptr) return;
+  if (packet.unreadable) {
+    qp->transport->on_unreadable(packet, now_);
+  } else {
+    qp->transport->on_taken(packet, now_);
+  }
+  schedule_.reschedule(*qp, now_);
+}
+
+}  // namespace uroce::engine

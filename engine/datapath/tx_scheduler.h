@@ -1,0 +1,51 @@
+// Which packets leave next, and where they go. QPs that have packets take turns, a quantum each, until the budget of
+// the transmission is spent or the packet I/O has no room; ACKs leave ahead of these and behind them (ack_scheduler.h).
+// Owned by Datapath; under the progress lock.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+#include "engine/base/counters.h"
+#include "engine/datapath/next_hop_waits.h"
+#include "engine/datapath/schedule.h"
+#include "engine/datapath/tx_queues.h"
+#include "engine/objects/qp.h"
+#include "engine/objects/tables.h"
+
+namespace uroce::engine {
+
+class TxScheduler {
+ public:
+  static constexpr int kTransmitLimit = 4 * 32;  // packets of one transmission, ACKs not counted
+
+  TxScheduler(Tables& tables, Counters& counters, Schedule& schedule, NextHopWaits& next_hops);
+
+  TxQueues& queues() { return queues_; }
+  const TxQueues& queues() const { return queues_; }
+  // Puts what is to be sent into the queues, and returns how many packets that are; flushing them is left to the
+  // caller.
+  size_t transmit(Time now);
+  // The QP is about to stop answering: the ACK that it owes, if any, leaves at once.
+  void settle_ack(Qp& qp, Time now);
+
+ private:
+  using Reach = NextHopWaits::Reach;
+  static constexpr int kQuantum = 16;  // packets of one QP before the next one's turn
+
+  bool transmit_quantum(Qp& qp, int& budget);
+  size_t transmit_acks(AckList& qps);
+  Path* next_path(Qp& qp);
+  static std::optional<Counter> obstacle(const io::TxPacket& packet, const Qp& qp, const Path* path, Reach reach);
+  void copy_to_own_group(const io::TxPacket& packet);
+  void on_done(const io::TxPacket& packet);
+
+  Tables& tables_;
+  Counters& counters_;
+  Schedule& schedule_;
+  NextHopWaits& next_hops_;
+  TxQueues queues_;
+  Time now_{};  // of the transmission in progress
+};
+
+}  // namespace uroce::engine
