@@ -155,7 +155,11 @@ int LocalEngine::modify_qp(Qp& qp, const transport::QpAttributes& attributes, ui
   if ((mask & transport::kQpPort) && attributes.port != 1) return EINVAL;
   if ((mask & transport::kQpPkeyIndex) && attributes.pkey_index != 0) return EINVAL;
 
+  // Allocated before the progress lock is taken, and what it replaces is freed after that.
+  Qp::Answers answers = Qp::room_for_answers(attributes, mask);
+
   Progress::Guard guard(progress_);
+  qp.remember_answers_in(answers);
   return datapath_.modify(qp, adjusted, mask, std::move(path), monotonic_now());
 }
 

@@ -1,9 +1,11 @@
 // A QP as the engine keeps it: the transport, its queues and path, and its place in the engine's lists.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <boost/intrusive/list.hpp>
 #include <variant>
+#include <vector>
 
 #include "engine/datapath/timer_wheel.h"
 #include "engine/engine.h"
@@ -26,6 +28,7 @@ class Qp final : public transport::QpEvents, public NextHopWaiter, public TimerW
       : init(settings),
         sq(init.max_send_wr, init.max_send_sge, init.max_inline, init.send_memory),
         rq(init.srq != nullptr ? 1 : init.max_recv_wr, init.max_recv_sge, init.receive_memory),
+        receive_sges_(most_receive_sges()),
         transport(make_transport({.type = init.type,
                                   .qpn = qpn,
                                   .pd = init.pd,
@@ -40,6 +43,7 @@ class Qp final : public transport::QpEvents, public NextHopWaiter, public TimerW
                                   .completions = &completions,
                                   .events = *this,
                                   .counters = counters,
+                                  .receive_sges = receive_sges_,
                                   .xrc_srqs = &xrc_srqs,
                                   .xrcd = init.xrcd})) {}
   virtual ~Qp() = default;
@@ -52,6 +56,20 @@ class Qp final : public transport::QpEvents, public NextHopWaiter, public TimerW
     static_cast<Srq&>(srq).report(transport::AsyncEvent::kSrqLimitReached);
   }
 
+  // Memory for the READs and atomics of the peer that the QP has to remember when it is modified so: to be allocated
+  // without the progress lock. Throws std::bad_alloc.
+  using Answers = std::vector<transport::ReplayEntry>;
+  static Answers room_for_answers(const transport::QpAttributes& attributes, uint32_t mask) {
+    const bool granted = (mask & transport::kQpMaxDestRdAtomic) != 0;
+    return Answers(granted ? std::min<uint32_t>(attributes.max_dest_rd_atomic, transport::kMaxRdAtomic) : 0);
+  }
+  // From now on they lie in `room` if that is larger than what they lie in, which is in `room` then.
+  void remember_answers_in(Answers& room) {
+    if (room.size() <= transport->answers_remembered()) return;
+    transport->remember_answers_in(room);
+    answers_.swap(room);
+  }
+
   bool is_ud() const { return init.type == transport::QpType::kUd; }
 
   const QpInit init;
@@ -59,6 +77,9 @@ class Qp final : public transport::QpEvents, public NextHopWaiter, public TimerW
   queue::ReceiveQueue rq;
 
  private:
+  // What the transport works in: it allocates nothing.
+  std::vector<queue::Sge> receive_sges_;
+  Answers answers_;
   // Before `transport`, which points into it.
   std::variant<std::monostate, transport::RcQp, transport::UcQp, transport::UdQp> transport_;
 
@@ -86,6 +107,11 @@ class Qp final : public transport::QpEvents, public NextHopWaiter, public TimerW
       default:
         return &transport_.emplace<transport::RcQp>(config);
     }
+  }
+  uint32_t most_receive_sges() const {
+    if (init.type == transport::QpType::kXrcInitiator) return 0;
+    if (init.type == transport::QpType::kXrcTarget) return queue::kMaxSge;
+    return init.srq != nullptr ? init.srq->max_sge() : rq.max_sge();
   }
   // Stands in where a type has no completion queue; nothing is ever put into it.
   static queue::CompletionQueue& no_cq() {

@@ -110,12 +110,12 @@ bool ReceiveQueue::post(uint64_t wr_id, std::span<const Sge> sges) {
   return true;
 }
 
-bool ReceiveQueue::take(ReceiveWqe& wqe, Sge* sges) {
+bool ReceiveQueue::take(ReceiveWqe& wqe, std::span<Sge> sges) {
   if (empty()) return false;
   const uint32_t tail = tail_.load(std::memory_order_relaxed);
   const size_t s = tail & mask_;
   wqe = wqes_[s];
-  wqe.sge_count = std::min(wqe.sge_count, max_sge_);
+  wqe.sge_count = std::min({wqe.sge_count, max_sge_, static_cast<uint32_t>(sges.size())});
   uint64_t total = 0;
   for (uint32_t i = 0; i < wqe.sge_count; ++i) {
     sges[i] = sges_[s * max_sge_ + i];

@@ -183,17 +183,19 @@ class SendQueue {
   static uint8_t* inline_data(SendWqe& wqe) { return reinterpret_cast<uint8_t*>(&wqe + 1); }
   void check(SendWqe& wqe) const;
 
-  const uint32_t depth_;
+  // A cache line that the poster writes: the engine has to look at it anyway.
+  alignas(64) const uint32_t depth_;
   const uint32_t mask_;
   const uint32_t max_sge_;
   const uint32_t max_inline_;
   const uint32_t stride_;  // from slot to slot
   const Slots<CacheLine> slots_;
   const std::unique_ptr<SendProgress[]> progress_;
-  uint32_t fetched_ = 0;
-  alignas(64) std::atomic<uint32_t> head_{0};
+  std::atomic<uint32_t> head_{0};
   uint32_t seen_tail_ = 0;  // as much of `tail_` as the poster has had to know so far
+  // One that the engine writes.
   alignas(64) std::atomic<uint32_t> tail_{0};
+  uint32_t fetched_ = 0;
 };
 
 struct ReceiveWqe {
@@ -227,8 +229,9 @@ class ReceiveQueue {
   // Receive requests that are posted and not taken. Sequentially consistent with publish(): either the poster sees that
   // the QP has failed, or what it posted is seen here (Schedule::publish_state).
   uint32_t available() const { return head_.load(std::memory_order_seq_cst) - tail_.load(std::memory_order_relaxed); }
-  // Takes the oldest request: copies it to `wqe` and `sges` (room for kMaxSge). False when empty.
-  bool take(ReceiveWqe& wqe, Sge* sges);
+  // Takes the oldest request: copies it to `wqe` and `sges`, which has room for max_sge(); more than there is room for
+  // is left out. False when empty.
+  bool take(ReceiveWqe& wqe, std::span<Sge> sges);
   void reset();
   // From now on `depth` requests fit. False: more are posted, nothing changes. No thread posts meanwhile. Throws
   // std::bad_alloc.
@@ -245,15 +248,16 @@ class ReceiveQueue {
   }
 
  private:
-  uint32_t depth_;
+  // Cache lines as in a SendQueue.
+  alignas(64) uint32_t depth_;
   uint32_t mask_;
   const uint32_t max_sge_;
-  uint32_t limit_ = 0;  // under the progress lock
+  uint32_t seen_tail_ = 0;
   Slots<ReceiveWqe> wqes_;
   Slots<Sge> sges_;
-  alignas(64) std::atomic<uint32_t> head_{0};
-  uint32_t seen_tail_ = 0;  // as in a SendQueue
+  std::atomic<uint32_t> head_{0};
   alignas(64) std::atomic<uint32_t> tail_{0};
+  uint32_t limit_ = 0;  // under the progress lock
 };
 
 }  // namespace uroce::queue

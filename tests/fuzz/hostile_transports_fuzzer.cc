@@ -63,9 +63,11 @@ class Session final : public transport::QpEvents, public transport::XrcSrqs {
              .recv_cq = recv_cq_,
              .events = *this,
              .counters = counters_,
+             .receive_sges = receive_sges_,
              .xrc_srqs = this,
              .xrcd = kXrcd}) {
     envelope_.source = envelope_.destination = wire::IpAddress::v4(std::array<uint8_t, 4>{10, 0, 0, 1}.data());
+    qp_->remember_answers_in(answers_);
     connect();
   }
   virtual ~Session() = default;
@@ -296,6 +298,8 @@ class Session final : public transport::QpEvents, public transport::XrcSrqs {
   Arena arena_;
   wire::Envelope envelope_;
   const transport::ReceiveTarget target_;
+  std::array<queue::Sge, queue::kMaxSge> receive_sges_;
+  std::array<transport::ReplayEntry, transport::kMaxRdAtomic> answers_{};
   const transport::test::AnyQp qp_;
   Time now_{std::chrono::seconds(1)};
   wire::Psn next_psn_;

@@ -63,6 +63,8 @@ int SimQp::modify(const transport::QpAttributes& attributes, uint32_t mask) {
     path = engine::make_path(attributes.address, host_.destination(attributes.address.destination), rc.qpn(), remote);
   }
   const queue::CompletionBurst::Publisher published(host_.datapath_.completions());
+  engine::Qp::Answers answers = engine::Qp::room_for_answers(attributes, mask);
+  qp_.remember_answers_in(answers);
   const int error = host_.datapath_.modify(qp_, attributes, mask, std::move(path), host_.events.now());
   const bool working = rc.state() != QpState::kErr && rc.state() != QpState::kReset;
   if (error == 0 && !working && host_.tap_ != nullptr) host_.tap_->on_ended(host_, *this);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "engine/base/counters.h"
 #include "engine/base/time.h"
@@ -68,6 +69,8 @@ struct QpConfig {
   queue::CompletionBurst* completions = nullptr;  // whose owner publishes them; null: each is published at once
   QpEvents& events;
   Counters& counters;
+  // Room for the SGEs of one receive request, of any that its receive queue may hold. XRC targets: kMaxSge.
+  std::span<queue::Sge> receive_sges{};
   const XrcSrqs* xrc_srqs = nullptr;  // XRC targets
   uint32_t xrcd = 0;                  // their domain
 };
@@ -87,6 +90,7 @@ struct QpContext {
         rq_shared(c.rq_shared || c.type == QpType::kXrcTarget),
         mrs(c.mrs),
         sq(c.sq),
+        receive_sges(c.receive_sges),
         receive{&c.rq, &c.recv_cq, c.pd, c.rq_pd.value_or(c.pd)},
         send_cq(c.send_cq),
         completions(c.completions),
@@ -102,7 +106,8 @@ struct QpContext {
   const bool rq_shared;
   memory::MrTable& mrs;
   queue::SendQueue& sq;
-  ReceiveTarget receive;  // changes with every request of an XRC target only
+  const std::span<queue::Sge> receive_sges;  // of the receive request in use
+  ReceiveTarget receive;                     // changes with every request of an XRC target only
   queue::CompletionQueue& send_cq;
   queue::CompletionBurst* const completions;
   QpEvents& events;

@@ -10,13 +10,13 @@ using queue::WcStatus;
 
 bool ReceiveRequest::take() {
   from_ = qp_.receive;
-  taken_ = from_.rq->take(wqe_, sges_.data());
+  taken_ = from_.rq->take(wqe_, qp_.receive_sges);
   if (from_.rq->limit_reached()) qp_.events.on_srq_limit(*from_.rq);
   return taken_;
 }
 
 bool ReceiveRequest::place(uint32_t offset, std::span<const uint8_t> data) {
-  return scatter(qp_, from_.rq_pd, std::span(sges_).first(wqe_.sge_count), offset, data);
+  return scatter(qp_, from_.rq_pd, qp_.receive_sges.first(wqe_.sge_count), offset, data);
 }
 
 Outcome ReceiveRequest::fail(WcStatus status) {

@@ -2,7 +2,6 @@
 // responders of all transports.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 
@@ -43,7 +42,6 @@ class ReceiveRequest {
   bool taken_ = false;
   ReceiveTarget from_{};
   queue::ReceiveWqe wqe_;
-  std::array<queue::Sge, queue::kMaxSge> sges_;
 };
 
 }  // namespace uroce::transport

@@ -31,6 +31,7 @@ int TransportQp::modify(const QpAttributes& attributes, uint32_t mask, Time now)
   const uint32_t asked = qp_.type == QpType::kUd ? mask & ~uint32_t{kQpPathMtu} : mask;
   if (const int error = check_transition(qp_.type, from, to, asked); error != 0) return error;
   if (const int error = check_values(attributes, mask); error != 0) return error;
+  if ((mask & kQpMaxDestRdAtomic) && attributes.max_dest_rd_atomic > answers_remembered()) return ENOMEM;
   if (to == QpState::kSqd && from != to) qp_.attr.en_sqd_async_notify = false;  // of each transition of its own
   apply_attributes(qp_.attr, attributes, mask);
   if (mask & kQpSqPsn) start_sending();

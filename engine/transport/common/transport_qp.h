@@ -17,6 +17,7 @@
 
 #include "engine/io/tx_packet.h"
 #include "engine/transport/common/qp_context.h"
+#include "engine/transport/reliable/replay_cache.h"
 #include "wire/packet.h"
 
 namespace uroce::transport {
@@ -52,8 +53,14 @@ class TransportQp {
     qp_.turn = {};
   }
 
-  // 0 or an errno value: EINVAL for an illegal transition, mask or value. Takes the target state from
-  // attributes.state if the mask names it, else the current one.
+  // READs and atomics of the peer that the QP can remember: its max_dest_rd_atomic goes no further. Transports without
+  // these need no room.
+  virtual uint32_t answers_remembered() const { return kMaxRdAtomic; }
+  // From now on in `room`, which is larger than what it had so far, empty, and outlives the QP's use of it.
+  virtual void remember_answers_in(std::span<ReplayEntry>) {}
+
+  // 0 or an errno value: EINVAL for an illegal transition, mask or value, ENOMEM for more answers than can be
+  // remembered. Takes the target state from attributes.state if the mask names it, else the current one.
   int modify(const QpAttributes& attributes, uint32_t mask, Time now);
 
   virtual void on_packet(const wire::Packet& packet, Time now) = 0;

@@ -1,12 +1,12 @@
 // What a responder remembers of the READs and atomics it accepted: the ones it is still answering, and the finished
-// ones whose answers may have been lost (IBTA 9.7.5.1.2, 9.4.5: as many as the depth it granted). Owned by the
-// responder.
+// ones whose answers may have been lost (IBTA 9.7.5.1.2, 9.4.5: as many as the depth it granted). The memory for them
+// is handed in: the transport allocates none. Owned by the responder.
 #pragma once
 
-#include <array>
+#include <algorithm>
 #include <cstdint>
+#include <span>
 
-#include "engine/queue/work_queue.h"
 #include "wire/psn.h"
 
 namespace uroce::transport {
@@ -15,31 +15,42 @@ struct ReplayEntry {
   // kBare: FLUSH and ATOMIC WRITE, answered without data.
   enum class Kind : uint8_t { kEmpty, kRead, kAtomic, kBare };
 
-  Kind kind = Kind::kEmpty;
-  bool answering = false;  // responses from `next` to `end` have to be sent
-  bool replay = false;     // not for the first time
-  wire::Psn first;         // of the request as it came first
-  uint32_t count = 0;      // PSNs it consumed
-  uint64_t va = 0;         // READ
+  union {
+    uint64_t va = 0;    // READ
+    uint64_t original;  // atomic: the value it found
+  };
   uint32_t rkey = 0;
   uint32_t pd = 0;        // whose memory is read
   uint32_t length = 0;    // bytes from va on
   uint32_t start = 0;     // READ: response number where the execution in progress began (0 unless replayed)
   uint32_t next = 0;      // READ: response number to send next
   uint32_t furthest = 0;  // READ: the first response that has never been sent
-  uint32_t end = 0;       // READ: response number where it ends (before `count` for a replay of a part)
   uint32_t stop = 0;      // READ: bytes from va on where it ends (before `length` for a replay of a part)
-  uint64_t original = 0;  // atomic: the value it found
+  wire::Psn first;        // of the request as it came first
+  uint32_t count = 0;     // PSNs it consumed
+  Kind kind = Kind::kEmpty;
+  bool answering = false;  // responses from `next` up to `stop` have to be sent
+  bool replay = false;     // not for the first time
 };
+static_assert(sizeof(ReplayEntry) == 48);
 
 class ReplayCache {
  public:
-  static constexpr uint32_t kSize = 16;  // the largest max_dest_rd_atomic
+  // As many requests as can be remembered; the peer is granted no more.
+  uint32_t size() const { return static_cast<uint32_t>(entries_.size()); }
+
+  // From now on they lie in `room`, which is empty and not smaller than what held them so far.
+  void move_to(std::span<ReplayEntry> room) {
+    std::rotate(entries_.begin(), entries_.begin() + oldest_, entries_.end());
+    const auto first = std::find_if(entries_.begin(), entries_.end(), is_used);
+    oldest_ = static_cast<uint32_t>(std::copy(first, entries_.end(), room.begin()) - room.begin());
+    if (oldest_ == room.size()) oldest_ = 0;
+    entries_ = room;
+  }
 
   void reset() {
-    entries_ = {};
-    newest_ = 0;
-    answering_ = first_answers_ = 0;
+    std::fill(entries_.begin(), entries_.end(), ReplayEntry{});
+    oldest_ = answering_ = first_answers_ = 0;
   }
 
   // READs and atomics whose responses have not all been sent.
@@ -48,9 +59,11 @@ class ReplayCache {
   // granted. Replays do not count, or a peer that asks again after a loss would be told that it asks too much.
   uint32_t first_answers() const { return first_answers_; }
 
-  // A new entry, to be answered. Takes the place of the oldest one.
+  // A new entry, to be answered. Takes the place of the oldest one, whose first answer has been sent: fewer than size()
+  // are answered for the first time.
   ReplayEntry& add() {
-    ReplayEntry& entry = entries_[newest_++ % kSize];
+    ReplayEntry& entry = entries_[oldest_];
+    oldest_ = oldest_ + 1 == size() ? 0 : oldest_ + 1;
     if (entry.answering) answered(entry);
     entry = ReplayEntry{};
     entry.answering = true;
@@ -72,9 +85,9 @@ class ReplayCache {
 
   // The entry whose PSN range holds `psn`, or null.
   ReplayEntry* find(wire::Psn psn) {
-    for (uint32_t i = 0; i < kSize; ++i) {
-      ReplayEntry& entry = entries_[(newest_ - 1 - i) % kSize];
-      if (entry.kind == ReplayEntry::Kind::kEmpty) return nullptr;
+    for (uint32_t age = 0; age < size(); ++age) {
+      ReplayEntry& entry = newest(age);
+      if (!is_used(entry)) return nullptr;
       if (((psn.value() - entry.first.value()) & wire::kMask24) < entry.count) return &entry;
     }
     return nullptr;
@@ -84,9 +97,9 @@ class ReplayCache {
   const ReplayEntry* first_between(wire::Psn psn, wire::Psn end) const {
     const auto offset = [psn](wire::Psn other) { return (other.value() - psn.value()) & wire::kMask24; };
     const ReplayEntry* first = nullptr;
-    for (uint32_t i = 0; i < kSize; ++i) {
-      const ReplayEntry& entry = entries_[(newest_ - 1 - i) % kSize];
-      if (entry.kind == ReplayEntry::Kind::kEmpty) break;
+    for (uint32_t age = 0; age < size(); ++age) {
+      const ReplayEntry& entry = newest(age);
+      if (!is_used(entry)) break;
       if (offset(entry.first) == 0 || offset(entry.first) >= offset(end)) break;
       first = &entry;
     }
@@ -99,8 +112,8 @@ class ReplayCache {
   ReplayEntry* next_to_answer() {
     if (answering_ == 0) return nullptr;
     ReplayEntry* oldest = nullptr;
-    for (uint32_t i = 0; i < kSize; ++i) {
-      ReplayEntry& entry = entries_[(newest_ + i) % kSize];
+    for (uint32_t age = size(); age-- > 0;) {
+      ReplayEntry& entry = newest(age);
       if (!entry.answering) continue;
       if (entry.next != entry.start) return &entry;
       if (oldest == nullptr) oldest = &entry;
@@ -109,8 +122,15 @@ class ReplayCache {
   }
 
  private:
-  std::array<ReplayEntry, kSize> entries_{};
-  uint32_t newest_ = 0;  // counts up; index of the next entry to fill
+  static bool is_used(const ReplayEntry& entry) { return entry.kind != ReplayEntry::Kind::kEmpty; }
+  // The newest one for age 0, the one before it for 1 and so on.
+  ReplayEntry& newest(uint32_t age) const {
+    const uint32_t behind = oldest_ + size() - 1 - age;
+    return entries_[behind < size() ? behind : behind - size()];
+  }
+
+  std::span<ReplayEntry> entries_;
+  uint32_t oldest_ = 0;  // the next to fill
   uint32_t answering_ = 0;
   uint32_t first_answers_ = 0;
 };

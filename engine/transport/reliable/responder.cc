@@ -129,15 +129,11 @@ void Responder::replay_read(ReplayEntry& entry, const Packet& packet) {
     qp_.counters.add(Counter::kDropDuplicateUnknown);
     return;
   }
-  const uint32_t end = n + packet_count(reth.length, mtu);
   const uint32_t stop = static_cast<uint32_t>(skipped) + reth.length;
   const bool further = !entry.answering || stop > entry.stop;
   // What is on its way to be sent anyway needs no second time: most duplicates are made by the network.
   if (!entry.answering || n < entry.next) entry.start = entry.next = n;
-  if (further) {
-    entry.end = end;
-    entry.stop = stop;
-  }
+  if (further) entry.stop = stop;
   replays_.answer_again(entry);
 }
 
@@ -221,7 +217,7 @@ ReplayEntry& Responder::remember(const Packet& packet, ReplayEntry::Kind kind, u
   ReplayEntry& entry = replays_.add();
   entry.kind = kind;
   entry.first = packet.bth.psn;
-  entry.count = entry.end = psns;
+  entry.count = psns;
   accepted(packet, psns, true);
   return entry;
 }
@@ -404,9 +400,9 @@ Responder::Pulled Responder::pull_read_response(ReplayEntry& entry, io::TxPacket
   const uint32_t mtu = qp_.attr.path_mtu;
   const uint32_t n = entry.next;
   const bool first = n == entry.start;
-  const bool last = n + 1 == entry.end;
   const uint64_t offset = uint64_t{n} * mtu;
   const auto size = static_cast<uint32_t>(std::min<uint64_t>(mtu, entry.stop - offset));
+  const bool last = offset + size == entry.stop;
   if (size > 0) {
     const memory::Translation t =
         qp_.mrs.translate_remote(entry.rkey, entry.pd, qp_.qpn.value(), entry.va + offset, size, memory::kRemoteRead);

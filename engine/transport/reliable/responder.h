@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "engine/io/tx_packet.h"
 #include "engine/transport/common/message_assembler.h"
@@ -26,6 +27,10 @@ class Responder {
   void reset();
   // To RTR: expects `psn` first.
   void start(wire::Psn psn) { expected_ = psn; }
+
+  // READs and atomics that it can remember: as many as the peer may be granted.
+  uint32_t answers_remembered() const { return replays_.size(); }
+  void remember_answers_in(std::span<ReplayEntry> room) { replays_.move_to(room); }
 
   Outcome on_request(const wire::Packet& packet);
 

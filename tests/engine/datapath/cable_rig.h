@@ -79,6 +79,8 @@ class Host {
         std::make_unique<Qp>(init, qpn, tables.regions, tables.srqs, datapath.completions(), datapath.counters());
     tables.qpns.bind(qpn, station.qp.get());
     datapath.add(*station.qp);
+    Qp::Answers answers(transport::kMaxRdAtomic);
+    station.qp->remember_answers_in(answers);
     return station;
   }
   void destroy(Station& station) {

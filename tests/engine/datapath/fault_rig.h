@@ -115,6 +115,8 @@ class FaultHost {
         std::make_unique<Qp>(init, qpn, tables.regions, tables.srqs, datapath.completions(), datapath.counters());
     tables.qpns.bind(qpn, made.get());
     datapath.add(*made);
+    Qp::Answers answers(transport::kMaxRdAtomic);
+    made->remember_answers_in(answers);
     return made;
   }
   // From RESET as far as `state`; its packets leave in `envelope`.

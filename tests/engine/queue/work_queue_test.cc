@@ -327,7 +327,7 @@ TEST(ReceiveQueue, ReservedRequestsAreInvisibleUntilPublished) {
   for (uint32_t i = 0; i < 3; ++i) {
     ReceiveWqe wqe;
     Sge sge;
-    ASSERT_TRUE(rq.take(wqe, &sge));
+    ASSERT_TRUE(rq.take(wqe, {&sge, 1}));
     EXPECT_EQ(wqe.wr_id, i);
     EXPECT_EQ(sge.address, i);
   }

@@ -67,6 +67,7 @@ ScriptedQp::ScriptedQp(const Config& config)
                   .recv_cq = recv_cq,
                   .events = *this,
                   .counters = counters,
+                  .receive_sges = receive_sges_,
                   .xrc_srqs = &srqs,
                   .xrcd = config.xrcd}),
       qp(*transport_) {
@@ -77,6 +78,12 @@ ScriptedQp::~ScriptedQp() = default;
 
 int ScriptedQp::modify(QpState to, uint32_t mask, QpAttributes attributes) {
   attributes.state = to;
+  const uint32_t depth = std::min<uint32_t>(attributes.max_dest_rd_atomic, kMaxRdAtomic);
+  if ((mask & kQpMaxDestRdAtomic) && depth > qp.answers_remembered()) {
+    std::vector<ReplayEntry> room(depth);
+    qp.remember_answers_in(room);
+    answers_.swap(room);
+  }
   return qp.modify(attributes, mask, now);
 }
 

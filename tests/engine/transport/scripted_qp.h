@@ -2,6 +2,7 @@
 // imagined peer, moves the time, and looks at the packets, completions and events that come out.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -91,6 +92,7 @@ class ScriptedQp final : public QpEvents {
   virtual ~ScriptedQp();
 
   // --- state ---------------------------------------------------------------------------------------------------------
+  // As the engine does it: with room for the answers that are granted.
   int modify(QpState to, uint32_t mask, QpAttributes attributes = default_attributes());
   void to_init(const QpAttributes& a = default_attributes());
   void to_rtr(const QpAttributes& a = default_attributes());
@@ -151,6 +153,8 @@ class ScriptedQp final : public QpEvents {
   const QpType type;
 
  private:
+  std::array<queue::Sge, queue::kMaxSge> receive_sges_;
+  std::vector<ReplayEntry> answers_;
   const AnyQp transport_;
 
  public:

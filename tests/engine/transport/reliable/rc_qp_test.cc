@@ -1,6 +1,7 @@
 // The state of an RC QP: modify, what each state receives and sends, SQD, RESET, ERR, and its asynchronous events.
 #include "engine/transport/reliable/rc_qp.h"
 
+#include <array>
 #include <cerrno>
 #include <functional>
 
@@ -112,6 +113,20 @@ TEST(RcQp, ValuesOutOfRangeAreRefusedToRts) {
 // --- what a state receives and sends ---------------------------------------------------------------------------------
 
 // faults.md 9: a QP in RESET, INIT or ERR drops silently. IBTA 10.3.1: RTR receives.
+// The engine brings the room: the transport allocates nothing.
+TEST(RcQp, GrantsNoMoreAnswersThanItHasRoomToRemember) {
+  ScriptedQp host;
+  host.to_init();
+  QpAttributes a = default_attributes();
+  a.state = QpState::kRtr;
+  a.max_dest_rd_atomic = 1;
+  EXPECT_EQ(host.qp.modify(a, kToRtr, host.now), ENOMEM);
+  EXPECT_EQ(host.qp.state(), QpState::kInit);
+  std::array<ReplayEntry, 1> room;
+  host.qp.remember_answers_in(room);
+  EXPECT_EQ(host.qp.modify(a, kToRtr, host.now), 0);
+}
+
 TEST(RcQp, RequestsAreReceivedFromReadyToReceiveOn) {
   for (const QpState state :
        {QpState::kReset, QpState::kInit, QpState::kRtr, QpState::kRts, QpState::kSqd, QpState::kErr}) {

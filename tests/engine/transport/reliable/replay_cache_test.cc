@@ -1,6 +1,7 @@
 // What a responder remembers of READs and atomics, on its own: which one lies behind a PSN, however old the others are.
 #include "engine/transport/reliable/replay_cache.h"
 
+#include <array>
 #include <gtest/gtest.h>
 
 namespace uroce::transport {
@@ -10,6 +11,8 @@ using wire::Psn;
 
 class ReplayCacheOrder : public testing::Test {
  protected:
+  ReplayCacheOrder() { cache_.move_to(room_); }
+
   void remember(uint32_t psn, uint32_t count = 1) {
     ReplayEntry& entry = cache_.add();
     entry.kind = ReplayEntry::Kind::kRead;
@@ -22,6 +25,7 @@ class ReplayCacheOrder : public testing::Test {
     return found == nullptr ? -1 : static_cast<int64_t>(found->first.value());
   }
 
+  std::array<ReplayEntry, 16> room_;
   ReplayCache cache_;
 };
 
@@ -54,6 +58,53 @@ TEST_F(ReplayCacheOrder, OlderThanHalfOfThePsns) {
     EXPECT_EQ(between(end - 50, end), -1);
     EXPECT_EQ(between(end - 1, end), -1);
   }
+}
+
+// The entries, oldest first, have come from anywhere in the old ring; those that are still to be answered are so.
+TEST(ReplayCacheRoom, GrowsWhileRequestsAreAnswered) {
+  for (uint32_t remembered = 0; remembered <= 7; ++remembered) {
+    SCOPED_TRACE(remembered);
+    std::array<ReplayEntry, 3> small;
+    std::array<ReplayEntry, 5> large;
+    ReplayCache cache;
+    cache.move_to(small);
+    for (uint32_t psn = 0; psn < remembered; ++psn) {
+      ReplayEntry& entry = cache.add();
+      entry.kind = ReplayEntry::Kind::kBare;
+      entry.first = Psn(psn);
+      entry.count = 1;
+      if (psn + 2 < remembered) cache.answered(entry);  // but the last two
+    }
+    const uint32_t answering = cache.answering();
+    cache.move_to(large);
+    EXPECT_EQ(cache.size(), 5u);
+    EXPECT_EQ(cache.answering(), answering);
+    const uint32_t oldest = remembered < 3 ? 0 : remembered - 3;
+    for (uint32_t psn = 0; psn < remembered; ++psn) EXPECT_EQ(cache.find(Psn(psn)) != nullptr, psn >= oldest) << psn;
+    for (uint32_t n = 0; n < answering; ++n) {
+      ReplayEntry* const next = cache.next_to_answer();
+      ASSERT_NE(next, nullptr);
+      EXPECT_EQ(next->first, Psn(remembered - answering + n));
+      cache.answered(*next);
+    }
+    for (uint32_t psn = remembered; psn < remembered + 5; ++psn) {
+      ReplayEntry& entry = cache.add();
+      entry.kind = ReplayEntry::Kind::kBare;
+      entry.first = Psn(psn);
+      entry.count = 1;
+      cache.answered(entry);
+    }
+    for (uint32_t psn = 0; psn < remembered + 5; ++psn) EXPECT_EQ(cache.find(Psn(psn)) != nullptr, psn >= remembered);
+  }
+}
+
+TEST(ReplayCacheRoom, WithoutRoomNothingIsFound) {
+  ReplayCache cache;
+  cache.reset();
+  EXPECT_EQ(cache.size(), 0u);
+  EXPECT_EQ(cache.find(Psn(0)), nullptr);
+  EXPECT_EQ(cache.first_between(Psn(0), Psn(100)), nullptr);
+  EXPECT_EQ(cache.next_to_answer(), nullptr);
 }
 
 }  // namespace

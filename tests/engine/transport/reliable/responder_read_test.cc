@@ -277,6 +277,48 @@ TEST_F(ResponderReplay, AsManyAreRememberedAsTheDepth) {
   EXPECT_EQ(host.count(Counter::kDropDuplicateUnknown), 1u);
 }
 
+// A depth that is raised in SQD, and one that is granted after a RESET: what waits for its answer is answered, and as
+// many are remembered as the depth says.
+TEST_F(ResponderReplay, DepthThatIsRaisedKeepsWhatIsRemembered) {
+  ScriptedQp host;
+  const Buffer buffer = host.make_buffer(8);
+  const auto read = [&](uint32_t n) { host.receive(read_request(kRqPsn + n, buffer.iova, buffer.key, 8)); };
+  QpAttributes a = default_attributes();
+  a.max_dest_rd_atomic = 2;
+  host.to_rts(a);
+  read(0);
+  ASSERT_THAT(host.drain(), SizeIs(1));
+  read(1);
+  read(2);
+  ASSERT_EQ(host.modify(QpState::kSqd, kQpState), 0);
+  a.max_dest_rd_atomic = 4;
+  ASSERT_EQ(host.modify(QpState::kSqd, kQpMaxDestRdAtomic, a), 0);
+  read(3);
+  read(4);
+  EXPECT_THAT(host.drain(), ElementsAre(IsRequest(kOnly, kRqPsn + 1), IsRequest(kOnly, kRqPsn + 2),
+                                        IsRequest(kOnly, kRqPsn + 3), IsRequest(kOnly, kRqPsn + 4)));
+  read(1);
+  EXPECT_THAT(host.drain(), ElementsAre(IsRequest(kOnly, kRqPsn + 1))) << "remembered since before";
+}
+
+TEST_F(ResponderReplay, DepthAfterResetIsTheNewOne) {
+  ScriptedQp host;
+  const Buffer buffer = host.make_buffer(8);
+  QpAttributes a = default_attributes();
+  for (const uint8_t depth : {4, 1, 16, 0, 2}) {
+    SCOPED_TRACE(int{depth});
+    a.max_dest_rd_atomic = depth;
+    host.to_rts(a);
+    for (uint32_t n = 0; n < depth; ++n) host.receive(read_request(kRqPsn + n, buffer.iova, buffer.key, 8));
+    EXPECT_EQ(host.qp.state(), QpState::kRts);
+    host.receive(read_request(kRqPsn + depth, buffer.iova, buffer.key, 8));
+    EXPECT_EQ(host.qp.state(), QpState::kErr);
+    EXPECT_THAT(host.drain(), SizeIs(depth + 1u));
+    ASSERT_EQ(host.modify(QpState::kReset, kQpState), 0);
+    EXPECT_THAT(host.drain(), IsEmpty());
+  }
+}
+
 // --- atomics (IBTA 9.4.5, 9.7.5.1.4: executed exactly once, the result is replayed) ----------------------------------
 
 class ResponderAtomic : public testing::Test {
