@@ -1,5 +1,6 @@
 // The engine: everything one process does on one netdev. Owns the packet I/O, the QPs, the memory regions and the
-// progress of all of them. This is the public face that the verbs shim uses; nothing of the shim is known here.
+// progress of all of them. This is the public face that the verbs shim uses; nothing of the shim is known here, and
+// nothing of the engine's inside is known to the shim.
 //
 // Progress (architecture.md, decision 2): whoever polls, progresses. progress() tries the progress lock and runs a
 // round in the caller's thread, doorbell() the part of it that sends; a background thread takes over when nobody does,
@@ -73,73 +74,78 @@ struct SrqInit {
   void* context = nullptr;
 };
 
+class Device;  // the inside of the engine (device/device.h)
+
 class Engine {
  public:
-  virtual ~Engine() = default;
+  explicit Engine(std::unique_ptr<Device> device);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
 
-  virtual const std::string& netdev_name() const = 0;
-  virtual PortStatus port_status() = 0;
+  const std::string& netdev_name() const;
+  PortStatus port_status();
   // False once the netdev is gone: this engine does not come back, even where the netdev does.
-  virtual bool present() const = 0;
+  bool present() const;
   // Of all contexts of this process together.
   Quota& quota() { return quota_; }
 
   // --- objects. Errors are errno values; messages for people have gone to stderr, naming the remedy. --------------
   // Keys are lkey and rkey alike. EINVAL: range wraps, or remote write/atomic without local write; ENOMEM: no more.
-  virtual int register_memory(const memory::MemoryRegion& region, uint32_t& key) = 0;
+  int register_memory(const memory::MemoryRegion& region, uint32_t& key);
   // The region `key` becomes what `region` says, in one step for all traffic. Else as register_memory() and
   // deregister_memory().
-  virtual int reregister_memory(uint32_t key, const memory::MemoryRegion& region) = 0;
+  int reregister_memory(uint32_t key, const memory::MemoryRegion& region);
   // EINVAL: no such region; EBUSY: memory windows are bound to it.
-  virtual int deregister_memory(uint32_t key) = 0;
+  int deregister_memory(uint32_t key);
   // The region of a local key. ENOENT: there is none; EINVAL: it is a memory window's key.
-  virtual int find_memory(uint32_t key, memory::MemoryRegion& region) = 0;
+  int find_memory(uint32_t key, memory::MemoryRegion& region);
   // `key` names the window until work requests bind it under other keys with the same upper 24 bits. ENOMEM: no more.
-  virtual int allocate_window(memory::WindowType type, uint32_t pd, uint32_t& key) = 0;
+  int allocate_window(memory::WindowType type, uint32_t pd, uint32_t& key);
   // Unbinds it first; `key` is any that it had. EINVAL: no such window.
-  virtual int deallocate_window(uint32_t key) = 0;
+  int deallocate_window(uint32_t key);
 
   // The first QP opens the packet I/O and starts the background thread.
-  virtual int create_qp(const QpInit& init, Qp*& qp) = 0;
-  virtual int modify_qp(Qp& qp, const transport::QpAttributes& attributes, uint32_t mask) = 0;
-  virtual transport::QpAttributes query_qp(Qp& qp) = 0;
+  int create_qp(const QpInit& init, Qp*& qp);
+  int modify_qp(Qp& qp, const transport::QpAttributes& attributes, uint32_t mask);
+  transport::QpAttributes query_qp(Qp& qp);
   // Removes the QP and its completions. The caller sees to it that no thread posts any more.
-  virtual void destroy_qp(Qp* qp) = 0;
+  void destroy_qp(Qp* qp);
 
-  virtual int create_srq(const SrqInit& init, Srq*& srq) = 0;
+  int create_srq(const SrqInit& init, Srq*& srq);
   // Depth and limit (0 disarms). EINVAL: more is posted than would fit; ENOMEM. The caller sees to it that no thread
   // posts.
-  virtual int resize_srq(Srq& srq, uint32_t max_wr) = 0;
-  virtual void arm_srq_limit(Srq& srq, uint32_t limit) = 0;
-  virtual uint32_t srq_limit(Srq& srq) = 0;
+  int resize_srq(Srq& srq, uint32_t max_wr);
+  void arm_srq_limit(Srq& srq, uint32_t limit);
+  uint32_t srq_limit(Srq& srq);
   // No QP uses it any more.
-  virtual void destroy_srq(Srq* srq) = 0;
+  void destroy_srq(Srq* srq);
 
   // Where UD messages go. EINVAL: no such GID, families differ; ENETUNREACH: no route; ENOMEM: too many.
-  virtual int create_address(const transport::AddressVector& address, uint32_t& handle) = 0;
-  virtual void destroy_address(uint32_t handle) = 0;
+  int create_address(const transport::AddressVector& address, uint32_t& handle);
+  void destroy_address(uint32_t handle);
 
   // Joins and leaves a group for a UD QP (IGMP, MLD). EINVAL: not a multicast address, or not in it; ENOMEM: a limit.
-  virtual int attach_multicast(Qp& qp, const wire::IpAddress& group) = 0;
-  virtual int detach_multicast(Qp& qp, const wire::IpAddress& group) = 0;
+  int attach_multicast(Qp& qp, const wire::IpAddress& group);
+  int detach_multicast(Qp& qp, const wire::IpAddress& group);
 
   // At least `capacity` CQEs fit from now on. 0, or EINVAL: more are in it; ENOMEM.
-  virtual int resize_cq(queue::CompletionQueue& cq, uint32_t capacity) = 0;
+  int resize_cq(queue::CompletionQueue& cq, uint32_t capacity);
   // Fewer notifications, see CompletionQueue::moderate(). A queue that has been moderated is to be released with 0, 0
   // before it goes away.
-  virtual int moderate_cq(queue::CompletionQueue& cq, uint16_t count, Duration period) = 0;
+  int moderate_cq(queue::CompletionQueue& cq, uint16_t count, Duration period);
 
   // --- data path ---------------------------------------------------------------------------------------------------
   // After send WQEs were published to send_queue(qp).
-  virtual void doorbell(Qp& qp) = 0;
+  void doorbell(Qp& qp);
   // After receive WQEs were posted: only an erroneous QP has work to do then (flush).
-  virtual void receive_doorbell(Qp& qp) = 0;
+  void receive_doorbell(Qp& qp);
   // One iteration in the caller's thread, unless another thread is at it. Call when a poll found nothing.
-  virtual void progress() = 0;
+  void progress();
   // The caller is about to sleep (armed a CQ): the background thread has to watch from now on.
-  virtual void expect_sleep() = 0;
+  void expect_sleep();
   // The queue was armed while it had completions that were not reported: reports them now.
-  virtual void report_missed(queue::CompletionQueue& cq) = 0;
+  void report_missed(queue::CompletionQueue& cq);
 
   static uint32_t qpn(const Qp& qp);
   static queue::SendQueue& send_queue(Qp& qp);
@@ -150,17 +156,19 @@ class Engine {
 
   // At the end of the process, when nobody relies on traffic any more: ends the background thread and closes the packet
   // I/O. Packets go nowhere from then on; all calls still work. Does nothing while a thread is in the middle of a call.
-  virtual void leave_netdev() = 0;
+  void leave_netdev();
 
   // All counters that are not zero, one per line, in words.
-  virtual std::string counters_text() const = 0;
-  virtual PortCounters port_counters() = 0;
+  std::string counters_text() const;
+  PortCounters port_counters() const;
+  const Counters& counters() const;  // of the datapath
 
   // Device-wide events (port, GIDs, fatal) go to all handlers registered here.
-  virtual void add_event_handler(EventHandler* handler) = 0;
-  virtual void remove_event_handler(EventHandler* handler) = 0;
+  void add_event_handler(EventHandler* handler);
+  void remove_event_handler(EventHandler* handler);
 
  private:
+  const std::unique_ptr<Device> device_;
   Quota quota_;
 };
 

@@ -44,7 +44,7 @@ only verbs_shim engine/engine.h engine/device/host.h engine/device/identity.h en
 for directory in wire engine/congestion engine/memory engine/queue engine/transport trace oracle dissector/analysis; do standard "$directory"; done
 
 # Nothing that asks the kernel about the network runs under the progress lock: neither the data path, which does not know
-# NetView, nor a block of LocalEngine in which a Progress::Guard lives.
+# NetView, nor a block of the engine in which a Progress::Guard lives.
 ask='NetView|net_view\.h|view_->|look_up_route|find_destination|learn_netdev|follow_netdev|refresh_routes'
 found=$(grep -nE "$ask" engine/datapath/* engine/objects/address_handles.h || true)
 [[ -z $found ]] || { complain "the data path asks about the network"; echo "$found"; }
@@ -60,8 +60,8 @@ found=$(awk -v ask="$ask" '
     }
   }
   /Progress::Guard [a-z]+\(/ { guard = depth }
-' engine/device/local_engine*.cc)
-[[ -z $found ]] || { complain "LocalEngine asks about the network under the progress lock"; echo "$found"; }
+' engine/engine.cc engine/device/{device,memory,network,objects}.cc)
+[[ -z $found ]] || { complain "the engine asks about the network under the progress lock"; echo "$found"; }
 
 # pure LIBRARY PATTERN [EXCEPT]: no undefined symbol of the archive matches, except in objects that match EXCEPT.
 pure() {

@@ -16,8 +16,8 @@
 #include "engine/base/fork.h"
 #include "engine/base/thread.h"
 #include "engine/device/capture_setup.h"
+#include "engine/device/device.h"
 #include "engine/device/identity.h"
-#include "engine/device/local_engine.h"
 #include "engine/device/open_io.h"
 
 namespace uroce::engine {
@@ -173,7 +173,8 @@ std::shared_ptr<Engine> Host::make_engine(const net::Netdev& netdev, std::shared
     if (std::holds_alternative<OpenedIo>(opened)) io_has_opened(which.index);
     return opened;
   };
-  return {new LocalEngine(netdev, view_, options_, open), [gone = std::move(gone)](const LocalEngine* engine) {
+  return {new Engine(std::make_unique<Device>(netdev, view_, options_, open)),
+          [gone = std::move(gone)](const Engine* engine) {
             delete engine;
             gone->store(true);
             gone->notify_all();

@@ -1,5 +1,5 @@
 // What takes the place of the packet I/O when its netdev is gone: packets go nowhere and none come, so that QPs end as
-// they do on a dead wire and nobody waits for a descriptor. Made by LocalEngine.
+// they do on a dead wire and nobody waits for a descriptor. Made by the engine.
 #pragma once
 
 #include "engine/io/packet_io.h"

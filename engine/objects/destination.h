@@ -49,7 +49,7 @@ class Destination : public std::enable_shared_from_this<Destination> {
 
   Route route;  // changed under the progress lock
 
-  // Of LocalEngine, under its set-up lock: NetView's generation when the route was looked up.
+  // Of Device, under its set-up lock: NetView's generation when the route was looked up.
   uint64_t generation = 0;
 
   // Of Datapath, under the progress lock.

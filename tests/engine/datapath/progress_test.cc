@@ -22,9 +22,9 @@ namespace {
 
 using transport::QpState;
 
-std::shared_ptr<LocalEngine> make_engine(IoOpener opener, std::shared_ptr<FixedNetView> view = nullptr) {
+std::shared_ptr<Engine> make_engine(IoOpener opener, std::shared_ptr<FixedNetView> view = nullptr) {
   if (!view) view = std::make_shared<FixedNetView>();
-  return std::make_shared<LocalEngine>(*view->netdev(1), view, Options{}, std::move(opener));
+  return std::make_shared<Engine>(std::make_unique<Device>(*view->netdev(1), view, Options{}, std::move(opener)));
 }
 // `hook` runs in every round.
 IoOpener with_hook(HookedIo::Hook hook) {
@@ -62,7 +62,7 @@ class Ringing {
     });
   }
 
-  std::shared_ptr<LocalEngine> engine;
+  std::shared_ptr<Engine> engine;
   std::optional<Connection> c;
   std::atomic<int> left{0};  // how often it still rings
   int here = 0;              // rounds that this thread has run since it began to poll
@@ -183,7 +183,7 @@ class Posting : public testing::TestWithParam<bool> {
   }
   void TearDown() override { engine->destroy_qp(qp_); }
 
-  std::shared_ptr<LocalEngine> engine = make_engine(open_nothing, std::make_shared<RoutedNetView>());
+  std::shared_ptr<Engine> engine = make_engine(open_nothing, std::make_shared<RoutedNetView>());
 
  private:
   CompletionQueue cq_{16, nullptr};

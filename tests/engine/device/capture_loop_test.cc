@@ -30,7 +30,7 @@ TEST(CaptureLoop, ConnectionsWithinAProcessAreInTheCapture) {
     options.quiet = true;
     auto view = std::make_shared<FixedNetView>();
     const net::Netdev netdev = *view->netdev(1);
-    const auto engine = std::make_shared<LocalEngine>(netdev, view, options, open_captured);
+    const auto engine = std::make_shared<Engine>(std::make_unique<Device>(netdev, view, options, open_captured));
     Connection c(*engine);
     Buffer buffer(*engine);
     uint64_t sent = 0, received = 0;

@@ -107,14 +107,15 @@ class ValveIo final : public io::PacketIo {
   Valve& valve_;
 };
 
-std::shared_ptr<LocalEngine> make_engine_behind(Valve& valve) {
+std::shared_ptr<Engine> make_engine_behind(Valve& valve) {
   auto view = std::make_shared<RoutedNetView>();
   const net::Netdev netdev = *view->netdev(1);
-  return std::make_shared<LocalEngine>(netdev, view, Options{}, [&valve](const net::Netdev&, const Options&) {
-    OpenedIo opened;
-    opened.io = std::make_unique<ValveIo>(valve);
-    return std::variant<OpenedIo, io::IoError>(std::move(opened));
-  });
+  return std::make_shared<Engine>(
+      std::make_unique<Device>(netdev, view, Options{}, [&valve](const net::Netdev&, const Options&) {
+        OpenedIo opened;
+        opened.io = std::make_unique<ValveIo>(valve);
+        return std::variant<OpenedIo, io::IoError>(std::move(opened));
+      }));
 }
 
 struct UdQp {
@@ -187,7 +188,7 @@ TEST(EngineAddress, NeedsNoQp) {
 // What can be named as a source can be sent to, before the background thread has looked at the network.
 TEST(EngineAddress, OfAnAddressThatHasJustCome) {
   auto view = std::make_shared<GrowingNetView>();
-  auto engine = std::make_shared<LocalEngine>(*view->netdev(1), view, Options{}, open_nothing);
+  auto engine = std::make_shared<Engine>(std::make_unique<Device>(*view->netdev(1), view, Options{}, open_nothing));
   UdQp ud(*engine);
   ud.to_rts();
   view->grown = true;
@@ -242,7 +243,7 @@ TEST(EngineNetdev, VlansThatComeAreShownToThePacketIo) {
     };
     return std::variant<OpenedIo, io::IoError>(std::move(opened));
   };
-  auto engine = std::make_shared<LocalEngine>(*view->netdev(1), view, Options{}, open);
+  auto engine = std::make_shared<Engine>(std::make_unique<Device>(*view->netdev(1), view, Options{}, open));
   UdQp ud(*engine);
   for (size_t count = 1; count <= 2; ++count) {
     view->add_vlan();
@@ -296,7 +297,7 @@ class EnginePressure : public testing::Test {
   void TearDown() override { engine_->destroy_address(handle_); }
 
   Valve valve_;
-  const std::shared_ptr<LocalEngine> engine_ = make_engine_behind(valve_);
+  const std::shared_ptr<Engine> engine_ = make_engine_behind(valve_);
   UdQp ud_{*engine_};
   uint32_t handle_ = 0;
 };
@@ -344,23 +345,24 @@ struct Joins {
   std::vector<wire::IpAddress> joined, left, steered;
   int answer = 0;
 };
-std::shared_ptr<LocalEngine> make_engine_with(Joins& joins) {
+std::shared_ptr<Engine> make_engine_with(Joins& joins) {
   auto view = std::make_shared<FixedNetView>();
   const net::Netdev netdev = *view->netdev(1);
-  return std::make_shared<LocalEngine>(netdev, view, Options{}, [&joins](const net::Netdev&, const Options&) {
-    OpenedIo opened;
-    opened.io = io::make_memory_loop();
-    opened.join = [&joins](const wire::IpAddress& address) {
-      if (joins.answer == 0) joins.joined.push_back(address);
-      return joins.answer;
-    };
-    opened.leave = [&joins](const wire::IpAddress& address) { joins.left.push_back(address); };
-    opened.set_addresses = [&joins](const wire::MacAddress&, std::span<const wire::IpAddress> addresses) {
-      joins.steered.assign(addresses.begin(), addresses.end());
-      return 0;
-    };
-    return std::variant<OpenedIo, io::IoError>(std::move(opened));
-  });
+  return std::make_shared<Engine>(
+      std::make_unique<Device>(netdev, view, Options{}, [&joins](const net::Netdev&, const Options&) {
+        OpenedIo opened;
+        opened.io = io::make_memory_loop();
+        opened.join = [&joins](const wire::IpAddress& address) {
+          if (joins.answer == 0) joins.joined.push_back(address);
+          return joins.answer;
+        };
+        opened.leave = [&joins](const wire::IpAddress& address) { joins.left.push_back(address); };
+        opened.set_addresses = [&joins](const wire::MacAddress&, std::span<const wire::IpAddress> addresses) {
+          joins.steered.assign(addresses.begin(), addresses.end());
+          return 0;
+        };
+        return std::variant<OpenedIo, io::IoError>(std::move(opened));
+      }));
 }
 
 TEST(EngineMulticast, TheHostIsInAGroupWhileAQpIs) {

@@ -15,7 +15,7 @@
 #include <variant>
 #include <vector>
 
-#include "engine/device/local_engine.h"
+#include "engine/device/device.h"
 #include "engine/io/memory_link.h"
 
 namespace uroce::engine::test {
@@ -70,10 +70,10 @@ inline std::variant<OpenedIo, io::IoError> open_nothing(const net::Netdev&, cons
   return opened;
 }
 
-inline std::shared_ptr<LocalEngine> make_engine() {
+inline std::shared_ptr<Engine> make_engine() {
   auto view = std::make_shared<FixedNetView>();
   const net::Netdev netdev = *view->netdev(1);
-  return std::make_shared<LocalEngine>(netdev, view, Options{}, open_nothing);
+  return std::make_shared<Engine>(std::make_unique<Device>(netdev, view, Options{}, open_nothing));
 }
 
 // A waiter on a completion queue, as the completion channel is one.

@@ -63,7 +63,7 @@ class EngineRoutesTest : public testing::Test {
  protected:
   EngineRoutesTest()
       : view(std::make_shared<SlowNetView>()),
-        engine(std::make_shared<LocalEngine>(*view->netdev(1), view, Options{}, open_nothing)) {}
+        engine(std::make_shared<Engine>(std::make_unique<Device>(*view->netdev(1), view, Options{}, open_nothing))) {}
 
   uint32_t handle(const wire::IpAddress& to) {
     transport::AddressVector address;
@@ -80,7 +80,7 @@ class EngineRoutesTest : public testing::Test {
   }
 
   const std::shared_ptr<SlowNetView> view;
-  const std::shared_ptr<LocalEngine> engine;
+  const std::shared_ptr<Engine> engine;
 };
 
 TEST_F(EngineRoutesTest, EqualDestinationsShareOneLookUp) {

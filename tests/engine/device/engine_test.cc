@@ -122,7 +122,7 @@ TEST(Engine, LeavesTheNetdevWhileItIsUsed) {
     return result;
   };
   auto view = std::make_shared<FixedNetView>();
-  LocalEngine engine(*view->netdev(1), view, Options{}, open);
+  Engine engine(std::make_unique<Device>(*view->netdev(1), view, Options{}, open));
   engine.leave_netdev();  // nothing is open yet
   Connection c(engine);
   ASSERT_FALSE(opened.expired());

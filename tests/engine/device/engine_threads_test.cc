@@ -243,7 +243,7 @@ TEST(EngineThreads, CountersAreReadWhileOthersRunAndThePacketIoEnds) {
       opened.io = std::make_unique<CountingIo>();
       return std::variant<OpenedIo, io::IoError>(std::move(opened));
     };
-    auto engine = std::make_shared<LocalEngine>(*view->netdev(1), view, Options{}, open);
+    auto engine = std::make_shared<Engine>(std::make_unique<Device>(*view->netdev(1), view, Options{}, open));
     Connection c(*engine);
     std::atomic<bool> stop{false};
     std::atomic<int> reads{0};

@@ -3,7 +3,7 @@
 #include <cerrno>
 #include <cstdint>
 
-#include "engine/device/local_engine.h"
+#include "engine/device/device.h"
 #include "engine/memory/memory_access.h"
 
 namespace uroce::engine {
@@ -30,39 +30,39 @@ int obstacle(const MrTable& regions, uint32_t key) {
 
 }  // namespace
 
-int LocalEngine::register_memory(const MemoryRegion& region, uint32_t& key) {
+int Engine::register_memory(const MemoryRegion& region, uint32_t& key) {
   if (const int error = check(region); error != 0) return error;
   if (const int error = memory::install_fault_handler(); error != 0) return error;
-  Progress::Guard guard(progress_);
-  MrTable& regions = tables_.regions;
+  Progress::Guard guard(device_->progress);
+  MrTable& regions = device_->tables.regions;
   if (regions.size() >= MrTable::kMaxRegions) return ENOMEM;
   key = regions.add(region);
   return 0;
 }
 
 // Packets that wait for room in the packet I/O point to the old memory. They are lost, and sent again from the new.
-int LocalEngine::reregister_memory(uint32_t key, const MemoryRegion& region) {
+int Engine::reregister_memory(uint32_t key, const MemoryRegion& region) {
   if (const int error = check(region); error != 0) return error;
-  Progress::Guard guard(progress_);
-  MrTable& regions = tables_.regions;
+  Progress::Guard guard(device_->progress);
+  MrTable& regions = device_->tables.regions;
   if (const int error = obstacle(regions, key); error != 0) return error;
-  datapath_.forget_waiting_packets(*regions.find(key));
+  device_->datapath.forget_waiting_packets(*regions.find(key));
   regions.replace(key, region);
   return 0;
 }
 
-int LocalEngine::deregister_memory(uint32_t key) {
-  Progress::Guard guard(progress_);
-  MrTable& regions = tables_.regions;
+int Engine::deregister_memory(uint32_t key) {
+  Progress::Guard guard(device_->progress);
+  MrTable& regions = device_->tables.regions;
   if (const int error = obstacle(regions, key); error != 0) return error;
-  datapath_.forget_waiting_packets(*regions.find(key));
+  device_->datapath.forget_waiting_packets(*regions.find(key));
   regions.remove(key);
   return 0;
 }
 
-int LocalEngine::find_memory(uint32_t key, MemoryRegion& region) {
-  Progress::Guard guard(progress_);
-  const MrTable& regions = tables_.regions;
+int Engine::find_memory(uint32_t key, MemoryRegion& region) {
+  Progress::Guard guard(device_->progress);
+  const MrTable& regions = device_->tables.regions;
   if (const MemoryRegion* found = regions.find(key)) {
     region = *found;
     return 0;
@@ -70,17 +70,17 @@ int LocalEngine::find_memory(uint32_t key, MemoryRegion& region) {
   return regions.find_window(key) != nullptr ? EINVAL : ENOENT;
 }
 
-int LocalEngine::allocate_window(memory::WindowType type, uint32_t pd, uint32_t& key) {
-  Progress::Guard guard(progress_);
-  MrTable& regions = tables_.regions;
+int Engine::allocate_window(memory::WindowType type, uint32_t pd, uint32_t& key) {
+  Progress::Guard guard(device_->progress);
+  MrTable& regions = device_->tables.regions;
   if (regions.window_count() >= MrTable::kMaxWindows) return ENOMEM;
   key = regions.add_window(type, pd);
   return 0;
 }
 
-int LocalEngine::deallocate_window(uint32_t key) {
-  Progress::Guard guard(progress_);
-  return tables_.regions.remove_window(key) ? 0 : EINVAL;
+int Engine::deallocate_window(uint32_t key) {
+  Progress::Guard guard(device_->progress);
+  return device_->tables.regions.remove_window(key) ? 0 : EINVAL;
 }
 
 }  // namespace uroce::engine

@@ -1,4 +1,4 @@
-// What the engine knows of the netdev and the network around it, and how it follows changes: addresses, link state,
+// What a device knows of its netdev and the network around it, and how it follows changes: addresses, link state,
 // routes, neighbours, and the events that tell applications.
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "engine/base/clock.h"
-#include "engine/device/local_engine.h"
+#include "engine/device/device.h"
 
 namespace uroce::engine {
 
@@ -23,8 +23,8 @@ bool has(const net::Netdev& netdev, const wire::IpAddress& address) {
 }  // namespace
 
 // What the kernel says of the netdev now, for a call that depends on it. Packets for an address that the call may use
-// are taken from here on; all else that is new is left to the background thread. Caller holds setup_.
-void LocalEngine::learn_netdev() {
+// are taken from here on; all else that is new is left to the background thread. Caller holds `setup`.
+void Device::learn_netdev() {
   view_->process_changes();
   const auto netdev = view_->netdev(netdev_index_);
   if (!netdev) return;
@@ -33,12 +33,12 @@ void LocalEngine::learn_netdev() {
   if (moved || !steered_) steer_addresses();
 }
 
-PortStatus LocalEngine::port_status() {
+PortStatus Device::port_status() {
   view_->process_changes();
   const auto netdev = view_->netdev(netdev_index_);
   PortStatus status;
-  status.pkey_violations = static_cast<uint32_t>(counters().get(Counter::kDropWrongPkey));
-  status.qkey_violations = static_cast<uint32_t>(counters().get(Counter::kDropWrongQkey));
+  status.pkey_violations = static_cast<uint32_t>(datapath.counters().get(Counter::kDropWrongPkey));
+  status.qkey_violations = static_cast<uint32_t>(datapath.counters().get(Counter::kDropWrongQkey));
   if (!netdev) return status;
   status.up = netdev->up;
   status.active = netdev->up && netdev->running;
@@ -53,8 +53,8 @@ PortStatus LocalEngine::port_status() {
 
 // What packets with this address vector share with all others between the same addresses; its route is looked up unless
 // nothing has changed since that was done last. 0, EINVAL (no such GID, families differ) or ENETUNREACH. Caller holds
-// setup_.
-int LocalEngine::find_destination(const transport::AddressVector& address, std::shared_ptr<Destination>& to) {
+// `setup`.
+int Device::find_destination(const transport::AddressVector& address, std::shared_ptr<Destination>& to) {
   if (address.source_gid_index >= netdev_.gids.size()) return EINVAL;
   const wire::IpAddress& source = netdev_.gids[address.source_gid_index];
   if (source.is_unspecified() || address.destination.is_unspecified() || source.is_v4() != address.destination.is_v4())
@@ -72,18 +72,18 @@ int LocalEngine::find_destination(const transport::AddressVector& address, std::
   return 0;
 }
 
-// Caller holds setup_.
-void LocalEngine::apply(Destination& to, Destination::Route&& route, uint64_t generation) {
+// Caller holds `setup`.
+void Device::apply(Destination& to, Destination::Route&& route, uint64_t generation) {
   to.generation = generation;
-  Progress::Guard guard(progress_);
+  Progress::Guard guard(progress);
   std::swap(to.route, route);
-  datapath_.next_hops().note_change();  // whoever waits may wait for another one now
+  datapath.next_hops().note_change();  // whoever waits may wait for another one now
 }
 
 // One destination after the other, so that traffic goes on in between. A route that is gone for the moment leaves it
 // as it is: the retry budget decides. So does an address of ours that is gone.
-void LocalEngine::refresh_routes(const net::News& news) {
-  std::lock_guard setup(setup_);
+void Device::refresh_routes(const net::News& news) {
+  std::lock_guard setting_up(setup);
   if (!present_) return;
   for (const std::shared_ptr<Destination>& to : destinations_.held()) {
     if (!news.concern_route_to(to->address) || !has(netdev_, to->source)) continue;
@@ -94,13 +94,13 @@ void LocalEngine::refresh_routes(const net::News& news) {
 }
 
 // Next hops that there are packets for.
-void LocalEngine::ask_for_next_hops() {
-  if (!datapath_.next_hops().wants_some()) return;
+void Device::ask_for_next_hops() {
+  if (!datapath.next_hops().wants_some()) return;
   wanted_.clear();
   wanted_.reserve(NextHopWaits::kMostWanted);
   {
-    Progress::Guard guard(progress_);
-    datapath_.next_hops().take_wanted(wanted_);
+    Progress::Guard guard(progress);
+    datapath.next_hops().take_wanted(wanted_);
   }
   for (const auto& hop : wanted_) view_->resolve_neighbour(hop->netdev_index, hop->address);
   wanted_.clear();
@@ -109,17 +109,17 @@ void LocalEngine::ask_for_next_hops() {
 // --- changes --------------------------------------------------------------------------------------------------------
 
 // Called by whichever thread has read it.
-void LocalEngine::note(const net::News& news) {
-  if (news.next_hops) datapath_.next_hops().note_change();
+void Device::note(const net::News& news) {
+  if (news.next_hops) datapath.next_hops().note_change();
   {
     std::lock_guard guard(news_lock_);
     news_ += news;
   }
-  progress_.wake();
+  progress.wake();
 }
 
 // In the background thread, without the progress lock. Returns when it has something to do again, if nothing happens.
-Time LocalEngine::look_at_network(bool readable) {
+Time Device::look_at_network(bool readable) {
   if (readable || view_->due() <= monotonic_now()) view_->process_changes();
   ask_for_next_hops();
   bool netdevs = false;
@@ -143,8 +143,8 @@ Time LocalEngine::look_at_network(bool readable) {
   return std::min(news_ ? next_refresh_ : kNever, view_->due());
 }
 
-void LocalEngine::follow_netdev() {
-  std::lock_guard setup(setup_);
+void Device::follow_netdev() {
+  std::lock_guard setting_up(setup);
   net::Netdev now_netdev = netdev_;
   const bool was_present = present_;
   const auto netdev = view_->netdev(netdev_index_);
@@ -160,12 +160,12 @@ void LocalEngine::follow_netdev() {
   netdev_ = now_netdev;
   const net::Netdev before = std::exchange(announced_, std::move(now_netdev));
   if (before.addresses != netdev_.addresses || before.mac != netdev_.mac || !steered_) steer_addresses();
-  if (check_) check_(netdev_);
+  if (opened_.check) opened_.check(netdev_);
   announce(before, netdev_, was_present && !present_);
 }
 
 // A netdev that is gone takes its device along, as pulling a NIC does: everything stays callable and gets nowhere.
-void LocalEngine::announce(const net::Netdev& before, const net::Netdev& after, bool gone) {
+void Device::announce(const net::Netdev& before, const net::Netdev& after, bool gone) {
   using transport::AsyncEvent;
   const bool was_active = before.up && before.running;
   const bool is_active = after.up && after.running;
@@ -179,16 +179,16 @@ void LocalEngine::announce(const net::Netdev& before, const net::Netdev& after, 
 
 // From now on somebody wants to know what happens to the netdev, with or without QPs. Where no thread can be had for
 // that, the first QP reports it.
-void LocalEngine::add_event_handler(EventHandler* handler) {
+void Device::add_event_handler(EventHandler* handler) {
   {
     std::lock_guard guard(handlers_lock_);
     handlers_.push_back(handler);
   }
-  std::lock_guard setup(setup_);
-  progress_.start();
+  std::lock_guard setting_up(setup);
+  progress.start();
 }
 
-void LocalEngine::remove_event_handler(EventHandler* handler) {
+void Device::remove_event_handler(EventHandler* handler) {
   std::lock_guard guard(handlers_lock_);
   std::erase(handlers_, handler);
 }

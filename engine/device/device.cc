@@ -1,0 +1,121 @@
+#include "engine/device/device.h"
+
+#include <cerrno>
+#include <new>
+#include <utility>
+
+#include "engine/base/random.h"
+#include "engine/io/closed_io.h"
+
+namespace uroce::engine {
+
+Device::Device(const net::Netdev& netdev, std::shared_ptr<net::NetView> view, const Options& options, IoOpener opener)
+    : netdev_index_(netdev.index),
+      name_(netdev.name),
+      view_(std::move(view)),
+      options_(options),
+      opener_(std::move(opener)),
+      netdev_(netdev),
+      announced_(netdev),
+      destinations_(options.congestion),
+      tables(secure_random),
+      datapath(tables),
+      progress(datapath, view_->descriptor(), [this](bool readable) { return watch_network(readable); }) {
+  view_->add_listener(this, [this](const net::News& news) { note(news); });
+}
+
+Device::~Device() {
+  view_->remove_listener(this);
+}
+
+// In the background thread. Where there was no memory for what is new, nothing of it counts as seen.
+Time Device::watch_network(bool readable) {
+  try {
+    return look_at_network(readable);
+  } catch (const std::bad_alloc&) {
+    std::lock_guard guard(news_lock_);
+    news_.netdevs = true;
+    news_.add_all_routes();
+    throw;
+  }
+}
+
+int Device::open_io() {
+  std::lock_guard setting_up(setup);
+  if (open_) return 0;
+  view_->process_changes();
+  const auto netdev = view_->netdev(netdev_index_);
+  if (!netdev || !present_) return ENODEV;
+  // What can fail comes before anything is attached to the netdev.
+  if (const int error = progress.start(); error != 0) return error;
+  auto result = opener_(*netdev, options_);
+  if (auto* error = std::get_if<io::IoError>(&result)) return error->code;
+  auto& opened = std::get<OpenedIo>(result);
+  netdev_ = *netdev;
+  kernel_routes_ = opened.io->kernel_routes();
+  const uint32_t max_udp_length = opened.io->max_udp_length();
+  {
+    Progress::Guard guard(progress);
+    tables.addresses = netdev_.addresses;
+    datapath.attach(
+        std::move(opened.io), [this] { progress.wake(); }, std::move(opened.loop));
+  }
+  opened_ = std::move(opened);
+  progress.wake();                        // to what it has to watch now
+  max_udp_length_.store(max_udp_length);  // from here on polls run rounds
+  open_ = true;
+  return 0;
+}
+
+void Device::leave_netdev() {
+  {
+    const std::unique_lock setting_up(setup, std::try_to_lock);
+    if (!setting_up || !open_ || !progress.lock_comes_free()) return;
+  }
+  progress.stop();  // it takes `setup`, and keeps descriptors open that it waits for
+  std::lock_guard setting_up(setup);
+  close_io();
+}
+
+// The netdev is gone, and what was attached to it with it; or it is left. Caller holds `setup`.
+void Device::close_io() {
+  opened_ = {};
+  std::unique_ptr<io::PacketIo> closed;  // after the lock: captures may take long to come to their end
+  Progress::Guard guard(progress);
+  if (datapath.wire() == nullptr) return;
+  datapath.forget_waiting_packets();
+  closed = datapath.attach(std::make_unique<io::ClosedIo>(*datapath.wire()), [this] { progress.wake(); });
+}
+
+int Device::join(const wire::IpAddress& group) {
+  if (const int error = opened_.join ? opened_.join(group) : 0; error != 0) return error;
+  steer_addresses();
+  return 0;
+}
+
+void Device::leave(const wire::IpAddress& group) {
+  if (opened_.leave) opened_.leave(group);
+  steer_addresses();
+}
+
+// Tells everybody whom packets may be for: the netdev's addresses, and the groups that QPs are in. Caller holds
+// `setup`.
+void Device::steer_addresses() {
+  std::vector<wire::IpAddress> addresses = netdev_.addresses;
+  {
+    Progress::Guard guard(progress);
+    tables.addresses = addresses;
+    if (!opened_.set_addresses) return;
+    const std::vector<wire::IpAddress> groups = tables.groups.all();
+    addresses.insert(addresses.end(), groups.begin(), groups.end());
+  }
+  steered_ = opened_.set_addresses(netdev_.mac, addresses) == 0;
+}
+
+std::optional<io::IoCounters> Device::io_counters() {
+  Progress::Guard guard(progress);
+  if (datapath.wire() == nullptr) return std::nullopt;
+  return datapath.wire()->counters();
+}
+
+}  // namespace uroce::engine

@@ -1,0 +1,113 @@
+// The engine's data path, status and counters. Its calls about objects: device/objects.cc, device/memory.cc.
+#include "engine/engine.h"
+
+#include <optional>
+#include <utility>
+
+#include "engine/device/device.h"
+
+namespace uroce::engine {
+
+Engine::Engine(std::unique_ptr<Device> device) : device_(std::move(device)) {}
+Engine::~Engine() = default;
+
+const std::string& Engine::netdev_name() const {
+  return device_->name();
+}
+PortStatus Engine::port_status() {
+  return device_->port_status();
+}
+bool Engine::present() const {
+  return device_->present();
+}
+void Engine::leave_netdev() {
+  device_->leave_netdev();
+}
+void Engine::add_event_handler(EventHandler* handler) {
+  device_->add_event_handler(handler);
+}
+void Engine::remove_event_handler(EventHandler* handler) {
+  device_->remove_event_handler(handler);
+}
+
+// --- data path ------------------------------------------------------------------------------------------------------
+
+void Engine::doorbell(Qp& qp) {
+  device_->datapath.ring(qp);
+  device_->progress.after_post();
+}
+
+void Engine::receive_doorbell(Qp& qp) {
+  if (state(qp) == transport::QpState::kErr) doorbell(qp);
+}
+
+void Engine::progress() {
+  if (device_->has_opened()) device_->progress.poll();
+}
+
+void Engine::expect_sleep() {
+  device_->progress.expect_sleep();
+}
+
+void Engine::report_missed(queue::CompletionQueue& cq) {
+  Progress::Guard guard(device_->progress);
+  cq.report_missed();
+}
+
+// --- QPs and shared receive queues as the caller sees them -----------------------------------------------------------
+
+uint32_t Engine::qpn(const Qp& qp) {
+  return qp.transport->qpn().value();
+}
+queue::SendQueue& Engine::send_queue(Qp& qp) {
+  return qp.sq;
+}
+queue::ReceiveQueue& Engine::receive_queue(Qp& qp) {
+  return qp.rq;
+}
+queue::ReceiveQueue& Engine::receive_queue(Srq& srq) {
+  return srq;
+}
+uint32_t Engine::number(const Srq& srq) {
+  return srq.srqn;
+}
+transport::QpState Engine::state(const Qp& qp) {
+  return qp.visible_state.load(std::memory_order_seq_cst);
+}
+
+// --- counters
+// ---------------------------------------------------------------------------------------------------------
+
+const Counters& Engine::counters() const {
+  return device_->datapath.counters();
+}
+
+std::string Engine::counters_text() const {
+  std::string text;
+  const auto line = [&](const char* name, uint64_t value) {
+    if (value != 0) text += device_->name() + ": " + name + ": " + std::to_string(value) + "\n";
+  };
+  for (size_t i = 0; i < static_cast<size_t>(Counter::kCount); ++i) {
+    const auto counter = static_cast<Counter>(i);
+    line(Counters::text(counter), counters().get(counter));
+  }
+  const std::optional<io::IoCounters> io = device_->io_counters();
+  if (!io) return text;
+  line("packets received", io->rx_packets);
+  line("packets sent", io->tx_packets);
+  line("drop: not a well-formed IP/UDP packet", io->rx_malformed);
+  line("drop: no receive buffer", io->rx_no_buffer);
+  line("backpressure while sending", io->tx_backpressure);
+  line("packets the kernel refused to send", io->tx_errors);
+  line("times the kernel refused to send: netdev down", io->kick_errors);
+  line("entries of AF_XDP rings that cannot be true", io->ring_errors);
+  line("packets that captures missed: too slow", io->capture_dropped);
+  line("questions to the kernel about the network, of all devices", device_->network_requests());
+  return text;
+}
+
+PortCounters Engine::port_counters() const {
+  return engine::port_counters(counters(), device_->io_counters().value_or(io::IoCounters{}));
+}
+
+}  // namespace uroce::engine
