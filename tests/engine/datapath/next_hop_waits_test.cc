@@ -1,9 +1,8 @@
 // Packets and the MAC address of their next hop: they wait while the kernel looks for it, are dropped and counted once
 // it has given up, and follow it when it changes. Virtual time.
-#include "engine/net/next_hop.h"
-
 #include <gmock/gmock.h>
 
+#include "engine/net/next_hop.h"
 #include "tests/engine/datapath/cable_rig.h"
 
 namespace uroce::engine::test {

@@ -1,8 +1,9 @@
 // NextHop and NextHops by themselves: what is told of a neighbour, when the kernel is to be asked, what is forgotten.
+#include "engine/net/next_hop.h"
+
 #include <gtest/gtest.h>
 
 #include "engine/net/net_view.h"
-#include "engine/net/next_hop.h"
 
 namespace uroce::net {
 namespace {
