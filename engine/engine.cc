@@ -32,6 +32,10 @@ void Engine::remove_event_handler(EventHandler* handler) {
 
 // --- data path ------------------------------------------------------------------------------------------------------
 
+void Engine::prefetch(const Qp& qp) {
+  qp.prefetch();
+}
+
 void Engine::doorbell(Qp& qp) {
   device_->datapath.ring(qp);
   device_->progress.after_post();

@@ -136,6 +136,8 @@ class Engine {
   int moderate_cq(queue::CompletionQueue& cq, uint16_t count, Duration period);
 
   // --- data path ---------------------------------------------------------------------------------------------------
+  // Something is about to be posted: what that needs of the QP comes into the cache meanwhile.
+  static void prefetch(const Qp& qp);
   // After send WQEs were published to send_queue(qp).
   void doorbell(Qp& qp);
   // After receive WQEs were posted: only an erroneous QP has work to do then (flush).

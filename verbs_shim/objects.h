@@ -349,17 +349,19 @@ struct QpCore {
 struct Qp : QpAbi {
   explicit Qp(bool shared_by_threads) : QpAbi{}, send_lock(shared_by_threads), receive_lock(shared_by_threads) {}
 
+  // What posting needs is together.
   engine::Engine* engine = nullptr;
   engine::Qp* engine_qp = nullptr;  // core->engine_qp
-  std::shared_ptr<QpCore> core;
   queue::SendQueue* send_queue = nullptr;
   queue::ReceiveQueue* receive_queue = nullptr;
-  QueueMemory send_memory, receive_memory;  // of the queues
   OptionalLock send_lock;
   OptionalLock receive_lock;
-  WrBuilder builder;
   uint32_t send_opcodes = 0;  // 1 << queue::WrOpcode, what its transport can do
-  uint64_t send_ops = 0;      // enum ibv_qp_create_send_ops_flags asked for; 0: no ibv_wr_* functions
+  std::shared_ptr<QpCore> core;
+
+  QueueMemory send_memory, receive_memory;  // of the queues
+  WrBuilder builder;
+  uint64_t send_ops = 0;  // enum ibv_qp_create_send_ops_flags asked for; 0: no ibv_wr_* functions
   uint32_t create_flags = 0;
   bool signal_all = false;
   QpSources async_events{{.qp = &verbs.qp_base}};

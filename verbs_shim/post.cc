@@ -140,6 +140,7 @@ int refuse(WorkRequest* wr, WorkRequest** bad_wr) {
 int post_send(ibv_qp* verbs, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   if (orphaned(verbs->context)) return refuse(wr, bad_wr);
   Qp& qp = from(verbs);
+  engine::Engine::prefetch(*qp.engine_qp);
   int error = 0;
   uint32_t filled = 0;
   {

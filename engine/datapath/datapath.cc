@@ -120,7 +120,7 @@ void Datapath::remove(Qp& qp, Time now) {
 
 // Takes the QP's completions out of its queues.
 void Datapath::purge_completions(Qp& qp) {
-  queue::CompletionQueue *const send_cq = qp.init.send_cq, *const recv_cq = qp.init.recv_cq;
+  queue::CompletionQueue *const send_cq = qp.send_cq, *const recv_cq = qp.recv_cq;
   if (send_cq != nullptr) qp.transport->purge(*send_cq);
   if (recv_cq != nullptr && recv_cq != send_cq) qp.transport->purge(*recv_cq);
 }

@@ -31,6 +31,7 @@ class Doorbells {
     if (stack_.load(std::memory_order_relaxed) != nullptr) take_stack();
     for (; first_ != nullptr && limit > 0; --limit) {
       Qp& qp = *std::exchange(first_, first_->next_rung);
+      if (first_ != nullptr) first_->prefetch();
       // Not a mere store: it takes over what the poster published who found the bell rung.
       qp.rung.exchange(false, std::memory_order_seq_cst);
       answer(qp);

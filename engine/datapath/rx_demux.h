@@ -26,6 +26,9 @@ class RxDemux {
  private:
   static constexpr size_t kBurst = 64;
 
+  void deliver_burst(size_t count, bool looped, Time now);
+  wire::Qpn destination(size_t i) const;
+  const Qp* coming(size_t i, size_t count) const;
   void deliver(const io::RxPacket& rx, bool looped, Time now);
   void deliver_watched(io::PacketIo& io, size_t count, bool looped, Time now);
   void deliver_to_group(const io::RxPacket& rx, bool looped, const wire::Packet& packet, Time now);

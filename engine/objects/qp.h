@@ -20,15 +20,18 @@ namespace uroce::engine {
 namespace intrusive = boost::intrusive;
 using ListHook = intrusive::list_member_hook<intrusive::link_mode<intrusive::auto_unlink>>;
 
+// The order of its members is that of cache lines: first what packets need, with all that the transport keeps; then the
+// line that posting threads write to; last what is rarely looked at.
 class Qp final : public transport::QpEvents, public NextHopWaiter, public TimerWheel::Timer {
  public:
   // `qpn` is assigned before construction.
-  Qp(const QpInit& settings, wire::Qpn qpn, memory::MrTable& mrs, const transport::XrcSrqs& xrc_srqs,
+  Qp(const QpInit& init, wire::Qpn qpn, memory::MrTable& mrs, const transport::XrcSrqs& xrc_srqs,
      queue::CompletionBurst& completions, Counters& counters)
-      : init(settings),
+      : send_cq(init.send_cq),
+        recv_cq(init.recv_cq),
         sq(init.max_send_wr, init.max_send_sge, init.max_inline, init.send_memory),
         rq(init.srq != nullptr ? 1 : init.max_recv_wr, init.max_recv_sge, init.receive_memory),
-        receive_sges_(most_receive_sges()),
+        receive_sges_(new queue::Sge[most_receive_sges(init)]),
         transport(make_transport({.type = init.type,
                                   .qpn = qpn,
                                   .pd = init.pd,
@@ -38,19 +41,22 @@ class Qp final : public transport::QpEvents, public NextHopWaiter, public TimerW
                                   .mrs = mrs,
                                   .sq = sq,
                                   .rq = init.srq != nullptr ? *init.srq : rq,
-                                  .send_cq = init.send_cq != nullptr ? *init.send_cq : no_cq(),
-                                  .recv_cq = init.recv_cq != nullptr ? *init.recv_cq : no_cq(),
+                                  .send_cq = send_cq != nullptr ? *send_cq : no_cq(),
+                                  .recv_cq = recv_cq != nullptr ? *recv_cq : no_cq(),
                                   .completions = &completions,
                                   .events = *this,
                                   .counters = counters,
-                                  .receive_sges = receive_sges_,
+                                  .receive_sges = {receive_sges_.get(), most_receive_sges(init)},
                                   .xrc_srqs = &xrc_srqs,
-                                  .xrcd = init.xrcd})) {}
+                                  .xrcd = init.xrcd})),
+        blocks_own_multicast(init.block_own_multicast),
+        events_(init.events),
+        context_(init.context) {}
   virtual ~Qp() = default;
 
-  void on_event(transport::AsyncEvent event) override { report({.event = event, .qp_context = init.context}); }
+  void on_event(transport::AsyncEvent event) override { report({.event = event, .qp_context = context_}); }
   void on_cq_overrun(queue::CompletionQueue& cq) override {
-    report({.event = transport::AsyncEvent::kCqError, .qp_context = init.context, .cq = &cq});
+    report({.event = transport::AsyncEvent::kCqError, .qp_context = context_, .cq = &cq});
   }
   void on_srq_limit(queue::ReceiveQueue& srq) override {
     static_cast<Srq&>(srq).report(transport::AsyncEvent::kSrqLimitReached);
@@ -70,32 +76,42 @@ class Qp final : public transport::QpEvents, public NextHopWaiter, public TimerW
     answers_.swap(room);
   }
 
-  bool is_ud() const { return init.type == transport::QpType::kUd; }
+  bool is_ud() const { return transport->type() == transport::QpType::kUd; }
 
-  const QpInit init;
+  // Somebody will work with it soon: the cache lines that a packet needs come at the same time and not one by one.
+  void prefetch() const {
+    constexpr size_t kCacheLine = 64;
+    const auto* const last = reinterpret_cast<const std::byte*>(&rung);
+    for (const auto* line = reinterpret_cast<const std::byte*>(this); line <= last; line += kCacheLine) {
+      __builtin_prefetch(line);
+    }
+  }
+
+  alignas(64) Path path;                  // of a connected QP
+  ListHook ready_hook;                    // has packets to send
+  ListHook ack_hook;                      // owes an ACK that may wait
+  queue::CompletionQueue* const send_cq;  // null where the type has none
+  queue::CompletionQueue* const recv_cq;
   queue::SendQueue sq;
   queue::ReceiveQueue rq;
 
  private:
   // What the transport works in: it allocates nothing.
-  std::vector<queue::Sge> receive_sges_;
-  Answers answers_;
+  const std::unique_ptr<queue::Sge[]> receive_sges_;
   // Before `transport`, which points into it.
   std::variant<std::monostate, transport::RcQp, transport::UcQp, transport::UdQp> transport_;
 
  public:
   transport::TransportQp* const transport;
-  Path path;                                                                  // of a connected QP
-  wire::Envelope cnp_envelope;                                                // of the last CNP, see Datapath
-  std::atomic<transport::QpState> visible_state{transport::QpState::kReset};  // for threads without the progress lock
 
   // Doorbells: a stack that posting threads push to and the progress holder empties.
-  std::atomic<bool> rung{false};
+  alignas(64) std::atomic<bool> rung{false};
+  std::atomic<transport::QpState> visible_state{transport::QpState::kReset};  // for threads without the progress lock
   Qp* next_rung = nullptr;
 
   ListHook all_hook;
-  ListHook ready_hook;  // has packets to send
-  ListHook ack_hook;    // owes an ACK that may wait
+  wire::Envelope cnp_envelope;  // of the last CNP, see TxScheduler
+  const bool blocks_own_multicast;
 
  private:
   transport::TransportQp* make_transport(const transport::QpConfig& config) {
@@ -108,7 +124,7 @@ class Qp final : public transport::QpEvents, public NextHopWaiter, public TimerW
         return &transport_.emplace<transport::RcQp>(config);
     }
   }
-  uint32_t most_receive_sges() const {
+  uint32_t most_receive_sges(const QpInit& init) const {
     if (init.type == transport::QpType::kXrcInitiator) return 0;
     if (init.type == transport::QpType::kXrcTarget) return queue::kMaxSge;
     return init.srq != nullptr ? init.srq->max_sge() : rq.max_sge();
@@ -119,8 +135,12 @@ class Qp final : public transport::QpEvents, public NextHopWaiter, public TimerW
     return none;
   }
   void report(const EventSubject& subject) const {
-    if (init.events != nullptr) (*init.events)(subject);
+    if (events_ != nullptr) (*events_)(subject);
   }
+
+  EventHandler* const events_;
+  void* const context_;
+  Answers answers_;
 };
 
 using QpList =

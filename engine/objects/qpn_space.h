@@ -25,7 +25,11 @@ class QpnSpace {
  public:
   // `count` numbers from `first` on, a power of two. `random` gives 32 uniformly distributed bits.
   QpnSpace(uint32_t first, uint32_t count, std::function<uint32_t()> random)
-      : first_(first), count_(count), slots_(make_slots(count)), random_(std::move(random)) {}
+      : first_(first),
+        count_(count),
+        qps_(make_array<Qp*>(count)),
+        states_(make_array<NumberState>(count)),
+        random_(std::move(random)) {}
 
   // Takes a free number, not predictable from earlier ones. False: all are in use.
   bool take(wire::Qpn& qpn) {
@@ -33,18 +37,19 @@ class QpnSpace {
     ++used_;
     wake();
     uint32_t i = random_() % count_;
-    while (slots_[i].state != State::kFree) i = (i + 1) % count_;
-    slots_[i].state = State::kUsed;
+    while (states_[i].is != NumberState::kFree) i = (i + 1) % count_;
+    states_[i].is = NumberState::kUsed;
     qpn = wire::Qpn(first_ + i);
     return true;
   }
   // From now on packets for a number that was taken find `qp`.
-  void bind(wire::Qpn qpn, Qp* qp) { slots_[qpn.value() - first_].qp = qp; }
+  void bind(wire::Qpn qpn, Qp* qp) { qps_[qpn.value() - first_] = qp; }
 
   void release(wire::Qpn qpn) {
     const uint32_t i = qpn.value() - first_;
-    slots_[i] = {.state = State::kResting};
-    (resting_ == 0 ? oldest_ : slots_[newest_].next) = i;
+    qps_[i] = nullptr;
+    states_[i] = {.is = NumberState::kResting};
+    (resting_ == 0 ? oldest_ : states_[newest_].next) = i;
     newest_ = i;
     ++resting_;
     --used_;
@@ -53,40 +58,46 @@ class QpnSpace {
 
   Qp* find(wire::Qpn qpn) const {
     const uint32_t i = qpn.value() - first_;
-    return i < count_ ? slots_[i].qp : nullptr;
+    return i < count_ ? qps_[i] : nullptr;
+  }
+  // Somebody will look for it soon.
+  void prefetch(wire::Qpn qpn) const {
+    if (const uint32_t i = qpn.value() - first_; i < count_) __builtin_prefetch(&qps_[i]);
   }
 
   size_t used() const { return used_; }
 
  private:
-  enum class State : uint8_t { kFree, kUsed, kResting };
-  struct Slot {
-    Qp* qp = nullptr;
+  struct NumberState {
     uint32_t next = 0;  // resting: who came after it
-    State state = State::kFree;
+    enum : uint8_t { kFree, kUsed, kResting } is = kFree;
   };
-  struct FreeSlots {
-    void operator()(Slot* slots) const { std::free(slots); }
+  struct FreeArray {
+    void operator()(void* array) const { std::free(array); }
   };
-  using Slots = std::unique_ptr<Slot[], FreeSlots>;
+  template <class T>
+  using Array = std::unique_ptr<T[], FreeArray>;
   // Zeroes from the kernel: a page costs nothing before one of its numbers is used.
-  static Slots make_slots(uint32_t count) {
-    auto* slots = static_cast<Slot*>(std::calloc(count, sizeof(Slot)));
-    if (slots == nullptr) throw std::bad_alloc();
-    return Slots(slots);
+  template <class T>
+  static Array<T> make_array(uint32_t count) {
+    auto* const array = static_cast<T*>(std::calloc(count, sizeof(T)));
+    if (array == nullptr) throw std::bad_alloc();
+    return Array<T>(array);
   }
 
   // More than half of the unused numbers do not rest.
   void wake() {
     for (; resting_ > (count_ - used_) / 2; --resting_) {
-      slots_[oldest_].state = State::kFree;
-      oldest_ = slots_[oldest_].next;
+      states_[oldest_].is = NumberState::kFree;
+      oldest_ = states_[oldest_].next;
     }
   }
 
   const uint32_t first_;
   const uint32_t count_;
-  const Slots slots_;
+  // Apart, so that looking for the QPs of packets needs as few cache lines as can be.
+  const Array<Qp*> qps_;
+  const Array<NumberState> states_;
   uint32_t used_ = 0;
   // Resting numbers, a list in the order in which they became free.
   uint32_t resting_ = 0, oldest_ = 0, newest_ = 0;

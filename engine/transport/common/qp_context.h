@@ -84,48 +84,52 @@ enum class [[nodiscard]] Outcome : uint8_t{
 struct QpContext {
   explicit QpContext(const QpConfig& c)
       : type(c.type),
-        qpn(c.qpn),
-        pd(c.pd),
         signal_all(c.signal_all),
         rq_shared(c.rq_shared || c.type == QpType::kXrcTarget),
+        qpn(c.qpn),
+        pd(c.pd),
         mrs(c.mrs),
         sq(c.sq),
-        receive_sges(c.receive_sges),
-        receive{&c.rq, &c.recv_cq, c.pd, c.rq_pd.value_or(c.pd)},
+        counters(c.counters),
         send_cq(c.send_cq),
         completions(c.completions),
+        receive{&c.rq, &c.recv_cq, c.pd, c.rq_pd.value_or(c.pd)},
+        receive_sges(c.receive_sges),
         events(c.events),
-        counters(c.counters),
         xrc_srqs(c.xrc_srqs),
         xrcd(c.xrcd) {}
 
+  // The order is that of cache lines. What every packet needs:
   const QpType type;
-  const wire::Qpn qpn;
-  const uint32_t pd;
   const bool signal_all;
   const bool rq_shared;
+  bool lost_completion = false;  // a CQ was full
+  const wire::Qpn qpn;
+  const uint32_t pd;
+  uint32_t window = congestion::Controller::kWindow;  // packets that may be in flight
+  Time now{};                                         // of the call in progress; set at every entry
   memory::MrTable& mrs;
   queue::SendQueue& sq;
-  const std::span<queue::Sge> receive_sges;  // of the receive request in use
-  ReceiveTarget receive;                     // changes with every request of an XRC target only
-  queue::CompletionQueue& send_cq;
-  queue::CompletionBurst* const completions;
-  QpEvents& events;
   Counters& counters;
+  queue::CompletionQueue& send_cq;
+
+  // What sending needs. Of the destination, shared with other QPs; null: no bound.
+  congestion::Controller* congestion = nullptr;
+  ProbeBudget* probe_budget = nullptr;
+  congestion::Turn turn;  // with the controller
+  queue::CompletionBurst* const completions;
+  // Of this QP, for CompletionQueue::purge(). Where both are one queue, the first; XRC: of any shared receive queue.
+  std::optional<queue::CompletionQueue::Mark> last_in_send_cq;
+
+  // What receiving needs.
+  ReceiveTarget receive;                     // changes with every request of an XRC target only
+  const std::span<queue::Sge> receive_sges;  // of the receive request in use
+  QpAttributes attr{};
+  std::optional<queue::CompletionQueue::Mark> last_in_receive_cq;
+
+  QpEvents& events;
   const XrcSrqs* const xrc_srqs;
   const uint32_t xrcd;
-
-  // Of the destination, shared with other QPs; null: no bound.
-  ProbeBudget* probe_budget = nullptr;
-  congestion::Controller* congestion = nullptr;
-  congestion::Turn turn;                              // with the latter
-  uint32_t window = congestion::Controller::kWindow;  // packets that may be in flight
-
-  QpAttributes attr{};
-  Time now{};                    // of the call in progress; set at every entry
-  bool lost_completion = false;  // a CQ was full
-  // Of this QP, for CompletionQueue::purge(). Where both are one queue, the first; XRC: of any shared receive queue.
-  std::optional<queue::CompletionQueue::Mark> last_in_send_cq, last_in_receive_cq;
 
   // kFailed: there was no room.
   Outcome push(queue::CompletionQueue& cq, queue::Cqe cqe) {

@@ -53,25 +53,27 @@ struct AddressVector {
 };
 
 struct QpAttributes {
+  // What packets need.
   QpState state = QpState::kReset;
-  QpState current_state = QpState::kReset;
-  uint32_t access = 0;      // memory::Access bits the peer may use
-  uint32_t path_mtu = 256;  // payload bytes: 256, 512, 1024, 2048, 4096
-  uint32_t qkey = 0;
-  wire::Psn rq_psn;
-  wire::Psn sq_psn;
-  wire::Qpn dest_qpn;
-  AddressVector address;
-  uint16_t pkey_index = 0;
-  uint8_t port = 0;
   uint8_t max_rd_atomic = 0;       // outstanding READs and atomics as requester
   uint8_t max_dest_rd_atomic = 0;  // the same as responder
   uint8_t min_rnr_timer = 0;       // AETH RNR timer code, 0..31
   uint8_t timeout = 0;             // 4.096 us * 2^timeout, 0..31; 0 = never
   uint8_t retry_count = 0;         // 0..7
   uint8_t rnr_retry = 0;           // 0..7, 7 = infinite
-  uint8_t path_mig_state = 0;
   bool en_sqd_async_notify = false;
+  uint32_t access = 0;      // memory::Access bits the peer may use
+  uint32_t path_mtu = 256;  // payload bytes: 256, 512, 1024, 2048, 4096
+  wire::Qpn dest_qpn;
+  uint32_t qkey = 0;
+
+  QpState current_state = QpState::kReset;
+  uint8_t port = 0;
+  uint16_t pkey_index = 0;
+  uint8_t path_mig_state = 0;
+  wire::Psn rq_psn;
+  wire::Psn sq_psn;
+  AddressVector address;
 };
 
 // 0, or EINVAL when the transition `from` -> `to` does not exist for this type or `mask` misses a required or has a

@@ -38,6 +38,7 @@ class TransportQp {
 
   QpState state() const { return qp_.attr.state; }
   wire::Qpn qpn() const { return qp_.qpn; }
+  QpType type() const { return qp_.type; }
   const QpAttributes& attributes() const { return qp_.attr; }
   // Takes the QP's completions out of one of its queues. Under the progress lock.
   void purge(queue::CompletionQueue& cq) {

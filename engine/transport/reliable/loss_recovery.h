@@ -148,10 +148,6 @@ class LossRecovery {
 
   QpContext& qp_;
   TimerTable timers_;
-  Time latest_retransmission_ = kNever;  // however often it is postponed
-  RoundTrip round_trip_;
-  uint32_t probes_put_off_ = 0;   // times since the timers were started
-  std::optional<Sample> sample_;  // the round trip that is being measured
   Episode episode_;
   io::SendReason cause_ = io::SendReason::kFirst;
   Probe probe_ = Probe::kNone;  // what is to be sent of it next
@@ -162,6 +158,10 @@ class LossRecovery {
   // lost as well, and sending everything again takes fewer round trips; a peer that has everything and is only slow
   // would drown in it.
   bool lossy_ = false;
+  uint32_t probes_put_off_ = 0;          // times since the timers were started
+  Time latest_retransmission_ = kNever;  // however often it is postponed
+  RoundTrip round_trip_;
+  std::optional<Sample> sample_;  // the round trip that is being measured
 };
 
 }  // namespace uroce::transport

@@ -311,7 +311,7 @@ void Responder::forget_ack() {
 }
 
 void Responder::nak(Aeth aeth, Psn psn, SendReason why) {
-  nak_ = {true, psn, aeth, why};
+  nak_ = {psn, aeth, why, true};
   forget_ack();  // a NAK acknowledges everything before its PSN
 }
 

@@ -66,10 +66,10 @@ class Responder {
 
  private:
   struct Nak {
-    bool pending = false;
     wire::Psn psn;
     wire::Aeth aeth;
     io::SendReason why{};
+    bool pending = false;
   };
 
   Outcome on_expected(const wire::Packet& packet);
@@ -106,17 +106,16 @@ class Responder {
   QpContext& qp_;
   wire::Psn expected_;
   wire::Msn msn_;
+  ReplayCache replays_;
+  Nak nak_;
   bool silent_ = false;  // a NAK reported the gap: nothing more until the expected PSN comes (IBTA 9.7.5.2.8)
+  bool ack_owed_ = false;
+  uint32_t acks_coalesced_ = 0;
+  std::optional<wire::Psn> ack_again_;  // all that the ACK owed is for came more than once; the newest PSN
 
   ReceiveRequest receive_;
   MessageAssembler message_;
   uint32_t message_srqn_ = 0;  // XRC: the shared receive queue that the message in progress is for
-
-  ReplayCache replays_;
-  Nak nak_;
-  bool ack_owed_ = false;
-  std::optional<wire::Psn> ack_again_;  // all that the ACK owed is for came more than once; the newest PSN
-  uint32_t acks_coalesced_ = 0;
 };
 
 }  // namespace uroce::transport

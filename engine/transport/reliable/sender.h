@@ -115,15 +115,15 @@ class Sender {
 
   QpContext& qp_;
   SendWindow window_;
+  std::optional<LocalError> local_error_;
+  LossRecovery recovery_;
+  RequestPackets packets_;
   uint32_t reads_outstanding_ = 0;  // and atomics
   uint32_t messages_ = 0;           // started so far
   // The last message that the peer has a receive request for (the LSN of IBTA 9.7.7.2); none: it does not count them.
   std::optional<wire::Msn> credit_limit_;
   uint32_t since_ack_request_ = 0;          // packets
   std::optional<wire::Psn> ack_requested_;  // the last packet that asked
-  std::optional<LocalError> local_error_;
-  LossRecovery recovery_;
-  RequestPackets packets_;
 };
 
 }  // namespace uroce::transport

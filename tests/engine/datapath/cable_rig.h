@@ -94,7 +94,7 @@ class Host {
     a.dest_qpn = wire::Qpn(peer);
     a.rq_psn = a.sq_psn;
     station.qp->path = path_to(to);
-    const QpType type = station.qp->init.type;
+    const QpType type = station.qp->transport->type();
     for (const auto& [state, mask] : {std::pair{QpState::kInit, transport::test::init_mask(type)},
                                       {QpState::kRtr, transport::test::rtr_mask(type)},
                                       {QpState::kRts, transport::test::rts_mask(type)}}) {
