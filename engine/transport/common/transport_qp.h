@@ -27,7 +27,6 @@ struct Agenda {
   bool send = false;  // pull() would probably give a packet now; may be wrong in the positive
   bool ack = false;   // an acknowledgement is owed; responses that must precede it may still be waiting
   bool ack_urgent = false;
-  QpState state = QpState::kReset;
   Time deadline = kNever;  // when on_timer() or pull() has something to do without outside cause
 };
 

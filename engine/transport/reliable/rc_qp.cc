@@ -92,7 +92,6 @@ Agenda RcQp::agenda(Time now) const {
   return {.send = congestion_.cnp_pending() || nak || (paced && allowed),
           .ack = responder_.ack_owed(),
           .ack_urgent = responder_.ack_urgent(),
-          .state = state(),
           .deadline = paced && !allowed ? congestion_.resume_at() : sender_.next_timer()};
 }
 

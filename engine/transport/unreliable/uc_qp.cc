@@ -87,7 +87,6 @@ Agenda UcQp::agenda(Time now) const {
   const bool has_packets = sending() && sender_.wants_to_send();
   const bool allowed = now >= congestion_.resume_at();
   return {.send = congestion_.cnp_pending() || (has_packets && allowed),
-          .state = state(),
           .deadline = has_packets && !allowed ? congestion_.resume_at() : kNever};
 }
 

@@ -15,9 +15,7 @@ class UdQp final : public UnreliableQp {
   Agenda agenda(Time now) const override {
     const bool has_packets = sending() && sender_.wants_to_send();
     const bool allowed = now >= congestion_.resume_at();
-    return {.send = has_packets && allowed,
-            .state = state(),
-            .deadline = has_packets && !allowed ? congestion_.resume_at() : kNever};
+    return {.send = has_packets && allowed, .deadline = has_packets && !allowed ? congestion_.resume_at() : kNever};
   }
   bool pull(io::TxPacket& out, Time now) override;
   uint32_t next_address_handle() override;
