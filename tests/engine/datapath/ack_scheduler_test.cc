@@ -1,6 +1,7 @@
 // When the data path sends the ACKs that its QPs owe, in relation to what the application sends.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <optional>
 #include <vector>
 
 #include "tests/engine/datapath/cable_rig.h"
@@ -28,6 +29,7 @@ class Acks : public Cable {
     a.post(asking, work(WrOpcode::kSend, 1), 4096, 8);
     a.run();
   }
+  ~Acks() override { b.end->record_sent(nullptr); }
   void answer() { b.post(answering, work(WrOpcode::kSend, 2), 4096, 8); }
   // Opcodes of what `b` has sent since the last call.
   std::vector<Opcode> sent() {
@@ -59,6 +61,32 @@ TEST_F(Acks, LeaveInTheNextRoundWithoutAnAnswer) {
 
 TEST_F(Acks, LeaveAtOnceInTheBackground) {
   b.run(kBackground);
+  EXPECT_THAT(sent(), ElementsAre(Opcode::kRcAcknowledge));
+}
+
+TEST_F(Acks, LeaveAtOnceWhenTheyCoverManyMessages) {
+  for (uint64_t i = 1; i < transport::Responder::kAckCoalesce; ++i) {
+    b.post_receive(answering, 1 + i, 0, 64);
+    a.post(asking, work(WrOpcode::kSend, 1 + i), 4096, 8);
+  }
+  a.run();
+  answer();
+  b.run(kPolling);
+  EXPECT_THAT(sent(), ElementsAre(Opcode::kRcSendOnly, Opcode::kRcAcknowledge)) << "in the round that took them";
+}
+
+// The peer would ask until it gives up.
+TEST_F(Acks, LeaveBeforeTheQpIsDestroyed) {
+  b.run(kPolling);
+  b.destroy(answering);
+  EXPECT_THAT(sent(), ElementsAre(Opcode::kRcAcknowledge));
+}
+
+TEST_F(Acks, LeaveBeforeTheQpChangesItsState) {
+  b.run(kPolling);
+  transport::QpAttributes attributes;
+  attributes.state = QpState::kErr;
+  EXPECT_EQ(b.datapath.modify(*answering.qp, attributes, transport::kQpState, std::nullopt, b.now), 0);
   EXPECT_THAT(sent(), ElementsAre(Opcode::kRcAcknowledge));
 }
 
