@@ -80,6 +80,7 @@ class QpnSpace {
   // Zeroes from the kernel: a page costs nothing before one of its numbers is used.
   template <class T>
   static Array<T> make_array(uint32_t count) {
+    // NOLINTNEXTLINE(bugprone-sizeof-expression): T may be a pointer
     auto* const array = static_cast<T*>(std::calloc(count, sizeof(T)));
     if (array == nullptr) throw std::bad_alloc();
     return Array<T>(array);
