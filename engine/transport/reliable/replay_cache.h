@@ -110,13 +110,14 @@ class ReplayCache {
   // interrupted, not even by the duplicate of an earlier request: a requester would take what follows the interruption
   // for a message without beginning.
   ReplayEntry* next_to_answer() {
-    if (answering_ == 0) return nullptr;
     ReplayEntry* oldest = nullptr;
-    for (uint32_t age = size(); age-- > 0;) {
+    uint32_t left = answering_;
+    for (uint32_t age = 0; age < size() && left > 0; ++age) {
       ReplayEntry& entry = newest(age);
       if (!entry.answering) continue;
       if (entry.next != entry.start) return &entry;
-      if (oldest == nullptr) oldest = &entry;
+      oldest = &entry;
+      --left;
     }
     return oldest;
   }
