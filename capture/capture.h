@@ -34,6 +34,7 @@ class Capture final : public PacketIo {
   bool flush() override { return inner_->flush(); }
   std::span<const pollfd> wait_descriptors() const override { return inner_->wait_descriptors(); }
   bool prepare_to_wait() override { return inner_->prepare_to_wait(); }
+  bool sent_waits() const override { return inner_->sent_waits(); }
   uint32_t max_udp_length() const override { return inner_->max_udp_length(); }
   std::string description() const override { return inner_->description(); }
   bool kernel_routes() const override { return inner_->kernel_routes(); }

@@ -1,6 +1,7 @@
 // The engine's data path, status and counters. Its calls about objects: device/objects.cc, device/memory.cc.
 #include "engine/engine.h"
 
+#include <bit>
 #include <optional>
 #include <utility>
 
@@ -37,20 +38,31 @@ void Engine::prefetch(const Qp& qp) {
 }
 
 void Engine::doorbell(Qp& qp) {
-  device_->datapath.ring(qp);
-  device_->progress.after_post();
+  Shard& shard = device_->shard_of(qp);
+  shard.datapath().ring(qp);
+  shard.after_post();
 }
 
 void Engine::receive_doorbell(Qp& qp) {
   if (state(qp) == transport::QpState::kErr) doorbell(qp);
 }
 
+// Where no QP fills the queue, the caller's rounds are for everybody.
+void Engine::progress(const queue::CompletionQueue& cq) {
+  uint32_t shards = cq.shards();
+  if (shards == 0) return progress();
+  for (; shards != 0; shards &= shards - 1) {
+    device_->progress.shard(static_cast<uint32_t>(std::countr_zero(shards))).poll();
+  }
+}
+
 void Engine::progress() {
-  if (device_->has_opened()) device_->progress.poll();
+  if (!device_->has_opened()) return;
+  for (uint32_t i = 0; i < device_->progress.shard_count(); ++i) device_->progress.shard(i).poll();
 }
 
 void Engine::expect_sleep() {
-  device_->progress.expect_sleep();
+  for (uint32_t i = 0; i < device_->progress.shard_count(); ++i) device_->progress.shard(i).expect_sleep();
 }
 
 void Engine::report_missed(queue::CompletionQueue& cq) {
@@ -79,11 +91,10 @@ transport::QpState Engine::state(const Qp& qp) {
   return qp.visible_state.load(std::memory_order_seq_cst);
 }
 
-// --- counters
-// ---------------------------------------------------------------------------------------------------------
+// --- counters -------------------------------------------------------------------------------------------------------
 
-const Counters& Engine::counters() const {
-  return device_->datapath.counters();
+CounterSums Engine::counters() const {
+  return device_->counters();
 }
 
 std::string Engine::counters_text() const {
@@ -91,9 +102,10 @@ std::string Engine::counters_text() const {
   const auto line = [&](const char* name, uint64_t value) {
     if (value != 0) text += device_->name() + ": " + name + ": " + std::to_string(value) + "\n";
   };
+  const CounterSums sums = counters();
   for (size_t i = 0; i < static_cast<size_t>(Counter::kCount); ++i) {
     const auto counter = static_cast<Counter>(i);
-    line(Counters::text(counter), counters().get(counter));
+    line(Counters::text(counter), sums.get(counter));
   }
   const std::optional<io::IoCounters> io = device_->io_counters();
   if (!io) return text;

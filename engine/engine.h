@@ -2,7 +2,7 @@
 // progress of all of them. This is the public face that the verbs shim uses; nothing of the shim is known here, and
 // nothing of the engine's inside is known to the shim.
 //
-// Progress (architecture.md, decision 2): whoever polls, progresses. progress() tries the progress lock and runs a
+// Progress (architecture.md, decision 2): whoever polls, progresses. progress() tries the lock of a shard and runs a
 // round in the caller's thread, doorbell() the part of it that sends; a background thread takes over when nobody does,
 // and sleeps when nothing happens.
 #pragma once
@@ -142,7 +142,10 @@ class Engine {
   void doorbell(Qp& qp);
   // After receive WQEs were posted: only an erroneous QP has work to do then (flush).
   void receive_doorbell(Qp& qp);
-  // One iteration in the caller's thread, unless another thread is at it. Call when a poll found nothing.
+  // One iteration in the caller's thread, unless another thread is at it, of what fills the queue. Call when a poll
+  // found nothing.
+  void progress(const queue::CompletionQueue& cq);
+  // The same of all that the device does.
   void progress();
   // The caller is about to sleep (armed a CQ): the background thread has to watch from now on.
   void expect_sleep();
@@ -163,7 +166,7 @@ class Engine {
   // All counters that are not zero, one per line, in words.
   std::string counters_text() const;
   PortCounters port_counters() const;
-  const Counters& counters() const;  // of the datapath
+  CounterSums counters() const;
 
   // Device-wide events (port, GIDs, fatal) go to all handlers registered here.
   void add_event_handler(EventHandler* handler);

@@ -77,7 +77,7 @@ int poll_cq(ibv_cq* verbs, int num_entries, ibv_wc* wc) {
   const auto limit = static_cast<uint32_t>(std::max(num_entries, 0));
   uint32_t count = take(cq, limit, wc);
   if (count == 0) {
-    cq.engine->progress();
+    cq.engine->progress(cq);
     count = take(cq, limit, wc);
   }
   return static_cast<int>(count);

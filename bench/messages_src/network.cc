@@ -1,8 +1,11 @@
 #include "bench/messages_src/network.h"
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <memory>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -11,6 +14,7 @@
 #include "engine/device/host.h"
 #include "engine/io/memory_link.h"
 #include "engine/io/packet_io.h"
+#include "engine/io/steering.h"
 #include "engine/net/net_view.h"
 
 namespace uroce::messages {
@@ -78,15 +82,18 @@ class TimedIo final : public io::PacketIo {
 }  // namespace
 
 void make_network(bool timed) {
-  auto [first, second] = io::make_memory_link();
-  auto ends = std::make_shared<std::array<std::unique_ptr<io::PacketIo>, 2>>();
+  const uint32_t cpus = std::max(1u, std::thread::hardware_concurrency());
+  auto [first, second] = io::make_memory_links(std::min(std::bit_floor(cpus), io::kMaxShards));
+  auto ends = std::make_shared<std::array<io::MemoryEnds, 2>>();
   *ends = {std::move(first), std::move(second)};
   engine::Host::make(
       engine::Options{}, std::make_shared<TwoNetdevs>(),
       [ends, timed](const net::Netdev& netdev, const engine::Options&) -> std::variant<engine::OpenedIo, io::IoError> {
         engine::OpenedIo opened;
-        opened.io = std::move(ends->at(static_cast<size_t>(netdev.index) - 1));
-        if (timed) opened.io = std::make_unique<TimedIo>(std::move(opened.io));
+        for (std::unique_ptr<io::MemoryEnd>& end : ends->at(static_cast<size_t>(netdev.index) - 1)) {
+          opened.io.push_back(std::move(end));
+          if (timed) opened.io.back() = std::make_unique<TimedIo>(std::move(opened.io.back()));
+        }
         return opened;
       });
 }

@@ -1,4 +1,4 @@
-// Named counters of an engine. One writer at a time (the holder of the progress lock), any number of readers.
+// Named counters of a shard. One writer at a time (the holder of its lock), any number of readers.
 // Every reason for which a packet is dropped has its own name here (architecture.md, decision 8).
 #pragma once
 
@@ -98,6 +98,18 @@ class Counters {
 
  private:
   std::array<std::atomic<uint64_t>, static_cast<size_t>(Counter::kCount)> values_{};
+};
+
+// Of several together.
+class CounterSums {
+ public:
+  void add(const Counters& counters) {
+    for (size_t i = 0; i < sums_.size(); ++i) sums_[i] += counters.get(static_cast<Counter>(i));
+  }
+  uint64_t get(Counter counter) const { return sums_[static_cast<size_t>(counter)]; }
+
+ private:
+  Counters::Snapshot sums_{};
 };
 
 }  // namespace uroce

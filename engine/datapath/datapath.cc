@@ -7,7 +7,8 @@
 
 namespace uroce::engine {
 
-Datapath::Datapath(Tables& tables) : tx_(tables, counters_, schedule_, next_hops_), rx_(tables, counters_, schedule_) {
+Datapath::Datapath(Tables& tables, uint32_t shard)
+    : tx_(tables, shard, counters_, schedule_, next_hops_), rx_(tables, shard, counters_, schedule_) {
   attach_loop(io::make_memory_loop());
 }
 
@@ -83,8 +84,7 @@ size_t Datapath::receive_burst(io::PacketIo& io, Time now) {
 }
 
 bool Datapath::unfinished() const {
-  return doorbells_.left_over() || !schedule_.idle() || tx_.queues().waiting() || next_hops_.changed() ||
-         !loop_->prepare_to_wait();
+  return doorbells_.left_over() || !schedule_.idle() || tx_.queues().waiting() || next_hops_.changed() || looped();
 }
 
 // --- QPs ------------------------------------------------------------------------------------------------------------

@@ -39,8 +39,8 @@ class Datapath {
     }
   };
 
-  // `tables` outlive it.
-  explicit Datapath(Tables& tables);
+  // Of one shard of a device. `tables` outlive it.
+  explicit Datapath(Tables& tables, uint32_t shard = 0);
 
   // `wire` moves packets from now on. `ask` is called, with the lock held, when the kernel is to be asked for next
   // hops. `loop`: what moves packets between QPs of this process; null: what does so far. Returns what moved them until
@@ -69,6 +69,10 @@ class Datapath {
 
   // Work is left over that needs no outside event: packets ready, ACKs owed.
   bool unfinished() const;
+  // Packets from QPs of this process have arrived.
+  bool looped() const { return !loop_->prepare_to_wait(); }
+  // Packets for QPs of this process, of other shards perhaps, have not been received yet.
+  bool sent_to_others() const { return loop_->sent_waits(); }
   Time next_deadline() const {
     return std::min({schedule_.next_deadline(), moderated_cqs_.next_deadline(), next_hops_.next_deadline()});
   }

@@ -38,7 +38,7 @@ size_t RxDemux::receive(io::PacketIo& io, bool looped, Time now) {
 void RxDemux::deliver_burst(size_t count, bool looped, Time now) {
   constexpr size_t kNear = 2, kFar = 6;
   for (size_t i = 0; i < count + kFar; ++i) {
-    if (i < count) tables_.qpns.prefetch(destination(i));
+    if (i < count) qpns_.prefetch(destination(i));
     if (const Qp* const qp = coming(i - (kFar - kNear), count)) qp->prefetch();
     if (i >= kFar) deliver(arrived_[i - kFar], looped, now);
   }
@@ -53,7 +53,7 @@ wire::Qpn RxDemux::destination(size_t i) const {
 // The QP of packet `i`, if there is that packet and it is not for the same QP as the one before it.
 const Qp* RxDemux::coming(size_t i, size_t count) const {
   if (i >= count || (i > 0 && destination(i) == destination(i - 1))) return nullptr;
-  return tables_.qpns.find(destination(i));
+  return qpns_.find(destination(i));
 }
 
 // The same while somebody looks on: what became of a packet is what the counters say.
@@ -78,14 +78,17 @@ void RxDemux::deliver(const io::RxPacket& rx, bool looped, Time now) {
   if (packet.bth.dest_qp.value() == kMulticastQpn && is_multicast(rx.envelope.destination)) {
     return deliver_to_group(rx, looped, packet, now);
   }
-  Qp* const qp = tables_.qpns.find(packet.bth.dest_qp);
+  Qp* const qp = qpns_.find(packet.bth.dest_qp);
   if (qp == nullptr) return counters_.add(Counter::kDropUnknownQp);
   if (const auto reason = refuse(rx, looped, packet, *qp)) return counters_.add(*reason);
   if ((rx.envelope.traffic_class & wire::kEcnMask) == wire::kEcnCe && packet.info->operation != wire::Operation::kCnp) {
     qp->transport->on_congestion_mark(now);
   }
   const uint32_t raised = events_raised(*qp);
-  qp->transport->on_packet(packet, now);
+  {
+    const auto windows = tables_.regions.use_windows();
+    qp->transport->on_packet(packet, now);
+  }
   schedule_.reschedule(*qp, now);
   if (events_raised(*qp) != raised) schedule_.acks().on_event(*qp);
 }

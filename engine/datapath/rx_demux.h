@@ -17,8 +17,8 @@ namespace uroce::engine {
 
 class RxDemux {
  public:
-  RxDemux(const Tables& tables, Counters& counters, Schedule& schedule)
-      : tables_(tables), counters_(counters), schedule_(schedule) {}
+  RxDemux(const Tables& tables, uint32_t shard, Counters& counters, Schedule& schedule)
+      : tables_(tables), qpns_(tables.qpns[shard]), counters_(counters), schedule_(schedule) {}
 
   // Takes a burst of packets. `looped`: from QPs of this process. Returns how many there were.
   size_t receive(io::PacketIo& io, bool looped, Time now);
@@ -39,6 +39,7 @@ class RxDemux {
   bool is_own(const wire::IpAddress& address) const;
 
   const Tables& tables_;
+  const QpnSpace& qpns_;  // the shard's
   Counters& counters_;
   Schedule& schedule_;
   std::array<io::RxPacket, kBurst> arrived_;

@@ -23,8 +23,10 @@ const wire::Envelope* envelope_for(const io::TxPacket& packet, Qp& qp, const Pat
 
 }  // namespace
 
-TxScheduler::TxScheduler(Tables& tables, Counters& counters, Schedule& schedule, NextHopWaits& next_hops)
+TxScheduler::TxScheduler(Tables& tables, uint32_t shard, Counters& counters, Schedule& schedule,
+                         NextHopWaits& next_hops)
     : tables_(tables),
+      qpns_(tables.qpns[shard]),
       counters_(counters),
       schedule_(schedule),
       next_hops_(next_hops),
@@ -60,7 +62,7 @@ bool TxScheduler::transmit_quantum(Qp& qp, int& budget) {
     TxBurst& queue = path == nullptr ? queues_.wire() : queues_.to(*path);
     io::TxPacket* const packet = queue.next();
     if (packet == nullptr) return false;
-    if (!qp.transport->pull(*packet, now_)) return true;
+    if (!pull(qp, *packet)) return true;
     --budget;
     packet->source_qpn = qp.transport->qpn();
     if (const auto reason = obstacle(*packet, qp, path, reach)) {
@@ -74,6 +76,11 @@ bool TxScheduler::transmit_quantum(Qp& qp, int& budget) {
     if (is_multicast(path->envelope.destination)) copy_to_own_group(*packet);
   }
   return true;
+}
+
+bool TxScheduler::pull(Qp& qp, io::TxPacket& packet) {
+  const auto windows = tables_.regions.use_windows();
+  return qp.transport->pull(packet, now_);
 }
 
 // Where the QP's next packet goes. Null: nowhere, its address handle is gone.
@@ -138,7 +145,7 @@ void TxScheduler::settle_ack(Qp& qp, Time now) {
 // The bytes of a packet have been made, or could not be: the application unmapped or protected the memory.
 void TxScheduler::on_done(const io::TxPacket& packet) {
   if (packet.unreadable) counters_.add(Counter::kMemoryFaults);
-  Qp* const qp = tables_.qpns.find(packet.source_qpn);
+  Qp* const qp = qpns_.find(packet.source_qpn);
   if (qp == nullptr) return;
   if (packet.unreadable) {
     qp->transport->on_unreadable(packet, now_);

@@ -19,7 +19,7 @@ class TxScheduler {
  public:
   static constexpr int kTransmitLimit = 4 * 32;  // packets of one transmission, ACKs not counted
 
-  TxScheduler(Tables& tables, Counters& counters, Schedule& schedule, NextHopWaits& next_hops);
+  TxScheduler(Tables& tables, uint32_t shard, Counters& counters, Schedule& schedule, NextHopWaits& next_hops);
 
   TxQueues& queues() { return queues_; }
   const TxQueues& queues() const { return queues_; }
@@ -35,12 +35,14 @@ class TxScheduler {
 
   bool transmit_quantum(Qp& qp, int& budget);
   size_t transmit_acks(AckList& qps);
+  bool pull(Qp& qp, io::TxPacket& packet);
   Path* next_path(Qp& qp);
   static std::optional<Counter> obstacle(const io::TxPacket& packet, const Qp& qp, const Path* path, Reach reach);
   void copy_to_own_group(const io::TxPacket& packet);
   void on_done(const io::TxPacket& packet);
 
   Tables& tables_;
+  const QpnSpace& qpns_;  // the shard's
   Counters& counters_;
   Schedule& schedule_;
   NextHopWaits& next_hops_;

@@ -1,6 +1,7 @@
 #include "engine/device/capture_setup.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <mutex>
 #include <unistd.h>
@@ -63,7 +64,8 @@ void capture_to_file(const std::string& device, const Options& options) {
 }  // namespace
 
 void add_faults_and_capture(OpenedIo& opened, const net::Netdev& netdev, const Options& options) {
-  std::unique_ptr<io::PacketIo> io = std::move(opened.io);
+  assert(opened.io.size() == 1);  // what packets are captured of has one shard
+  std::unique_ptr<io::PacketIo> io = std::move(opened.io.front());
   io::PacketIo& backend = *io;
   io::PacketIo* inside = io.get();
   std::unique_ptr<io::FaultInjector> injector;
@@ -91,9 +93,10 @@ void add_faults_and_capture(OpenedIo& opened, const net::Netdev& netdev, const O
   if (!options.capture.empty()) capture_to_file(tap->info().device, options);
   io::CaptureHub::instance().add_tap(tap);
   io::CaptureServer::start();
-  opened.io = std::make_unique<io::Capture>(std::move(io), tap, [tap] { io::CaptureHub::instance().remove_tap(*tap); });
-  opened.loop =
-      std::make_unique<io::Capture>(io::make_memory_loop(), tap, std::function<void()>{}, io::Capture::Link::kLoop);
+  opened.io.front() =
+      std::make_unique<io::Capture>(std::move(io), tap, [tap] { io::CaptureHub::instance().remove_tap(*tap); });
+  opened.loops.push_back(
+      std::make_unique<io::Capture>(io::make_memory_loop(), tap, std::function<void()>{}, io::Capture::Link::kLoop));
 }
 
 void finish_captures() {

@@ -1,13 +1,26 @@
 #include "engine/device/device.h"
 
+#include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <new>
+#include <thread>
 #include <utility>
 
 #include "engine/base/random.h"
 #include "engine/io/closed_io.h"
 
 namespace uroce::engine {
+
+namespace {
+
+// As many as threads can run at the same time.
+uint32_t most_shards(const Options& options) {
+  const uint32_t cpus = std::max(1u, std::thread::hardware_concurrency());
+  return options.shards != 0 ? options.shards : std::min(std::bit_floor(cpus), io::kMaxShards);
+}
+
+}  // namespace
 
 Device::Device(const net::Netdev& netdev, std::shared_ptr<net::NetView> view, const Options& options, IoOpener opener)
     : netdev_index_(netdev.index),
@@ -17,10 +30,10 @@ Device::Device(const net::Netdev& netdev, std::shared_ptr<net::NetView> view, co
       opener_(std::move(opener)),
       netdev_(netdev),
       announced_(netdev),
-      destinations_(options.congestion),
-      tables(secure_random),
-      datapath(tables),
-      progress(datapath, view_->descriptor(), [this](bool readable) { return watch_network(readable); }) {
+      tables(secure_random, most_shards(options)),
+      progress(std::make_unique<Datapath>(tables), view_->descriptor(),
+               [this](bool readable) { return watch_network(readable); }) {
+  destinations_.emplace_back(options.congestion);
   view_->add_listener(this, [this](const net::News& news) { note(news); });
 }
 
@@ -52,14 +65,9 @@ int Device::open_io() {
   if (auto* error = std::get_if<io::IoError>(&result)) return error->code;
   auto& opened = std::get<OpenedIo>(result);
   netdev_ = *netdev;
-  kernel_routes_ = opened.io->kernel_routes();
-  const uint32_t max_udp_length = opened.io->max_udp_length();
-  {
-    Progress::Guard guard(progress);
-    tables.addresses = netdev_.addresses;
-    datapath.attach(
-        std::move(opened.io), [this] { progress.wake(); }, std::move(opened.loop));
-  }
+  kernel_routes_ = opened.io.front()->kernel_routes();
+  const uint32_t max_udp_length = opened.io.front()->max_udp_length();
+  attach(opened);
   opened_ = std::move(opened);
   progress.wake();                        // to what it has to watch now
   max_udp_length_.store(max_udp_length);  // from here on polls run rounds
@@ -70,7 +78,7 @@ int Device::open_io() {
 void Device::leave_netdev() {
   {
     const std::unique_lock setting_up(setup, std::try_to_lock);
-    if (!setting_up || !open_ || !progress.lock_comes_free()) return;
+    if (!setting_up || !open_ || !progress.locks_come_free()) return;
   }
   progress.stop();  // it takes `setup`, and keeps descriptors open that it waits for
   std::lock_guard setting_up(setup);
@@ -80,11 +88,14 @@ void Device::leave_netdev() {
 // The netdev is gone, and what was attached to it with it; or it is left. Caller holds `setup`.
 void Device::close_io() {
   opened_ = {};
-  std::unique_ptr<io::PacketIo> closed;  // after the lock: captures may take long to come to their end
+  std::vector<std::unique_ptr<io::PacketIo>> closed;  // after the locks: captures may take long to come to their end
+  closed.reserve(io::kMaxShards);
   Progress::Guard guard(progress);
-  if (datapath.wire() == nullptr) return;
-  datapath.forget_waiting_packets();
-  closed = datapath.attach(std::make_unique<io::ClosedIo>(*datapath.wire()), [this] { progress.wake(); });
+  for_each_datapath([&](Datapath& datapath) {
+    if (datapath.wire() == nullptr) return;
+    datapath.forget_waiting_packets();
+    closed.push_back(datapath.attach(std::make_unique<io::ClosedIo>(*datapath.wire()), [this] { progress.wake(); }));
+  });
 }
 
 int Device::join(const wire::IpAddress& group) {
@@ -114,8 +125,13 @@ void Device::steer_addresses() {
 
 std::optional<io::IoCounters> Device::io_counters() {
   Progress::Guard guard(progress);
-  if (datapath.wire() == nullptr) return std::nullopt;
-  return datapath.wire()->counters();
+  std::optional<io::IoCounters> sum;
+  for_each_datapath([&sum](const Datapath& datapath) {
+    if (datapath.wire() == nullptr) return;
+    if (!sum) sum.emplace();
+    *sum += datapath.wire()->counters();
+  });
+  return sum;
 }
 
 }  // namespace uroce::engine

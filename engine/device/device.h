@@ -1,11 +1,12 @@
-// The inside of an Engine (engine.h): one netdev of this process with its packet I/O, its tables, its datapath and who
-// drives that. It follows the netdev and the network around it (network.cc). Engine does on it what the verbs ask for.
+// The inside of an Engine (engine.h): one netdev of this process with its packet I/O, its tables, its shards and who
+// drives them. It follows the netdev and the network around it (network.cc). Engine does on it what the verbs ask for.
 //
 // Locks: `setup` first, for calls that depend on the netdev or on routes and may ask the kernel; then Progress::Guard,
 // under which nothing is asked (architecture.md "Network").
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -18,6 +19,7 @@
 #include "engine/datapath/progress.h"
 #include "engine/device/open_io.h"
 #include "engine/engine.h"
+#include "engine/io/steering.h"
 #include "engine/objects/tables.h"
 #include "engine/options.h"
 
@@ -54,12 +56,27 @@ class Device {
   uint32_t path_mtu(uint32_t route_mtu) const { return largest_path_mtu(route_mtu, max_udp_length_.load()); }
   // What packets with this address vector share with all others between the same addresses. 0, EINVAL (no such GID,
   // families differ) or ENETUNREACH.
-  int find_destination(const transport::AddressVector& address, std::shared_ptr<Destination>& to);
+  int find_destination(const transport::AddressVector& address, uint32_t shard, std::shared_ptr<Destination>& to);
   // The host becomes a member of a multicast group that a QP is in (0 or an errno value), or ceases to be one.
   int join(const wire::IpAddress& group);
   void leave(const wire::IpAddress& group);
 
+  // --- shards: shards.cc
+  // ---------------------------------------------------------------------------------------------- Where a new QP
+  // belongs; the caller holds the Guard. So it does for a queue whose QPs are to come to a shard.
+  uint32_t choose_shard(const QpInit& init);
+  uint32_t choose_shard(queue::CompletionQueue& cq);
+  uint32_t number_of_shard(const Qp& qp) const { return io::shard_of(qp.transport->qpn(), progress.shard_count()); }
+  Shard& shard_of(const Qp& qp) { return progress.shard(number_of_shard(qp)); }
+  // Any thread; what a datapath says of its own calls counts.
+  template <class F>
+  void for_each_datapath(F&& f) {
+    for (uint32_t i = 0; i < progress.shard_count(); ++i) f(progress.shard(i).datapath());
+  }
+  CounterSums counters() const;
+
  private:
+  void attach(OpenedIo& opened);
   void close_io();
   void steer_addresses();
   Time watch_network(bool readable);
@@ -79,9 +96,9 @@ class Device {
 
   // Under `setup`.
   net::Netdev netdev_;
-  net::Netdev announced_;  // as handlers were told last
-  Destinations destinations_;
-  OpenedIo opened_;  // without the packet I/O itself, which the datapath has
+  net::Netdev announced_;                  // as handlers were told last
+  std::deque<Destinations> destinations_;  // of the shards
+  OpenedIo opened_;                        // without the packet I/O itself, which the datapaths have
   bool open_ = false;
   bool kernel_routes_ = false;
   bool steered_ = true;  // the packet I/O has taken the addresses
@@ -97,10 +114,11 @@ class Device {
   std::mutex handlers_lock_;
   std::vector<EventHandler*> handlers_;
 
+  uint32_t next_home_ = 0;  // of completion queues, by turns; under the Guard
+
  public:
   std::mutex setup;
   Tables tables;
-  Datapath datapath;
   Progress progress;  // last: its thread uses everything above
 };
 

@@ -46,7 +46,7 @@ int Engine::reregister_memory(uint32_t key, const MemoryRegion& region) {
   Progress::Guard guard(device_->progress);
   MrTable& regions = device_->tables.regions;
   if (const int error = obstacle(regions, key); error != 0) return error;
-  device_->datapath.forget_waiting_packets(*regions.find(key));
+  device_->for_each_datapath([&](Datapath& datapath) { datapath.forget_waiting_packets(*regions.find(key)); });
   regions.replace(key, region);
   return 0;
 }
@@ -55,7 +55,7 @@ int Engine::deregister_memory(uint32_t key) {
   Progress::Guard guard(device_->progress);
   MrTable& regions = device_->tables.regions;
   if (const int error = obstacle(regions, key); error != 0) return error;
-  device_->datapath.forget_waiting_packets(*regions.find(key));
+  device_->for_each_datapath([&](Datapath& datapath) { datapath.forget_waiting_packets(*regions.find(key)); });
   regions.remove(key);
   return 0;
 }

@@ -37,8 +37,8 @@ PortStatus Device::port_status() {
   view_->process_changes();
   const auto netdev = view_->netdev(netdev_index_);
   PortStatus status;
-  status.pkey_violations = static_cast<uint32_t>(datapath.counters().get(Counter::kDropWrongPkey));
-  status.qkey_violations = static_cast<uint32_t>(datapath.counters().get(Counter::kDropWrongQkey));
+  status.pkey_violations = static_cast<uint32_t>(counters().get(Counter::kDropWrongPkey));
+  status.qkey_violations = static_cast<uint32_t>(counters().get(Counter::kDropWrongQkey));
   if (!netdev) return status;
   status.up = netdev->up;
   status.active = netdev->up && netdev->running;
@@ -51,15 +51,16 @@ PortStatus Device::port_status() {
 
 // --- routes and next hops: never under the progress lock -----------------------------------------------------------
 
-// What packets with this address vector share with all others between the same addresses; its route is looked up unless
-// nothing has changed since that was done last. 0, EINVAL (no such GID, families differ) or ENETUNREACH. Caller holds
-// `setup`.
-int Device::find_destination(const transport::AddressVector& address, std::shared_ptr<Destination>& to) {
+// What packets with this address vector share with all others of the shard between the same addresses; its route is
+// looked up unless nothing has changed since that was done last. 0, EINVAL (no such GID, families differ) or
+// ENETUNREACH. Caller holds `setup`.
+int Device::find_destination(const transport::AddressVector& address, uint32_t shard,
+                             std::shared_ptr<Destination>& to) {
   if (address.source_gid_index >= netdev_.gids.size()) return EINVAL;
   const wire::IpAddress& source = netdev_.gids[address.source_gid_index];
   if (source.is_unspecified() || address.destination.is_unspecified() || source.is_v4() != address.destination.is_v4())
     return EINVAL;
-  std::shared_ptr<Destination> found = destinations_.get(source, address.destination);
+  std::shared_ptr<Destination> found = destinations_[shard].get(source, address.destination);
   const uint64_t generation = view_->generation();
   if (found->generation != generation) {
     Destination::Route route;
@@ -77,7 +78,8 @@ void Device::apply(Destination& to, Destination::Route&& route, uint64_t generat
   to.generation = generation;
   Progress::Guard guard(progress);
   std::swap(to.route, route);
-  datapath.next_hops().note_change();  // whoever waits may wait for another one now
+  // Whoever waits may wait for another one now.
+  for_each_datapath([](Datapath& datapath) { datapath.next_hops().note_change(); });
 }
 
 // One destination after the other, so that traffic goes on in between. A route that is gone for the moment leaves it
@@ -85,32 +87,36 @@ void Device::apply(Destination& to, Destination::Route&& route, uint64_t generat
 void Device::refresh_routes(const net::News& news) {
   std::lock_guard setting_up(setup);
   if (!present_) return;
-  for (const std::shared_ptr<Destination>& to : destinations_.held()) {
-    if (!news.concern_route_to(to->address) || !has(netdev_, to->source)) continue;
-    const uint64_t generation = view_->generation();
-    Destination::Route route;
-    if (look_up_route(*view_, netdev_, to->source, to->address, route) == 0) apply(*to, std::move(route), generation);
+  for (const Destinations& destinations : destinations_) {
+    for (const std::shared_ptr<Destination>& to : destinations.held()) {
+      if (!news.concern_route_to(to->address) || !has(netdev_, to->source)) continue;
+      const uint64_t generation = view_->generation();
+      Destination::Route route;
+      if (look_up_route(*view_, netdev_, to->source, to->address, route) == 0) apply(*to, std::move(route), generation);
+    }
   }
 }
 
 // Next hops that there are packets for.
 void Device::ask_for_next_hops() {
-  if (!datapath.next_hops().wants_some()) return;
-  wanted_.clear();
-  wanted_.reserve(NextHopWaits::kMostWanted);
-  {
-    Progress::Guard guard(progress);
-    datapath.next_hops().take_wanted(wanted_);
-  }
-  for (const auto& hop : wanted_) view_->resolve_neighbour(hop->netdev_index, hop->address);
-  wanted_.clear();
+  for_each_datapath([this](Datapath& datapath) {
+    if (!datapath.next_hops().wants_some()) return;
+    wanted_.clear();
+    wanted_.reserve(NextHopWaits::kMostWanted);
+    {
+      Progress::Guard guard(progress);
+      datapath.next_hops().take_wanted(wanted_);
+    }
+    for (const auto& hop : wanted_) view_->resolve_neighbour(hop->netdev_index, hop->address);
+    wanted_.clear();
+  });
 }
 
 // --- changes --------------------------------------------------------------------------------------------------------
 
 // Called by whichever thread has read it.
 void Device::note(const net::News& news) {
-  if (news.next_hops) datapath.next_hops().note_change();
+  if (news.next_hops) for_each_datapath([](Datapath& datapath) { datapath.next_hops().note_change(); });
   {
     std::lock_guard guard(news_lock_);
     news_ += news;

@@ -26,17 +26,21 @@ std::vector<wire::IpAddress> groups_of(Device& device, const Qp& qp) {
 int Engine::create_qp(const QpInit& init, Qp*& qp) {
   if (const int error = device_->open_io(); error != 0) return error;
   Progress::Guard guard(device_->progress);
+  Tables& tables = device_->tables;
+  if (tables.qp_count() >= Limits::kMaxQp) return ENOMEM;
+  const uint32_t shard = device_->choose_shard(init);
+  Datapath& datapath = device_->progress.shard(shard).datapath();
+  QpnSpace& qpns = tables.qpns[shard];
   wire::Qpn qpn;
-  if (!device_->tables.qpns.take(qpn)) return ENOMEM;
+  if (!qpns.take(qpn)) return ENOMEM;
   try {
-    qp = new Qp(init, qpn, device_->tables.regions, device_->tables.srqs, device_->datapath.completions(),
-                device_->datapath.counters());
+    qp = new Qp(init, qpn, tables.regions, tables.srqs, datapath.completions(), datapath.counters());
   } catch (const std::bad_alloc&) {
-    device_->tables.qpns.release(qpn);
+    qpns.release(qpn);
     return ENOMEM;
   }
-  device_->tables.qpns.bind(qpn, qp);
-  device_->datapath.add(*qp);
+  qpns.bind(qpn, qp);
+  datapath.add(*qp);
   return 0;
 }
 
@@ -46,7 +50,8 @@ int Engine::modify_qp(Qp& qp, const transport::QpAttributes& attributes, uint32_
   std::shared_ptr<Destination> to;
   std::optional<Path> path;
   if (mask & transport::kQpAddressVector) {
-    if (const int error = device_->find_destination(attributes.address, to); error != 0) return error;
+    const uint32_t shard = device_->number_of_shard(qp);
+    if (const int error = device_->find_destination(attributes.address, shard, to); error != 0) return error;
     const wire::Qpn remote = (mask & transport::kQpDestQpn) ? attributes.dest_qpn : qp.transport->attributes().dest_qpn;
     path = make_path(attributes.address, to, qp.transport->qpn(), remote);
   }
@@ -66,7 +71,7 @@ int Engine::modify_qp(Qp& qp, const transport::QpAttributes& attributes, uint32_
 
   Progress::Guard guard(device_->progress);
   qp.remember_answers_in(answers);
-  return device_->datapath.modify(qp, adjusted, mask, std::move(path), monotonic_now());
+  return device_->shard_of(qp).datapath().modify(qp, adjusted, mask, std::move(path), monotonic_now());
 }
 
 transport::QpAttributes Engine::query_qp(Qp& qp) {
@@ -78,8 +83,8 @@ void Engine::destroy_qp(Qp* qp) {
   for (const wire::IpAddress& group : groups_of(*device_, *qp)) detach_multicast(*qp, group);
   Progress::Guard guard(device_->progress);
   device_->tables.regions.forget_qp(qp->transport->qpn().value());
-  device_->datapath.remove(*qp, monotonic_now());
-  device_->tables.qpns.release(qp->transport->qpn());
+  device_->shard_of(*qp).datapath().remove(*qp, monotonic_now());
+  device_->tables.qpns[device_->number_of_shard(*qp)].release(qp->transport->qpn());
   delete qp;
 }
 
@@ -89,6 +94,8 @@ int Engine::create_srq(const SrqInit& init, Srq*& srq) {
   if (number == 0) return ENOMEM;
   try {
     auto created = std::make_unique<Srq>(init, number);
+    if (init.xrcd != 0) created->shard = 0;
+    if (init.cq != nullptr) init.cq->add_shard(0);  // XRC
     device_->tables.srqs.add(*created);
     srq = created.release();
   } catch (const std::bad_alloc&) {
@@ -120,7 +127,9 @@ void Engine::destroy_srq(Srq* srq) {
   Progress::Guard guard(device_->progress);
   device_->tables.srqs.remove(*srq);
   // XRC requests name the queue, their QPs do not: any of them may hold a receive request of it.
-  if (srq->init.xrcd != 0) device_->datapath.for_each_qp([srq](Qp& qp) { qp.transport->on_srq_destroyed(*srq); });
+  if (srq->init.xrcd != 0) {
+    device_->progress.shard(0).datapath().for_each_qp([srq](Qp& qp) { qp.transport->on_srq_destroyed(*srq); });
+  }
   delete srq;
 }
 
@@ -128,7 +137,7 @@ int Engine::create_address(const transport::AddressVector& address, uint32_t& ha
   std::lock_guard setting_up(device_->setup);
   device_->learn_netdev();
   std::shared_ptr<Destination> to;
-  if (const int error = device_->find_destination(address, to); error != 0) return error;
+  if (const int error = device_->find_destination(address, 0, to); error != 0) return error;
   const Path path = make_path(address, std::move(to));
   Progress::Guard guard(device_->progress);
   handle = device_->tables.address_handles.add(path);
@@ -139,7 +148,7 @@ void Engine::destroy_address(uint32_t handle) {
   Progress::Guard guard(device_->progress);
   const AddressHandle* const found = device_->tables.address_handles.find(handle);
   if (found == nullptr) return;
-  device_->datapath.forget_waiting_packets(*found);
+  device_->progress.shard(0).datapath().forget_waiting_packets(*found);
   device_->tables.address_handles.remove(handle);
 }
 
@@ -183,7 +192,7 @@ int Engine::resize_cq(queue::CompletionQueue& cq, uint32_t capacity) {
 
 int Engine::moderate_cq(queue::CompletionQueue& cq, uint16_t count, Duration period) {
   Progress::Guard guard(device_->progress);
-  device_->datapath.moderated_cqs().moderate(cq, count, period);
+  device_->progress.shard(device_->choose_shard(cq)).datapath().moderated_cqs().moderate(cq, count, period);
   return 0;
 }
 

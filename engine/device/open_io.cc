@@ -73,7 +73,7 @@ std::variant<OpenedIo, io::IoError> open_af_xdp(const net::Netdev& netdev, const
     }
     before = std::move(texts);
   };
-  opened.io = std::move(xdp);
+  opened.io.push_back(std::move(xdp));
   return opened;
 }
 
@@ -81,7 +81,7 @@ std::variant<OpenedIo, io::IoError> open_udp(const net::Netdev& netdev) {
   auto result = io::UdpIo::open({.netdev = netdev.name, .ifindex = netdev.index, .mtu = netdev.mtu});
   if (auto* error = std::get_if<io::IoError>(&result)) return *error;
   OpenedIo opened;
-  opened.io = std::move(std::get<std::unique_ptr<io::UdpIo>>(result));
+  opened.io.push_back(std::move(std::get<std::unique_ptr<io::UdpIo>>(result)));
   return opened;
 }
 
@@ -125,7 +125,7 @@ std::variant<OpenedIo, io::IoError> open_packet_io(const net::Netdev& netdev, co
   opened.leave = [memberships](const wire::IpAddress& group) { memberships->leave(group); };
   add_faults_and_capture(opened, netdev, options);
   if (!options.quiet) {
-    say(netdev, opened.io->description() + (reason.empty() ? "" : concat(" (not AF_XDP: ", reason, ")")));
+    say(netdev, opened.io.front()->description() + (reason.empty() ? "" : concat(" (not AF_XDP: ", reason, ")")));
   }
   return result;
 }

@@ -13,8 +13,10 @@
 namespace uroce::engine {
 
 struct OpenedIo {
-  std::unique_ptr<io::PacketIo> io;
-  std::unique_ptr<io::PacketIo> loop{};  // between QPs of the device; empty: the engine makes one
+  // For each shard that the device gets, a power of two and io::kMaxShards at most.
+  std::vector<std::unique_ptr<io::PacketIo>> io;
+  // Likewise, between QPs of the device; empty: the engine makes them.
+  std::vector<std::unique_ptr<io::PacketIo>> loops{};
   // Tells the packet I/O that the netdev's MAC address, its addresses or its multicast groups changed; may be empty. 0
   // or an errno value: not all has been taken; call again.
   std::function<int(const wire::MacAddress&, std::span<const wire::IpAddress>)> set_addresses;

@@ -2,7 +2,7 @@
 
 namespace uroce::engine {
 
-PortCounters port_counters(const Counters& engine, const io::IoCounters& io) {
+PortCounters port_counters(const CounterSums& engine, const io::IoCounters& io) {
   using C = Counter;
   const auto sum = [&](auto... counters) { return (engine.get(counters) + ...); };
   return {{

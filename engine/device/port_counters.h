@@ -19,6 +19,6 @@ struct PortCounter {
 inline constexpr size_t kPortCounters = 24;
 using PortCounters = std::array<PortCounter, kPortCounters>;
 
-PortCounters port_counters(const Counters& engine, const io::IoCounters& io);
+PortCounters port_counters(const CounterSums& engine, const io::IoCounters& io);
 
 }  // namespace uroce::engine

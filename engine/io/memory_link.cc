@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cassert>
 #include <cstddef>
 #include <new>
 
 #include "engine/io/frame_builder.h"
+#include "engine/io/steering.h"
+#include "wire/bth.h"
 #include "wire/ip_udp.h"
 
 namespace uroce::io {
@@ -46,6 +49,9 @@ class FrameQueue {
   void fill() { ++filled_; }
   void publish() { tail_.store(filled_, std::memory_order_release); }
 
+  // Some of it has not been received.
+  bool waits() const { return filled_ != released_.load(std::memory_order_acquire); }
+
   // --- the receiver's
   bool empty() const { return taken_ == tail_.load(std::memory_order_acquire); }
   Frame& take() {
@@ -70,17 +76,30 @@ class FrameQueue {
   uint64_t taken_ = 0;
 };
 
-MemoryEnd::MemoryEnd(std::shared_ptr<FrameQueue> in, std::shared_ptr<FrameQueue> out, const MemoryLinkConfig& config)
-    : in_(std::move(in)), out_(std::move(out)), max_udp_length_(config.max_udp_length) {}
+MemoryEnd::MemoryEnd(FrameQueues in, FrameQueues out, const MemoryLinkConfig& config)
+    : in_(std::move(in)), out_(std::move(out)), max_udp_length_(config.max_udp_length) {
+  assert(std::has_single_bit(in_.size()) && std::has_single_bit(out_.size()));
+}
 
 MemoryEnd::~MemoryEnd() = default;
 
+// Each time another queue is the first: none fills all of `out` for ever.
 size_t MemoryEnd::receive(std::span<RxPacket> out) {
-  in_->release();
+  for (const auto& queue : in_) queue->release();
   size_t count = 0;
-  while (count < out.size() && !in_->empty()) {
+  for (size_t i = 0; i < in_.size(); ++i) {
+    count += receive_from(*in_[(first_in_ + i) & (in_.size() - 1)], out.subspan(count));
+  }
+  first_in_ = (first_in_ + 1) & (in_.size() - 1);
+  counters_.rx_packets += count;
+  return count;
+}
+
+size_t MemoryEnd::receive_from(FrameQueue& queue, std::span<RxPacket> out) {
+  size_t count = 0;
+  while (count < out.size() && !queue.empty()) {
     RxPacket& packet = out[count];
-    FrameQueue::Frame& frame = in_->take();
+    FrameQueue::Frame& frame = queue.take();
     const wire::FrameError error = wire::parse_frame(frame.bytes(), packet.envelope, packet.ib);
     if (error != wire::FrameError::kNone) {
       ++counters_.rx_malformed;
@@ -94,8 +113,13 @@ size_t MemoryEnd::receive(std::span<RxPacket> out) {
     counters_.rx_bytes += packet.ib.size() + 8;
     ++count;
   }
-  counters_.rx_packets += count;
   return count;
+}
+
+FrameQueue& MemoryEnd::way_to(const io::TxPacket& packet) {
+  if (out_.size() == 1) return *out_[0];
+  const wire::Qpn to = wire::BthView::at(packet.header.data()).dest_qp();
+  return *out_[shard_of(to, static_cast<uint32_t>(out_.size()))];
 }
 
 size_t MemoryEnd::send(std::span<io::TxPacket> burst) {
@@ -103,11 +127,12 @@ size_t MemoryEnd::send(std::span<io::TxPacket> burst) {
   for (; count < burst.size(); ++count) {
     io::TxPacket& packet = burst[count];
     assert(packet.udp_length() <= max_udp_length_);
-    if (out_->full()) {
+    FrameQueue& queue = way_to(packet);
+    if (queue.full()) {
       ++counters_.tx_backpressure;
       break;
     }
-    FrameQueue::Frame& frame = out_->reserve(frame_size(packet));
+    FrameQueue::Frame& frame = queue.reserve(frame_size(packet));
     packet.ip_id = next_ip_id_++;
     if (!build_frame_guarded(packet, packet.ip_id, frame.data())) {
       packet.unreadable = true;
@@ -115,28 +140,34 @@ size_t MemoryEnd::send(std::span<io::TxPacket> burst) {
     }
     frame.source_qpn = packet.source_qpn;
     frame.reason = packet.reason;
-    out_->fill();
+    queue.fill();
     if (sent_frames_ != nullptr) sent_frames_->emplace_back(frame.data(), frame.data() + frame.size);
     ++counters_.tx_packets;
     counters_.tx_bytes += packet.udp_length();
   }
-  out_->publish();
+  for (const auto& queue : out_) queue->publish();
   return count;
 }
 
 bool MemoryEnd::prepare_to_wait() {
-  return in_->empty();
+  return std::all_of(in_.begin(), in_.end(), [](const auto& queue) { return queue->empty(); });
+}
+
+bool MemoryEnd::sent_waits() const {
+  return std::any_of(out_.begin(), out_.end(), [](const auto& queue) { return queue->waits(); });
 }
 
 std::string MemoryEnd::description() const {
-  return in_ == out_ ? "memory loop" : "memory link";
+  const bool loop = std::find_first_of(in_.begin(), in_.end(), out_.begin(), out_.end()) != in_.end();
+  return loop ? "memory loop" : "memory link";
 }
 
 bool MemoryEnd::inject_frame(std::span<const uint8_t> frame) {
-  if (in_->full()) return false;
-  std::copy(frame.begin(), frame.end(), in_->reserve(frame.size()).data());
-  in_->fill();
-  in_->publish();
+  FrameQueue& queue = *in_.front();
+  if (queue.full()) return false;
+  std::copy(frame.begin(), frame.end(), queue.reserve(frame.size()).data());
+  queue.fill();
+  queue.publish();
   return true;
 }
 
@@ -147,16 +178,49 @@ bool MemoryEnd::inject(const wire::Envelope& envelope, std::span<const uint8_t> 
   return inject_frame(frame);
 }
 
+namespace {
+
+// From each of `shards` ends to each of as many others.
+struct Mesh {
+  Mesh(uint32_t its_shards, uint32_t capacity) : shards(its_shards) {
+    for (uint32_t i = 0; i < shards * shards; ++i) queues.push_back(std::make_shared<FrameQueue>(capacity));
+  }
+  FrameQueues from(uint32_t end) const { return {queues.begin() + end * shards, queues.begin() + (end + 1) * shards}; }
+  FrameQueues to(uint32_t end) const {
+    FrameQueues all;
+    for (uint32_t i = 0; i < shards; ++i) all.push_back(queues[i * shards + end]);
+    return all;
+  }
+
+  uint32_t shards;
+  FrameQueues queues;
+};
+
+MemoryEnds make_ends(const Mesh& in, const Mesh& out, const MemoryLinkConfig& config) {
+  MemoryEnds ends;
+  for (uint32_t i = 0; i < in.shards; ++i) ends.push_back(std::make_unique<MemoryEnd>(in.to(i), out.from(i), config));
+  return ends;
+}
+
+}  // namespace
+
+std::pair<MemoryEnds, MemoryEnds> make_memory_links(uint32_t shards, const MemoryLinkConfig& config) {
+  const Mesh forward(shards, config.queue_capacity), backward(shards, config.queue_capacity);
+  return {make_ends(backward, forward, config), make_ends(forward, backward, config)};
+}
+
+MemoryEnds make_memory_loops(uint32_t shards, const MemoryLinkConfig& config) {
+  const Mesh mesh(shards, config.queue_capacity);
+  return make_ends(mesh, mesh, config);
+}
+
 std::pair<std::unique_ptr<MemoryEnd>, std::unique_ptr<MemoryEnd>> make_memory_link(const MemoryLinkConfig& config) {
-  auto forward = std::make_shared<FrameQueue>(config.queue_capacity);
-  auto backward = std::make_shared<FrameQueue>(config.queue_capacity);
-  return {std::make_unique<MemoryEnd>(backward, forward, config),
-          std::make_unique<MemoryEnd>(forward, backward, config)};
+  auto [first, second] = make_memory_links(1, config);
+  return {std::move(first.front()), std::move(second.front())};
 }
 
 std::unique_ptr<MemoryEnd> make_memory_loop(const MemoryLinkConfig& config) {
-  auto queue = std::make_shared<FrameQueue>(config.queue_capacity);
-  return std::make_unique<MemoryEnd>(queue, queue, config);
+  return std::move(make_memory_loops(1, config).front());
 }
 
 }  // namespace uroce::io

@@ -1,8 +1,9 @@
-// PacketIo without a network: two ends joined in memory, or one end that receives what it sends. For tests, and for the
+// PacketIo without a network: two hosts joined in memory, or one that receives what it sends. For tests, and for the
 // engine when QPs of one process are connected to each other.
 //
 // Real bytes travel: send() builds the complete frame with its ICRC, receive() parses it like a frame from a NIC. The
-// link is reliable and ordered; a full queue is backpressure. Each end belongs to one thread at a time.
+// link is reliable and ordered; a full queue is backpressure. A host has an end for each of its shards, which gets the
+// packets for the QPs of that shard. Each end belongs to one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +22,13 @@ struct MemoryLinkConfig {
   uint32_t max_udp_length = 8 + io::TxPacket::kMaxHeaderSize + 4096 + 4;
 };
 
-class FrameQueue;  // one direction of a link
+class FrameQueue;  // from one end to another
+using FrameQueues = std::vector<std::shared_ptr<FrameQueue>>;
 
 class MemoryEnd final : public PacketIo {
  public:
-  MemoryEnd(std::shared_ptr<FrameQueue> in, std::shared_ptr<FrameQueue> out, const MemoryLinkConfig& config);
+  // `in`: from each end of the other host; `out`: to each of its ends, a power of two.
+  MemoryEnd(FrameQueues in, FrameQueues out, const MemoryLinkConfig& config);
   ~MemoryEnd() override;
 
   size_t receive(std::span<RxPacket> out) override;
@@ -34,6 +37,7 @@ class MemoryEnd final : public PacketIo {
   // Nothing to sleep on: only the thread that would sleep could end the sleep.
   std::span<const pollfd> wait_descriptors() const override { return {}; }
   bool prepare_to_wait() override;
+  bool sent_waits() const override;
   uint32_t max_udp_length() const override { return max_udp_length_; }
   std::string description() const override;
   IoCounters counters() const override { return counters_; }
@@ -48,8 +52,12 @@ class MemoryEnd final : public PacketIo {
   void record_sent(std::vector<std::vector<uint8_t>>* frames) { sent_frames_ = frames; }
 
  private:
-  std::shared_ptr<FrameQueue> in_;
-  std::shared_ptr<FrameQueue> out_;
+  size_t receive_from(FrameQueue& queue, std::span<RxPacket> out);
+  FrameQueue& way_to(const io::TxPacket& packet);
+
+  const FrameQueues in_;
+  const FrameQueues out_;
+  size_t first_in_ = 0;  // whose turn it is
   uint32_t max_udp_length_;
   uint16_t next_ip_id_ = 0;
   IoCounters counters_;
@@ -59,5 +67,10 @@ class MemoryEnd final : public PacketIo {
 
 std::pair<std::unique_ptr<MemoryEnd>, std::unique_ptr<MemoryEnd>> make_memory_link(const MemoryLinkConfig& config = {});
 std::unique_ptr<MemoryEnd> make_memory_loop(const MemoryLinkConfig& config = {});
+
+// Between hosts of so many shards each, a power of two.
+using MemoryEnds = std::vector<std::unique_ptr<MemoryEnd>>;
+std::pair<MemoryEnds, MemoryEnds> make_memory_links(uint32_t shards, const MemoryLinkConfig& config = {});
+MemoryEnds make_memory_loops(uint32_t shards, const MemoryLinkConfig& config = {});
 
 }  // namespace uroce::io

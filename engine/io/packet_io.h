@@ -1,7 +1,8 @@
 // The contract between the engine and whatever moves packets: AF_XDP, UDP sockets, a memory link, and the wrappers
 // (fault injector, capture) that are PacketIo themselves.
 //
-// Called only by the holder of the engine's progress lock, so implementations need no locks. Calls are per burst.
+// A device has one for each of its shards (steering.h). It is called only by the holder of the shard's lock, so
+// implementations need no locks. Calls are per burst.
 #pragma once
 
 #include <cstdint>
@@ -52,6 +53,21 @@ struct IoCounters {
   uint64_t kick_errors = 0;  // the kernel refused to look at what was queued: the netdev is down; nothing is lost yet
   uint64_t ring_errors = 0;  // entries of the kernel's rings that cannot be true; nothing was done about them
   uint64_t capture_dropped = 0;  // packets that moved and are missing in captures, which were too slow
+
+  IoCounters& operator+=(const IoCounters& other) {
+    rx_packets += other.rx_packets;
+    rx_bytes += other.rx_bytes;
+    rx_malformed += other.rx_malformed;
+    rx_no_buffer += other.rx_no_buffer;
+    tx_packets += other.tx_packets;
+    tx_bytes += other.tx_bytes;
+    tx_backpressure += other.tx_backpressure;
+    tx_errors += other.tx_errors;
+    kick_errors += other.kick_errors;
+    ring_errors += other.ring_errors;
+    capture_dropped += other.capture_dropped;
+    return *this;
+  }
 };
 
 class PacketIo {
@@ -80,6 +96,9 @@ class PacketIo {
 
   // Called before a sleep on wait_descriptors(); false: do not sleep, packets may be waiting already.
   virtual bool prepare_to_wait() = 0;
+
+  // Of a link within the process: what this end has sent, or some of it, has not been received yet.
+  virtual bool sent_waits() const { return false; }
 
   // The largest UDP length (header, IB part and ICRC) that goes out and comes in in one piece. Bounds the path MTU.
   virtual uint32_t max_udp_length() const = 0;

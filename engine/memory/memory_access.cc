@@ -11,6 +11,7 @@
 #include <new>
 
 #include "engine/base/fork.h"
+#include "engine/base/spinlock.h"
 
 namespace uroce::memory {
 namespace {
@@ -148,6 +149,18 @@ bool run_guarded(const GuardedAccess& access) {
   std::atomic_signal_fence(std::memory_order_seq_cst);
   recovery = outer;
   return true;
+}
+
+// The lock is taken outside of the guarded access, which may be abandoned anywhere.
+bool atomic_unaligned(uint8_t* address, const AtomicOperation& operation, uint64_t& found) {
+  static SpinLock lock;
+  const std::lock_guard exclusive(lock);
+  return guarded(address, sizeof(uint64_t), [&] {
+    std::memcpy(&found, address, sizeof(found));
+    if (!operation.add && found != operation.compare) return;
+    const uint64_t result = operation.add ? found + operation.operand : operation.operand;
+    std::memcpy(address, &result, sizeof(result));
+  });
 }
 
 bool copy(void* to, const void* from, size_t size) {

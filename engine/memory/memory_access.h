@@ -64,6 +64,16 @@ bool guarded(const void* base, size_t size, Run&& run) {
   return guarded(run, [=](uintptr_t from, uintptr_t to) { return overlap(base, size, from, to); });
 }
 
+// An atomic operation on eight bytes at an address that no instruction takes: atomic among callers of this function
+// only. `add`: fetch and add, else compare and swap (IBTA 9.4.5). False: not accessible; else `found` is the value
+// before.
+struct AtomicOperation {
+  bool add;
+  uint64_t operand;  // to add, or to store
+  uint64_t compare;
+};
+bool atomic_unaligned(uint8_t* address, const AtomicOperation& operation, uint64_t& found);
+
 // memcpy between application memory and ours. False: a part of it was not accessible; how much was copied is unknown.
 bool copy(void* to, const void* from, size_t size);
 

@@ -1,14 +1,17 @@
 // Memory regions and windows, and the one place where a key, an address and a length become a pointer.
-// Registered and removed by the verbs shim through the engine, looked up for every packet by the transport; both under
-// the engine's progress lock, so a region that has been removed is never touched again.
+// Looked up for every packet by the transport, under the lock of its shard; regions and windows come and go through the
+// engine, which holds the locks of all shards then. So a region that has been removed is never touched again. Windows
+// are bound by work requests, under the lock of one shard: see use_windows().
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <vector>
 
+#include "engine/base/spinlock.h"
 #include "engine/memory/key_table.h"
 #include "engine/memory/window_table.h"
 
@@ -81,6 +84,12 @@ class MrTable {
   size_t size() const { return regions_.size(); }
 
   // --- windows ------------------------------------------------------------------------------------------------------
+  // To be held while a key of the peer is looked up and what it names is used, and while windows are bound and
+  // invalidated: then nobody uses a window that has ceased to be bound. Nothing to wait for where there are none.
+  std::unique_lock<SpinLock> use_windows() const {
+    return windows_.size() == 0 ? std::unique_lock<SpinLock>() : std::unique_lock(windows_in_use_);
+  }
+
   // Returns the key of a new, unbound window. No other key shares its upper 24 bits.
   uint32_t add_window(WindowType type, uint32_t pd);
   // Unbinds and removes it; `key`: any that it ever had. False: no such window.
@@ -154,6 +163,7 @@ class MrTable {
   std::function<uint32_t()> random_;
   KeyTable<MemoryRegion, 0> regions_;
   WindowTable windows_;
+  mutable SpinLock windows_in_use_;
   std::vector<uint32_t> quarantine_;  // ring of keys removed last
   size_t quarantine_next_ = 0;
   std::unique_ptr<uint8_t[]> sink_;  // kMaxPiece bytes that null regions are written to; from the first of them on

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <unordered_map>
 
 #include "engine/engine.h"
@@ -22,6 +23,7 @@ class Srq final : public queue::ReceiveQueue {
   }
 
   const SrqInit init;
+  std::optional<uint32_t> shard;  // of the QPs that use it; none yet
   const uint32_t srqn;
   const transport::ReceiveTarget target;
 };

@@ -1,13 +1,13 @@
-// What a device has once, however many datapaths serve its QPs: the tables in which packets and work requests find what
-// they name. Owned by the engine. Datapaths read them under the progress lock; set-up calls change them under it. The
-// one change that a round makes is to memory windows, which work requests bind and invalidate.
-//
-// Where a device has several datapaths, each with a lock of its own, the tables are read under any of the locks and
-// changed under all of them.
+// What a device has once, however many shards serve its QPs: the tables in which packets and work requests find what
+// they name. Owned by the engine. Read under the lock of any shard, changed by set-up calls under the locks of all of
+// them. The one change that a round makes is to memory windows, which work requests bind and invalidate
+// (MrTable::use_windows).
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <numeric>
 #include <vector>
 
 #include "engine/limits.h"
@@ -21,23 +21,26 @@
 namespace uroce::engine {
 
 struct Tables {
-  // `random` gives 32 uniformly distributed bits: keys and QP numbers cannot be guessed.
-  explicit Tables(const std::function<uint32_t()>& random)
-      : regions(random), qpns(draw_first_qpn(random), Limits::kMaxQp, random) {}
+  // For so many shards, a power of two. `random` gives 32 uniformly distributed bits: keys and QP numbers cannot be
+  // guessed.
+  explicit Tables(const std::function<uint32_t()>& random, uint32_t shards = 1) : regions(random) {
+    const uint32_t count = Limits::kMaxQp * shards;
+    // QPNs 0 and 1 and the multicast QPN stay out of the range wherever it lies.
+    const uint32_t first = (1 + random() % ((1u << 24) / count - 2)) * count;
+    for (uint32_t shard = 0; shard < shards; ++shard) qpns.emplace_back(first + shard, Limits::kMaxQp, random, shards);
+  }
+
+  size_t qp_count() const {
+    return std::accumulate(qpns.begin(), qpns.end(), size_t{0},
+                           [](size_t sum, const QpnSpace& space) { return sum + space.used(); });
+  }
 
   memory::MrTable regions;
-  QpnSpace qpns;
+  std::deque<QpnSpace> qpns;  // of the shards
   SrqTable srqs;
   AddressHandles address_handles;
   MulticastGroups groups;
   std::vector<wire::IpAddress> addresses;  // of the netdev: what datagrams are for
-
- private:
-  // QPNs 0 and 1 and the multicast QPN stay out of the range wherever it lies.
-  static uint32_t draw_first_qpn(const std::function<uint32_t()>& random) {
-    const uint32_t ranges = (1u << 24) / Limits::kMaxQp;
-    return (1 + random() % (ranges - 2)) * Limits::kMaxQp;
-  }
 };
 
 }  // namespace uroce::engine

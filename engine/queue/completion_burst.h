@@ -1,6 +1,6 @@
 // The completion queues that have got completions in a round and not published them: each is published once, however
-// many there are. An armed queue is published at once, because somebody sleeps until it is. Under the progress lock,
-// which nobody lets go before all is published.
+// many there are. An armed queue is published at once, because somebody sleeps until it is, and so is one that other
+// shards fill too. Under the shard's lock, which nobody lets go before all is published.
 #pragma once
 
 #include <utility>
@@ -11,9 +11,11 @@ namespace uroce::queue {
 
 class CompletionBurst {
  public:
-  // As CompletionQueue::append().
-  bool append(CompletionQueue& cq, const Cqe& cqe) {
+  // As CompletionQueue::append(). `last` becomes its mark().
+  bool append(CompletionQueue& cq, const Cqe& cqe, CompletionQueue::Mark& last) {
+    if (cq.shared()) return cq.push_shared(cqe, last);
     const bool appended = cq.append(cqe);
+    last = cq.mark();
     if (cq.armed()) {
       cq.publish();
     } else if (!cq.in_burst_) {

@@ -45,8 +45,15 @@ void CompletionQueue::publish() {
   // Of the first that is due, and of it alone: that others came with it, who arms the queue again finds (has_missed).
   for (uint32_t i = first; i != filled_; ++i) {
     const Cqe& cqe = ring_[i & mask_];
-    if (matches(armed, cqe) && !(moderated() && hold_back(cqe))) return notify(i + 1);
+    if (matches(armed, cqe) && !(moderated() && !shared() && hold_back(cqe))) return notify(i + 1);
   }
+}
+
+bool CompletionQueue::push_shared(const Cqe& cqe, Mark& last) {
+  std::lock_guard guard(fill_lock_);
+  const bool appended = push(cqe);
+  last = mark();
+  return appended;
 }
 
 // The consumers' position is looked up only when the ring would be full without what they have taken since: their cache
@@ -59,7 +66,7 @@ bool CompletionQueue::full() {
 
 bool CompletionQueue::make_room() {
   if (on_overrun_ == Overrun::kFail) {
-    overrun_ = true;
+    overrun_.store(true, std::memory_order_relaxed);
     return false;
   }
   publish();  // the oldest may be among them
@@ -102,6 +109,7 @@ void CompletionQueue::moderate(uint16_t count, Duration period, Time* soonest) {
 }
 
 void CompletionQueue::expire(Time now) {
+  const std::lock_guard guard(fill_lock_);
   if (deadline_ <= now) notify(head_.load(std::memory_order_relaxed));
 }
 

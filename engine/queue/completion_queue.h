@@ -1,10 +1,10 @@
 // The completion queue: a ring of CQEs filled by the engine and emptied by application threads.
 //
-// append() and publish() are called under the engine's progress lock only (single producer). poll() may be called from
-// any number of threads, unless the application promised to use the queue from one thread at a time. arm() and
-// publish() agree through one atomic word, so that no completion that is published after arm() goes unseen. What
-// changes the ring itself (resize, purge) holds the progress lock against the producer and the poll lock, inside it,
-// against the consumers.
+// append() and publish() are called under the lock of the shard that fills the queue (single producer). A queue that
+// several shards fill has a lock for them: push_shared(). poll() may be called from any number of threads, unless the
+// application promised to use the queue from one thread at a time. arm() and publish() agree through one atomic word,
+// so that no completion that is published after arm() goes unseen. What changes the ring itself (resize, purge) holds
+// the locks of all shards against the producers and the poll lock, inside them, against the consumers.
 #pragma once
 
 #include <atomic>
@@ -164,7 +164,22 @@ class CompletionQueue {
   void purge(uint32_t qpn, const Mark& last);
   void purge(uint32_t qpn) { purge(qpn, mark()); }
 
-  bool overrun() const { return overrun_; }
+  // A completion has been lost.
+  bool overrun() const { return overrun_.load(std::memory_order_relaxed); }
+  // True for the first who asks: it tells the application.
+  bool tell_overrun() { return !overrun_told_.exchange(true, std::memory_order_relaxed); }
+
+  // --- the shards of the device that fill it, as bits. Changed under the locks of all of them.
+  uint32_t shards() const { return shards_.load(std::memory_order_relaxed); }
+  void add_shard(uint32_t shard) {
+    if (shards() == 0) home_ = shard;
+    shards_.store(shards() | 1u << shard, std::memory_order_relaxed);
+  }
+  // The first of them; there is one.
+  uint32_t home() const { return home_; }
+  bool shared() const { return (shards() & (shards() - 1)) != 0; }
+  // append(), publish() and mark() where it is shared. Under the lock of one of the shards.
+  bool push_shared(const Cqe& cqe, Mark& last);
 
   // From now on at least `capacity` CQEs fit; what is in the queue stays. False, and nothing changes: there are more of
   // them. Caller holds the progress lock; `ring` comes from make_ring(capacity) before and is the old one after, so
@@ -175,7 +190,8 @@ class CompletionQueue {
 
   // --- moderation: fewer notifications. Caller holds the progress lock. ---
   // An armed queue is reported when `count` completions of the kind it was armed for have come, or `period` after the
-  // first of them. Either being 0 switches it off, as in ConnectX: a queue could hold back the last event for ever.
+  // first of them. Either being 0 switches it off, as in ConnectX: a queue could hold back the last event for ever. A
+  // queue that several shards fill holds nothing back.
   // Whenever there is a new deadline and it is sooner than `*soonest`, it is written there.
   void moderate(uint16_t count, Duration period, Time* soonest = nullptr);
   bool moderated() const { return moderation_count_ > 1; }
@@ -197,7 +213,6 @@ class CompletionQueue {
   Ring ring_;
   CompletionNotifier* const notifier_;
   const Overrun on_overrun_;
-  bool overrun_ = false;
   uint64_t removed_ = 0;  // by purge(), so far; the producer's
   // The producer's: completions since the queue was armed that have not been reported.
   uint16_t moderation_count_ = 0;
@@ -205,13 +220,17 @@ class CompletionQueue {
   Duration moderation_period_{};
   Time deadline_ = kNever;
   Time* soonest_ = nullptr;
+  uint32_t home_ = 0;
   CompletionQueue* next_in_burst_ = nullptr;  // CompletionBurst's
   bool in_burst_ = false;                     // likewise
   // The producer's: the next to fill, and as much of `tail_` as it has had to know so far.
   uint32_t filled_ = 0;
   uint32_t seen_tail_ = 0;
+  SpinLock fill_lock_;                         // of the shards, where there are several
   alignas(64) std::atomic<uint32_t> head_{0};  // behind the last that is published
   std::atomic<uint8_t> armed_{0};
+  std::atomic<bool> overrun_{false}, overrun_told_{false};
+  std::atomic<uint32_t> shards_{0};
   std::atomic<uint32_t> reported_{0};  // head at the last notification: the application knows of what is before it
   alignas(64) std::atomic<uint32_t> tail_{0};  // next to take
   OptionalLock poll_lock_;

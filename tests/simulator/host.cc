@@ -149,9 +149,9 @@ Host::~Host() {
 
 SimQp& Host::add_qp(const QpConfig& config) {
   wire::Qpn qpn;
-  tables_.qpns.take(qpn);
+  tables_.qpns[0].take(qpn);
   SimQp& qp = *qps_.emplace_back(std::make_unique<SimQp>(*this, config, qpn));
-  tables_.qpns.bind(qpn, &qp.qp_);
+  tables_.qpns[0].bind(qpn, &qp.qp_);
   datapath_.add(qp.qp_);
   return qp;
 }

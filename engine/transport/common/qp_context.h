@@ -135,14 +135,15 @@ struct QpContext {
   Outcome push(queue::CompletionQueue& cq, queue::Cqe cqe) {
     cqe.qpn = qpn.value();
     cqe.timestamp = static_cast<uint64_t>(now.time_since_epoch().count());
-    const bool first = !cq.overrun();
-    if (completions != nullptr ? completions->append(cq, cqe) : cq.push(cqe)) {
-      (&cq == &send_cq ? last_in_send_cq : last_in_receive_cq) = cq.mark();
+    queue::CompletionQueue::Mark last{};
+    const bool pushed = completions != nullptr ? completions->append(cq, cqe, last) : cq.push_shared(cqe, last);
+    if (pushed) {
+      (&cq == &send_cq ? last_in_send_cq : last_in_receive_cq) = last;
       return Outcome::kGoesOn;
     }
     counters.add(Counter::kCqOverruns);
     // Each is told once: the queue has an error, and so has every QP that lost a completion (IBTA 11.6.3.1).
-    if (first) events.on_cq_overrun(cq);
+    if (cq.tell_overrun()) events.on_cq_overrun(cq);
     if (!lost_completion) events.on_event(AsyncEvent::kQpFatal);
     lost_completion = true;
     return Outcome::kFailed;

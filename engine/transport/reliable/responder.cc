@@ -24,24 +24,23 @@ namespace {
 
 constexpr uint64_t kMaxRead = uint64_t{1} << 31;  // bytes, IBTA 9.7.4.1.5
 
-// The value found. Touches `address` only.
-uint64_t execute_atomic(uint8_t* address, const Packet& packet) {
+// An atomic operation on application memory. False: not accessible; else `found` is the value before.
+bool execute_atomic(uint8_t* address, const Packet& packet, uint64_t& found) {
   const wire::AtomicEth& op = packet.atomic_eth;
+  const bool add = packet.info->operation == Operation::kFetchAdd;
+  // A region whose iova is aligned differently from its memory: atomic among QPs only, which is what we report.
   if (reinterpret_cast<uintptr_t>(address) % alignof(uint64_t) != 0) {
-    // A region whose iova is aligned differently from its memory: atomic among QPs only, which is what we report.
-    uint64_t value;
-    std::memcpy(&value, address, sizeof(value));
-    const uint64_t result = packet.info->operation == Operation::kFetchAdd ? value + op.swap_add
-                            : value == op.compare                          ? op.swap_add
-                                                                           : value;
-    std::memcpy(address, &result, sizeof(result));
-    return value;
+    return memory::atomic_unaligned(address, {add, op.swap_add, op.compare}, found);
   }
-  auto* word = reinterpret_cast<uint64_t*>(address);
-  if (packet.info->operation == Operation::kFetchAdd) return __atomic_fetch_add(word, op.swap_add, __ATOMIC_SEQ_CST);
-  uint64_t expected = op.compare;  // receives the value found when it differs
-  __atomic_compare_exchange_n(word, &expected, op.swap_add, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
-  return expected;
+  return memory::guarded(address, sizeof(uint64_t), [&] {
+    auto* const word = reinterpret_cast<uint64_t*>(address);
+    if (add) {
+      found = __atomic_fetch_add(word, op.swap_add, __ATOMIC_SEQ_CST);
+    } else {
+      found = op.compare;  // becomes the value found when it differs
+      __atomic_compare_exchange_n(word, &found, op.swap_add, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    }
+  });
 }
 
 void store_whole(uint8_t* address, uint64_t value) {
@@ -242,9 +241,7 @@ Outcome Responder::on_atomic(const Packet& packet) {
   const memory::Translation t = translate(op.rkey, op.va, sizeof(uint64_t), memory::kRemoteAtomic);
   if (t.result != AccessResult::kOk) return refuse_access(packet);
   uint64_t original = 0;
-  if (!memory::guarded(t.address, sizeof(uint64_t), [&] { original = execute_atomic(t.address, packet); })) {
-    return memory_lost(packet.bth.psn);
-  }
+  if (!execute_atomic(t.address, packet, original)) return memory_lost(packet.bth.psn);
   remember(packet, ReplayEntry::Kind::kAtomic, 1).original = original;
   return Outcome::kGoesOn;
 }

@@ -17,6 +17,8 @@
 
 namespace uroce::engine::test {
 
+inline constexpr uint32_t kGrh = 40;  // bytes in front of a datagram, in the receive buffer
+
 using queue::Cqe;
 using queue::WrOpcode;
 using transport::QpState;
@@ -74,10 +76,10 @@ class Host {
     init.send_cq = &station.send_cq;
     init.recv_cq = &station.recv_cq;
     wire::Qpn qpn;
-    EXPECT_TRUE(tables.qpns.take(qpn));
+    EXPECT_TRUE(tables.qpns[0].take(qpn));
     station.qp =
         std::make_unique<Qp>(init, qpn, tables.regions, tables.srqs, datapath.completions(), datapath.counters());
-    tables.qpns.bind(qpn, station.qp.get());
+    tables.qpns[0].bind(qpn, station.qp.get());
     datapath.add(*station.qp);
     Qp::Answers answers(transport::kMaxRdAtomic);
     station.qp->remember_answers_in(answers);
@@ -85,7 +87,7 @@ class Host {
   }
   void destroy(Station& station) {
     datapath.remove(*station.qp, now);
-    tables.qpns.release(station.qp->transport->qpn());
+    tables.qpns[0].release(station.qp->transport->qpn());
     station.qp.reset();
   }
   // To RTS; connected ones towards `peer` at `to`.

@@ -194,7 +194,7 @@ TEST(Fault9, UnknownAndDestroyedQps) {
   auto destroyed = rig.victim.make_qp();
   std::vector<uint32_t> qpns = {destroyed->transport->qpn().value()};
   rig.victim.datapath.remove(*destroyed, rig.victim.now);
-  rig.victim.tables.qpns.release(destroyed->transport->qpn());
+  rig.victim.tables.qpns[0].release(destroyed->transport->qpn());
   destroyed.reset();
   for (int bit = 0; bit < 24; ++bit) qpns.push_back(rig.victim.qp->transport->qpn().value() ^ (1u << bit));
   rig.begin_traffic();

@@ -110,10 +110,10 @@ class FaultHost {
     init.send_cq = &send_cq;
     init.recv_cq = &recv_cq;
     wire::Qpn qpn;
-    EXPECT_TRUE(tables.qpns.take(qpn));
+    EXPECT_TRUE(tables.qpns[0].take(qpn));
     auto made =
         std::make_unique<Qp>(init, qpn, tables.regions, tables.srqs, datapath.completions(), datapath.counters());
-    tables.qpns.bind(qpn, made.get());
+    tables.qpns[0].bind(qpn, made.get());
     datapath.add(*made);
     Qp::Answers answers(transport::kMaxRdAtomic);
     made->remember_answers_in(answers);

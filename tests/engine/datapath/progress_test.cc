@@ -30,7 +30,7 @@ std::shared_ptr<Engine> make_engine(IoOpener opener, std::shared_ptr<FixedNetVie
 IoOpener with_hook(HookedIo::Hook hook) {
   return [hook](const net::Netdev&, const Options&) {
     OpenedIo opened;
-    opened.io = std::make_unique<HookedIo>(hook);
+    opened.io.push_back(std::make_unique<HookedIo>(hook));
     return opened;
   };
 }
@@ -406,12 +406,12 @@ TEST(Progress, QpThatWaitsForTheTimeGetsOnWhileOthersPostAndPoll) {
   std::atomic<uint32_t> marked{0};
   auto engine = make_engine([&](const net::Netdev&, const Options&) {
     OpenedIo opened;
-    opened.io = io::make_memory_loop();
-    opened.loop = std::make_unique<HookedIo>([&](std::span<io::RxPacket> arrived) {
+    opened.io.push_back(io::make_memory_loop());
+    opened.loops.push_back(std::make_unique<HookedIo>([&](std::span<io::RxPacket> arrived) {
       for (io::RxPacket& packet : arrived) {
         if (packet.source_qpn.value() == marked) packet.envelope.traffic_class |= wire::kEcnCe;
       }
-    });
+    }));
     return opened;
   });
   std::atomic<int> busy{kThreads};

@@ -12,7 +12,6 @@ namespace {
 using testing::IsEmpty;
 using testing::SizeIs;
 
-constexpr uint32_t kGrh = 40;
 const wire::IpAddress kGroup = v4(239, 1, 2, 3), kOtherGroup = v4(239, 1, 2, 4);
 
 TEST_F(Cable, WhatIsNotForADatagramQpIsDropped) {

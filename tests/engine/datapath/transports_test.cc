@@ -11,8 +11,6 @@ namespace {
 using testing::SizeIs;
 using transport::test::kMtu;
 
-constexpr uint32_t kGrh = 40;
-
 TEST_F(Cable, DatagramAndItsAnswer) {
   Station &ours = a.add(QpType::kUd), &theirs = b.add(QpType::kUd);
   a.connect(ours);

@@ -12,8 +12,6 @@ using testing::ElementsAre;
 using testing::Field;
 using testing::SizeIs;
 
-constexpr uint32_t kGrh = 40;
-
 TEST_F(Cable, AddressHandleDestroyedBeforeTheSend) {
   Station& ours = a.add(QpType::kUd);
   a.connect(ours);

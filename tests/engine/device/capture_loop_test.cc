@@ -15,7 +15,7 @@ namespace {
 
 std::variant<OpenedIo, io::IoError> open_captured(const net::Netdev& netdev, const Options& options) {
   OpenedIo opened;
-  opened.io = io::make_memory_loop();
+  opened.io.push_back(io::make_memory_loop());
   add_faults_and_capture(opened, netdev, options);
   return opened;
 }

@@ -113,7 +113,7 @@ std::shared_ptr<Engine> make_engine_behind(Valve& valve) {
   return std::make_shared<Engine>(
       std::make_unique<Device>(netdev, view, Options{}, [&valve](const net::Netdev&, const Options&) {
         OpenedIo opened;
-        opened.io = std::make_unique<ValveIo>(valve);
+        opened.io.push_back(std::make_unique<ValveIo>(valve));
         return std::variant<OpenedIo, io::IoError>(std::move(opened));
       }));
 }
@@ -236,7 +236,7 @@ TEST(EngineNetdev, VlansThatComeAreShownToThePacketIo) {
   std::vector<std::string> shown;
   const auto open = [&](const net::Netdev&, const Options&) {
     OpenedIo opened;
-    opened.io = io::make_memory_loop();
+    opened.io.push_back(io::make_memory_loop());
     opened.check = [&](const net::Netdev& now) {
       std::lock_guard guard(lock);
       shown = now.vlans;
@@ -351,7 +351,7 @@ std::shared_ptr<Engine> make_engine_with(Joins& joins) {
   return std::make_shared<Engine>(
       std::make_unique<Device>(netdev, view, Options{}, [&joins](const net::Netdev&, const Options&) {
         OpenedIo opened;
-        opened.io = io::make_memory_loop();
+        opened.io.push_back(io::make_memory_loop());
         opened.join = [&joins](const wire::IpAddress& address) {
           if (joins.answer == 0) joins.joined.push_back(address);
           return joins.answer;

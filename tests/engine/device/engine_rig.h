@@ -2,6 +2,7 @@
 // engine_test.cc and engine_threads_test.cc.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <condition_variable>
@@ -64,16 +65,19 @@ class FixedNetView : public net::NetView {
   net::Netdev netdev_;
 };
 
-inline std::variant<OpenedIo, io::IoError> open_nothing(const net::Netdev&, const Options&) {
+inline std::variant<OpenedIo, io::IoError> open_nothing(const net::Netdev&, const Options& options) {
   OpenedIo opened;
-  opened.io = io::make_memory_loop();
+  for (auto& end : io::make_memory_loops(std::max(1u, options.shards))) opened.io.push_back(std::move(end));
   return opened;
 }
 
-inline std::shared_ptr<Engine> make_engine() {
+// The ends of a Connection come to different shards, if there are several.
+inline std::shared_ptr<Engine> make_engine(uint32_t shards = 4) {
   auto view = std::make_shared<FixedNetView>();
   const net::Netdev netdev = *view->netdev(1);
-  return std::make_shared<Engine>(std::make_unique<Device>(netdev, view, Options{}, open_nothing));
+  Options options;
+  options.shards = shards;
+  return std::make_shared<Engine>(std::make_unique<Device>(netdev, view, options, open_nothing));
 }
 
 // A waiter on a completion queue, as the completion channel is one.

@@ -118,7 +118,7 @@ TEST(Engine, LeavesTheNetdevWhileItIsUsed) {
     const auto token = std::make_shared<int>();
     opened = token;
     OpenedIo result;
-    result.io = std::make_unique<HookedIo>([token](std::span<io::RxPacket>) {});
+    result.io.push_back(std::make_unique<HookedIo>([token](std::span<io::RxPacket>) {}));
     return result;
   };
   auto view = std::make_shared<FixedNetView>();

@@ -4,6 +4,7 @@
 // thrown away by RESET or destruction. Meant for ThreadSanitizer, and worth running under AddressSanitizer.
 #include <algorithm>
 #include <atomic>
+#include <deque>
 #include <gtest/gtest.h>
 #include <memory>
 #include <mutex>
@@ -240,7 +241,7 @@ TEST(EngineThreads, CountersAreReadWhileOthersRunAndThePacketIoEnds) {
     auto view = std::make_shared<VanishingNetView>();
     const auto open = [](const net::Netdev&, const Options&) {
       OpenedIo opened;
-      opened.io = std::make_unique<CountingIo>();
+      opened.io.push_back(std::make_unique<CountingIo>());
       return std::variant<OpenedIo, io::IoError>(std::move(opened));
     };
     auto engine = std::make_shared<Engine>(std::make_unique<Device>(*view->netdev(1), view, Options{}, open));
@@ -462,11 +463,13 @@ TEST(EngineThreads, ManyQps) {
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&] {
-      Buffer buffer(*engine);
+      // Each with memory of its own: their QPs are in different shards, which may write at the same time.
+      std::deque<Buffer> buffers;
       std::vector<std::unique_ptr<Connection>> connections;
       std::vector<uint64_t> sent(kConnections), received(kConnections);
       for (int i = 0; i < kConnections; ++i) connections.push_back(std::make_unique<Connection>(*engine));
       for (auto& c : connections) {
+        Buffer& buffer = buffers.emplace_back(*engine);
         for (uint64_t n = 0; n < kMessages; ++n) {
           const queue::Sge sge = buffer.sge(n);
           ASSERT_TRUE(Engine::receive_queue(*c->b).post(n, {&sge, 1}));

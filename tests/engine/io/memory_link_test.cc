@@ -4,8 +4,12 @@
 #include <array>
 #include <gtest/gtest.h>
 #include <thread>
+#include <utility>
+#include <vector>
 
+#include "engine/io/steering.h"
 #include "tests/engine/io/test_packet.h"
+#include "wire/bth.h"
 #include "wire/icrc.h"
 #include "wire/ip_udp.h"
 
@@ -96,6 +100,55 @@ TEST(MemoryLink, LoopReceivesWhatItSends) {
   ASSERT_EQ(loop->receive(received), 1u);
   burst.expect_arrived(0, received[0]);
   EXPECT_TRUE(loop->prepare_to_wait());
+}
+
+wire::Qpn destination(const RxPacket& packet) {
+  return wire::BthView::at(packet.ib.data()).dest_qp();
+}
+
+// What is for no QP in particular is shard 0's.
+TEST(MemoryLink, EachShardGetsThePacketsOfItsQps) {
+  constexpr uint32_t kShards = 4;
+  auto [near, far] = make_memory_links(kShards);
+  const std::vector<std::pair<uint32_t, uint32_t>> cases = {{0x11c, 0}, {0x11d, 1}, {0x11e, 2},   {0x11f, 3},
+                                                            {0, 0},     {1, 0},     {0xffffff, 0}};
+  for (uint32_t from = 0; from < kShards; ++from) {
+    TestBurst burst;
+    for (const auto& [qpn, shard] : cases) {
+      burst.add(envelope_v4(), qpn, 8);
+      wire::store_be24(burst.packets().back().header.data() + 5, qpn);
+    }
+    ASSERT_EQ(near[from]->send(burst.packets()), cases.size());
+  }
+  for (uint32_t shard = 0; shard < kShards; ++shard) {
+    size_t expected = 0;
+    for (const auto& [qpn, its_shard] : cases) expected += its_shard == shard ? kShards : 0;
+    std::array<RxPacket, 32> received;
+    ASSERT_EQ(far[shard]->receive(received), expected) << "shard " << shard;
+    for (size_t i = 0; i < expected; ++i) EXPECT_EQ(shard_of(destination(received[i]), kShards), shard);
+    EXPECT_TRUE(far[shard]->prepare_to_wait());
+    EXPECT_EQ(near[shard]->receive(received), 0u);
+  }
+}
+
+// The packets of all shards have their turns, and a sender knows whether what it sent is still there.
+TEST(MemoryLink, NoShardKeepsTheOthersFromBeingReceived) {
+  MemoryEnds loops = make_memory_loops(2);
+  TestBurst burst;
+  for (uint32_t i = 0; i < 8; ++i) {
+    burst.add(envelope_v4(), i, 8);
+    wire::store_be24(burst.packets().back().header.data() + 5, 0x100);
+  }
+  for (const auto& loop : loops) ASSERT_EQ(loop->send(burst.packets()), burst.size());
+  std::array<RxPacket, 4> received;
+  ASSERT_EQ(loops[0]->receive(received), 4u);
+  EXPECT_TRUE(loops[0]->sent_waits() && loops[1]->sent_waits());
+  ASSERT_EQ(loops[0]->receive(received), 4u);
+  ASSERT_EQ(loops[0]->receive(received), 4u);
+  EXPECT_TRUE(loops[0]->sent_waits() && loops[1]->sent_waits()) << "each has had a turn";
+  ASSERT_EQ(loops[0]->receive(received), 4u);
+  ASSERT_EQ(loops[0]->receive(received), 0u);
+  EXPECT_FALSE(loops[0]->sent_waits() || loops[1]->sent_waits());
 }
 
 TEST(MemoryLink, InjectedBytesArriveInsideHeaders) {

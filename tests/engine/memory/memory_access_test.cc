@@ -123,6 +123,33 @@ TEST_F(MemoryAccess, GuardsAnyAccess) {
 }
 
 // An access in a signal handler that interrupts another one has a recovery point of its own.
+// Fails where threads do not lock each other out.
+TEST_F(MemoryAccess, UnalignedAtomicsAreAtomicAmongThemselves) {
+  constexpr uint64_t kEach = 20000;
+  std::array<uint8_t, 16> memory{};
+  uint8_t* const address = memory.data() + 3;
+  const auto add = [address] {
+    for (uint64_t i = 0; i < kEach; ++i) {
+      uint64_t found = 0;
+      ASSERT_TRUE(atomic_unaligned(address, {true, 0x100000001, 0}, found));
+    }
+  };
+  std::thread other(add);
+  add();
+  other.join();
+  uint64_t value = 0, found = 0;
+  std::memcpy(&value, address, sizeof(value));
+  EXPECT_EQ(value, 2 * kEach * 0x100000001);
+
+  ASSERT_TRUE(atomic_unaligned(address, {false, 5, value + 1}, found));
+  EXPECT_EQ(found, value);
+  std::memcpy(&found, address, sizeof(found));
+  EXPECT_EQ(found, value) << "compared unequal: not swapped";
+  ASSERT_TRUE(atomic_unaligned(address, {false, 5, value}, found));
+  std::memcpy(&found, address, sizeof(found));
+  EXPECT_EQ(found, 5u);
+}
+
 TEST_F(MemoryAccess, GuardsNest) {
   pages_.protect_middle(PROT_NONE);
   bool inner = true, went_on = false;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <gtest/gtest.h>
+#include <memory>
 #include <random>
 #include <set>
 #include <vector>
@@ -77,6 +78,36 @@ TEST_F(QpnSpaceTest, NeverRunsOutWhileNumbersAreFree) {
     }
     ASSERT_EQ(std::set(used.begin(), used.end()).size(), used.size());
     ASSERT_EQ(space_.used(), used.size());
+  }
+}
+
+// The shards of a device have the numbers of its range by turns, and none finds the QPs of another.
+TEST(QpnSpaces, ShardsTakeTurns) {
+  constexpr uint32_t kShards = 4;
+  const auto random = [engine = std::mt19937(2)]() mutable { return static_cast<uint32_t>(engine()); };
+  std::vector<std::unique_ptr<QpnSpace>> spaces;
+  for (uint32_t i = 0; i < kShards; ++i) {
+    spaces.push_back(std::make_unique<QpnSpace>(kFirst + i, kCount, random, kShards));
+  }
+  auto* const somebody = reinterpret_cast<Qp*>(64);
+  std::set<uint32_t> all;
+  for (uint32_t i = 0; i < kShards; ++i) {
+    for (uint32_t n = 0; n < kCount; ++n) {
+      wire::Qpn qpn;
+      ASSERT_TRUE(spaces[i]->take(qpn));
+      spaces[i]->bind(qpn, somebody);
+      all.insert(qpn.value());
+      EXPECT_EQ(qpn.value() % kShards, i);
+      for (uint32_t other = 0; other < kShards; ++other) {
+        EXPECT_EQ(spaces[other]->find(qpn), other == i ? somebody : nullptr);
+      }
+    }
+  }
+  EXPECT_EQ(all.size(), kShards * kCount);
+  EXPECT_EQ(*all.begin(), kFirst);
+  EXPECT_EQ(*all.rbegin(), kFirst + kShards * kCount - 1);
+  for (const uint32_t outside : {0u, kFirst - 1, kFirst + kShards * kCount, 0xffffffu}) {
+    for (const auto& space : spaces) EXPECT_EQ(space->find(wire::Qpn(outside)), nullptr);
   }
 }
 

@@ -1,0 +1,207 @@
+#include "engine/datapath/shard.h"
+
+#include <algorithm>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include "engine/base/clock.h"
+#include "engine/datapath/progress.h"
+#include "engine/memory/memory_access.h"
+
+namespace uroce::engine {
+
+namespace {
+
+// What a thread does in a row while others keep ringing.
+constexpr int kRoundsInARow = 4;
+// When the background thread takes what it receives for a stream.
+constexpr uint32_t kStreamRounds = 4;
+// Between two attempts to send what the packet I/O has no room for (a netdev that is down, say) or what the kernel put
+// off; grows as long as they fail.
+constexpr Duration kMinPressure = std::chrono::microseconds(50);
+constexpr Duration kMaxPressure = std::chrono::milliseconds(1);
+// How exactly it is known when one polled: not every poll writes to memory that all threads share.
+constexpr Duration kPollNoted = std::chrono::microseconds(20);
+
+}  // namespace
+
+Shard::Shard(Progress& progress, std::unique_ptr<Datapath> datapath)
+    : progress_(progress), datapath_(std::move(datapath)), policy_(monotonic_now()) {}
+
+// --- application threads --------------------------------------------------------------------------------------------
+
+void Shard::rounds(Caller caller) {
+  Datapath::Moved moved;
+  int rounds = 0;
+  do {
+    if (rounds == kRoundsInARow) {
+      hand_over();
+      break;
+    }
+    // The holder looks for doorbells when it is done.
+    if (round(caller, moved) == Round::kBusy) {
+      if (rounds == 0 && caller == Caller::kPolling) note_poll(monotonic_now());
+      break;
+    }
+    ++rounds;
+  } while (datapath_->rung());
+}
+
+// Every round is told the time anew, and reads the clock when it has the lock: time never goes backwards, nor stands
+// still while others keep ringing.
+Shard::Round Shard::round(Caller caller, Datapath::Moved& moved) {
+  // In this order: whoever it was that waited looks for doorbells after that.
+  if (progress_.setup_waits()) {
+    made_way_.store(true, std::memory_order_relaxed);
+    return Round::kBusy;
+  }
+  const CallerState kept;
+  const std::unique_lock holding(lock_, std::try_to_lock);
+  if (!holding) return Round::kBusy;
+  if (datapath_->wire() == nullptr) return Round::kIdle;  // before the first QP
+  const Time now = monotonic_now();
+  if (caller == Caller::kPolling) note_poll(now);
+  if (caller != Caller::kBackground) memory::keep_faults_unblocked(now);
+  Datapath::Moved here;
+  iterate(caller, now, here);
+  // That took long, and the thread was here all the while.
+  if (caller != Caller::kBackground && here.many()) note_poll(monotonic_now());
+  moved += here;
+  return here ? Round::kMoved : Round::kIdle;
+}
+
+// With the lock held. Out of memory: what this round left undone is left to later ones, or lost as on a wire.
+void Shard::iterate(Caller caller, Time now, Datapath::Moved& moved) {
+  try {
+    moved += datapath_->iterate(caller, now);
+  } catch (const std::bad_alloc&) {
+  }
+  if (caller != Caller::kBackground) wake_if_needed();
+}
+
+// This thread has done its share. The background thread clears the flag before it looks for doorbells.
+void Shard::hand_over() {
+  if (handed_over_.exchange(true, std::memory_order_seq_cst)) return;
+  if (background_.load(std::memory_order_seq_cst) != Background::kRunning) progress_.kick();
+}
+
+void Shard::expect_sleep() {
+  if (sleep_expected_.exchange(true, std::memory_order_seq_cst)) return;
+  if (background_.load(std::memory_order_seq_cst) == Background::kDeferring) progress_.kick();
+}
+
+// With the lock held. A deferring thread looks by itself soon, and polling goes on meanwhile.
+void Shard::wake_if_needed() {
+  if (datapath_->wire() == nullptr) return;
+  if (datapath_->sent_to_others()) progress_.wake_others(*this);
+  if (!asleep()) return;
+  const int64_t deadline = datapath_->next_deadline().time_since_epoch().count();
+  if (datapath_->unfinished() || deadline < wakes_at_.load(std::memory_order_relaxed)) wake();
+}
+
+void Shard::wake() {
+  awake();  // one kick is enough
+  progress_.kick();
+}
+
+// A locked instruction, whatever comes of it: either the packets are seen by the thread that is about to sleep, or it
+// is seen here that it sleeps.
+void Shard::wake_if_asleep() {
+  Background state = Background::kAsleep;
+  if (background_.compare_exchange_strong(state, Background::kRunning, std::memory_order_seq_cst)) progress_.kick();
+}
+
+void Shard::note_poll(Time now) {
+  if (now - polled_at() >= kPollNoted) {
+    polled_at_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+  }
+}
+
+// --- set-up calls ---------------------------------------------------------------------------------------------------
+
+void Shard::begin_setup() {
+  try {
+    datapath_->flush();
+  } catch (const std::bad_alloc&) {  // what could not leave goes on waiting
+  }
+}
+
+void Shard::end_setup() {
+  datapath_->completions().publish();
+  if (!progress_.started()) return;
+  if (made_way_.exchange(false, std::memory_order_relaxed) && datapath_->wire() != nullptr) {
+    Datapath::Moved moved;
+    iterate(Caller::kPolling, monotonic_now(), moved);
+  } else {
+    wake_if_needed();
+  }
+}
+
+// --- the background thread ------------------------------------------------------------------------------------------
+
+WaitPolicy::Wait Shard::turn(Time looked) {
+  WaitPolicy::Turn turn;
+  turn.began = monotonic_now();
+  turn.polled_before = polled_at();
+  turn.round = iterate_in_background();
+  turn.ended = monotonic_now();
+  turn.polled = polled_at();
+  turn.looked = looked;
+  turn.sleep_expected = sleep_expected_.load(std::memory_order_relaxed) && sleep_expected_.exchange(false);
+  return policy_.after(turn);
+}
+
+Shard::Round Shard::iterate_in_background() {
+  if (handed_over_.load(std::memory_order_relaxed)) handed_over_.store(false, std::memory_order_seq_cst);
+  Datapath::Moved moved;
+  int rounds = 0;
+  do {
+    if (rounds++ == kRoundsInARow) {
+      handed_over_.store(true, std::memory_order_relaxed);  // to the next turn, which comes without a wait
+      break;
+    }
+    if (round(Caller::kBackground, moved) == Round::kBusy) return moved ? Round::kMoved : Round::kBusy;
+  } while (datapath_->rung());
+  // Only runs of rounds that receive and send nothing count.
+  if (moved) receive_only_rounds_ = moved.sent == 0 ? receive_only_rounds_ + 1 : 0;
+  return moved ? Round::kMoved : Round::kIdle;
+}
+
+bool Shard::streaming() const {
+  return receive_only_rounds_ >= kStreamRounds;
+}
+
+bool Shard::doze() {
+  background_.store(Background::kDeferring, std::memory_order_seq_cst);
+  return !sleep_expected_.load(std::memory_order_seq_cst) && !handed_over_.load(std::memory_order_seq_cst);
+}
+
+std::optional<Duration> Shard::sleep(std::vector<pollfd>& descriptors) {
+  std::unique_lock holding(lock_, std::try_to_lock);
+  if (!holding) return doze() ? Progress::kBrief : Duration{};
+  io::PacketIo* const wire = datapath_->wire();  // null before the first QP
+  // What waits for the packet I/O is tried again soon, and keeps nobody awake meanwhile.
+  const bool pressed = wire != nullptr && datapath_->backpressured();
+  const bool idle = wire == nullptr || ((pressed || !datapath_->unfinished()) && wire->prepare_to_wait());
+  pressure_ = pressed ? std::clamp(2 * pressure_, kMinPressure, kMaxPressure) : Duration{};
+  if (!idle) return std::nullopt;
+  const Time deadline = datapath_->next_deadline();
+  if (wire != nullptr) {
+    for (pollfd descriptor : wire->wait_descriptors()) {
+      if (!pressed) descriptor.events = POLLIN;
+      descriptors.push_back(descriptor);
+    }
+  }
+  wakes_at_.store(deadline.time_since_epoch().count(), std::memory_order_relaxed);
+  background_.store(pressed ? Background::kDeferring : Background::kAsleep, std::memory_order_seq_cst);
+  const bool arrived = datapath_->looped();  // from other shards, meanwhile
+  holding.unlock();
+  // Doorbells that were left to this thread may have been answered by others: then only the flag tells, which whoever
+  // leaves some next finds raised already.
+  if (arrived || datapath_->rung() || handed_over_.load(std::memory_order_seq_cst)) return std::nullopt;
+  const Duration time = deadline == kNever ? Duration::max() : std::max(Duration{}, deadline - monotonic_now());
+  return pressed ? std::min(time, pressure_) : time;
+}
+
+}  // namespace uroce::engine
