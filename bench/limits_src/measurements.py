@@ -34,9 +34,9 @@ READ_REQUEST = roce_frame(0, RETH)
 READ_RESPONSE_2 = roce_frame(2, AETH)
 
 
-def raw_latency(rig: Rig, request: int, reply: int, iterations: int, trips: int) -> dict:
-    server = rig.start_tool("xsk_bench", True, "pong", "--bytes", reply)
-    client = rig.start_tool("xsk_bench", False, "ping", "--bytes", request, "--iterations", iterations)
+def raw_latency(rig: Rig, request: int, reply: int, iterations: int, trips: int, turn: int = 1) -> dict:
+    server = rig.start_tool("xsk_bench", True, "pong", "--bytes", reply, "--turn", turn)
+    client = rig.start_tool("xsk_bench", False, "ping", "--bytes", request, "--iterations", iterations, "--turn", turn)
     _, ping = rig.run_pair(server, client, client)
     if ping["samples"] < iterations * 0.99:
         raise MeasurementFailed(f"raw ping-pong lost {ping['lost']} frames")
@@ -195,14 +195,16 @@ def reference_measurements(path_mtus: list[int], quick: bool) -> list[Measuremen
     seconds = 0.3 if quick else 1.0
     mtu = NETDEV_MTU[path_mtus[0]]
 
-    def raw(key: str, label: str, request: int, reply: int, trips: int) -> Measurement:
-        return Measurement(key, "latency", label, mtu, lambda rig: raw_latency(rig, request, reply, iterations, trips))
+    def raw(key: str, label: str, request: int, reply: int, trips: int, turn: int = 1) -> Measurement:
+        return Measurement(key, "latency", label, mtu,
+                           lambda rig: raw_latency(rig, request, reply, iterations, trips, turn))
 
     def sockets(key: str, label: str, *options: str) -> Measurement:
         return Measurement(key, "latency", label, mtu, lambda rig: socket_latency(rig, iterations // 2, *options))
 
     measurements = [
         raw("raw send", f"raw AF_XDP, {SEND_2} B frames (SEND 2 B)", SEND_2, SEND_2, 2),
+        raw("raw send 2", "raw AF_XDP, two of these each way (SEND 2 B and an ACK)", SEND_2, SEND_2, 2, 2),
         raw("raw write", f"raw AF_XDP, {WRITE_2} B frames (WRITE 2 B)", WRITE_2, WRITE_2, 2),
         raw("raw read", f"raw AF_XDP, {READ_REQUEST} B out, {READ_RESPONSE_2} B back (READ 2 B), whole round trip",
             READ_REQUEST, READ_RESPONSE_2, 1),

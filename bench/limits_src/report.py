@@ -21,8 +21,9 @@ def ratios(io: str, path_mtus: list[int]) -> list[Ratio]:
     """Of medians taken in the same run. Targets are those of the project, for AF_XDP."""
     result = [
         Ratio("ib_send_lat 2 B / raw AF_XDP ping-pong", f"ib_send_lat {io}", "raw send", "us", "<= 1.6"),
+        Ratio("ib_send_lat 2 B / raw AF_XDP, two frames each way", f"ib_send_lat {io}", "raw send 2", "us"),
         Ratio("ib_write_lat 2 B / raw AF_XDP ping-pong", f"ib_write_lat {io}", "raw write", "us"),
-        Ratio("ib_read_lat 2 B / raw AF_XDP round trip", f"ib_read_lat {io}", "raw read", "us"),
+        Ratio("ib_read_lat 2 B / raw AF_XDP round trip", f"ib_read_lat {io}", "raw read", "us", "<= 1.3"),
         Ratio("ib_send_lat 2 B / kernel UDP spinning", f"ib_send_lat {io}", "udp busy", "us"),
         Ratio("ib_send_lat 2 B / kernel TCP spinning", f"ib_send_lat {io}", "tcp busy", "us"),
     ]

@@ -39,6 +39,8 @@ int main(int argc, char** argv) {
   app.add_option("--bytes", options.send_bytes, "frame length without FCS (sink: expected)")
       ->check(CLI::Range(kMinFrameBytes, 9014u));
   app.add_option("--iterations", options.iterations, "ping, kick: measured repetitions");
+  app.add_option("--turn", options.turn, "ping, pong: frames that go forth and come back by one system call")
+      ->check(CLI::Range(1, 16));
   app.add_option("--seconds", options.seconds, "sink: length of the window");
   app.add_option("--payload", options.payload, "sink: payload bytes per frame, for Gb/s");
   app.add_option("--batch", options.batch, "blast: frames queued per system call");

@@ -12,6 +12,7 @@ struct XskBenchOptions {
   std::string netdev;
   uint32_t send_bytes = 64;       // whole Ethernet frame, without FCS
   uint32_t iterations = 100'000;  // ping, kick
+  uint32_t turn = 1;              // ping, pong: frames of one system call, the answer to which comes when all are there
   double seconds = 1;             // sink: length of the measured window
   uint32_t payload = 0;           // sink: bytes of each frame that count as payload
   uint32_t batch = 32;            // blast: frames per system call
@@ -20,7 +21,7 @@ struct XskBenchOptions {
   bool generic = false;           // SKB mode instead of native XDP
 };
 
-// Latency: one frame goes forth, one comes back; both sides spin on their RX ring.
+// Latency: a turn's frames go forth, as many come back; both sides spin on their RX ring.
 void run_ping(const XskBenchOptions& options);
 void run_pong(const XskBenchOptions& options);  // until SIGTERM
 

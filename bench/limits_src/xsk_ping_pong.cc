@@ -1,5 +1,6 @@
 // xsk_bench ping and pong: the round trip of one frame between two AF_XDP sockets. Lower bound for ib_send_lat,
-// ib_write_lat and, with different lengths for request and reply, ib_read_lat.
+// ib_write_lat and, with different lengths for request and reply, ib_read_lat. With two frames each way it is closer to
+// ib_send_lat, which goes on when the SEND of the peer and the ACK of its own have come.
 #include <cstdio>
 
 #include "bench/limits_src/frame.h"
@@ -38,9 +39,10 @@ void run_ping(const XskBenchOptions& options) {
   uint32_t lost = 0;
   for (uint32_t i = 0; i < warm_up + options.iterations && lost < kMaxLost && !stop_requested(); ++i) {
     const uint64_t start = now_ns();
-    xsk.queue(1, start, i);
+    const uint32_t first = i * options.turn;
+    xsk.queue(options.turn, start, first);
     xsk.kick();
-    if (!await_reply(xsk, i, start)) {
+    if (!await_reply(xsk, first + options.turn - 1, start)) {
       ++lost;
     } else if (i >= warm_up) {
       round_trips.push_back(now_ns() - start);
@@ -62,10 +64,10 @@ void run_pong(const XskBenchOptions& options) {
     xsk.receive(16, [&](const uint8_t* frame, uint32_t bytes) {
       if (!is_our_frame(frame, bytes)) return;
       stamp = get_stamp(frame);
-      reply = true;
+      reply = stamp.index % options.turn == options.turn - 1;
     });
     if (!reply) continue;
-    xsk.queue(1, stamp.time_ns, stamp.index);
+    xsk.queue(options.turn, stamp.time_ns, stamp.index - (options.turn - 1));
     xsk.kick();
     xsk.reap();
   }
