@@ -61,8 +61,8 @@ std::optional<std::string> read_capture(Options& out) {
 std::optional<std::string> read_congestion(congestion::Algorithm& out) {
   using congestion::Algorithm;
   const std::string_view value = variable("UROCE_CC");
-  const std::pair<std::string_view, Algorithm> known[] = {{"", Algorithm::kDcqcn},
-                                                          {"auto", Algorithm::kDcqcn},
+  const std::pair<std::string_view, Algorithm> known[] = {{"", Algorithm::kAuto},
+                                                          {"auto", Algorithm::kAuto},
                                                           {"dcqcn", Algorithm::kDcqcn},
                                                           {"delay", Algorithm::kDelay},
                                                           {"off", Algorithm::kOff}};

@@ -14,7 +14,7 @@ namespace uroce::engine {
 struct Options {
   enum class Io : uint8_t { kAuto, kAfXdp, kUdp };
   Io io = Io::kAuto;
-  congestion::Algorithm congestion = congestion::Algorithm::kDcqcn;  // UROCE_CC
+  congestion::Algorithm congestion = congestion::Algorithm::kAuto;  // UROCE_CC
   uint32_t shards = 0;                 // of a device at most, a power of two; 0: as many as CPUs
   std::string netdev;                  // UROCE_NETDEV: which netdevs become devices (devices_of)
   std::string faults;                  // UROCE_FAULTS, see io/fault_injector.h

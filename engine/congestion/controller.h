@@ -7,13 +7,13 @@
 //   resume_at(turn)                  when a sender that was refused is to come back
 //   window(bytes)                    packets of so many bytes that one sender may have in flight
 //   on_acknowledged(bytes, rtt, now) bytes of requests have arrived
-//   on_lost(now)                     a packet is sent again because it, or one before it, was lost; this and the one
-//                                    above say whether the rate is lower than before
+//   on_lost(now)                     packets are sent again because one of them was lost; this and the one above say
+//                                    whether the rate is lower than before
 //   on_cnp(now)                      a CNP from there arrived, its checks passed
 //
-// Two controls side by side; the lower rate counts. Dcqcn obeys CNPs; DelayControl, with kDelay, round-trip times and
-// losses. A destination from which no such signal has come is not paced at all: no limit, no division, no deadline, and
-// no opinion on the speed of the port, which nobody may know.
+// Two controls side by side; the lower rate counts. Dcqcn obeys CNPs; DelayControl round-trip times and losses, with
+// kAuto after a CNP, with kDelay always. A destination from which no such signal has come is not paced at all: no
+// limit, no division, no deadline, and no opinion on the speed of the port, which nobody may know.
 //
 // The first CNP finds the rate at which packets have really been sent and begins from there; only where there is
 // nothing to measure, in the first millisecond after a pause, it begins from `line`. That may be too high: each factor
@@ -34,14 +34,14 @@
 
 namespace uroce::congestion {
 
-enum class Algorithm : uint8_t { kDcqcn, kDelay, kOff };
+enum class Algorithm : uint8_t { kAuto, kDcqcn, kDelay, kOff };
 
 class Controller {
  public:
   static constexpr Rate kUnknownLine = Rate::gbit(100);
   static constexpr uint32_t kWindow = 128;  // the largest, packets
 
-  explicit Controller(Algorithm algorithm = Algorithm::kDcqcn, Rate line = kUnknownLine)
+  explicit Controller(Algorithm algorithm = Algorithm::kAuto, Rate line = kUnknownLine)
       : algorithm_(algorithm), line_(line) {}
 
   bool may_send(Turn& turn, uint32_t bytes, Time now) {
@@ -77,20 +77,22 @@ class Controller {
   }
 
   bool on_acknowledged(uint64_t bytes, Duration rtt, Time now) {
-    if (!uses_delay()) return false;
+    if (algorithm_ != Algorithm::kDelay && !delay_.controlled()) return false;
     const bool cut = delay_.on_acknowledged(bytes, rtt, now);
-    return cut || (delay_.queueing() && begin_delay_control(meter_.rate().value_or(line_), now));
+    if (cut || algorithm_ != Algorithm::kDelay || !delay_.queueing()) return cut;
+    return begin_delay_control(meter_.rate().value_or(line_), now);
   }
   bool on_lost(Time now) {
-    if (!uses_delay()) return false;
-    return delay_.controlled() ? delay_.on_lost(now) : begin_delay_control(line_, now);
+    if (delay_.controlled()) return delay_.on_lost(now);
+    return algorithm_ == Algorithm::kDelay && begin_delay_control(line_, now);
   }
   void on_cnp(Time now) {
-    if (algorithm_ != Algorithm::kOff) {
-      const bool first = !controlled();
-      dcqcn_.on_cnp(meter_.rate().value_or(line_), now);
-      if (first) pacer_.begin(rate(), now);
-    }
+    if (algorithm_ == Algorithm::kOff) return;
+    const bool first = !controlled();
+    const Rate sending = meter_.rate().value_or(line_);
+    dcqcn_.on_cnp(sending, now);
+    if (first) pacer_.begin(rate(), now);
+    if (algorithm_ != Algorithm::kDcqcn) begin_delay_control(sending, now);
   }
 
   // Unlimited while the destination is not paced.
@@ -98,7 +100,6 @@ class Controller {
 
  private:
   bool controlled() const { return dcqcn_.controlled() || delay_.controlled(); }
-  bool uses_delay() const { return algorithm_ == Algorithm::kDelay; }
   Rate rate() const { return std::min(dcqcn_.rate(), delay_.rate()); }
   bool begin_delay_control(Rate from, Time now) {
     if (delay_.controlled()) return false;

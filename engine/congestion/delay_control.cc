@@ -37,19 +37,17 @@ bool DelayControl::on_acknowledged(uint64_t bytes, Duration rtt, Time now) {
     ++samples_;
   }
   const Duration elapsed = now - round_at_;
-  if (samples_ == 0 || elapsed < target()) return false;
-  if (samples_ < kRoundSamples && elapsed < kLongestRound) return false;
-  const Duration rtt_of_round = least_;
+  if (elapsed < (samples_ < kRoundSamples ? std::max(kLongestRound, target()) : target())) return false;
   const bool was_cut = end_round(now);
+  if (was_cut && samples_ > 0) samples_from_ = now + least_;
   begin_round(now);
-  if (was_cut) samples_from_ = now + rtt_of_round;
   return was_cut;
 }
 
 // Nothing has arrived for a round: there is no delay to judge by.
 bool DelayControl::on_lost(Time now) {
   lost_ = true;
-  if (!controlled_ || samples_ > 0 || now - round_at_ < kLongestRound) return false;
+  if (!controlled_ || acknowledged_ > 0 || now - round_at_ < kLongestRound) return false;
   begin_round(now);
   delivered_[rounds_++ % delivered_.size()] = 0;
   spare_ = 0;
@@ -68,8 +66,8 @@ void DelayControl::begin_round(Time now) {
 bool DelayControl::end_round(Time now) {
   const Rate arriving = Rate::of(acknowledged_, now - round_at_);
   delivered_[rounds_++ % delivered_.size()] = arriving.bits_per_second();
-  if (least_ < base_) base_ -= (base_ - least_) / 8;
-  const bool above = least_ > target();
+  if (samples_ > 0 && least_ < base_) base_ -= (base_ - least_) / 8;
+  const bool above = samples_ > 0 && least_ > target();
   queueing_rounds_ = above ? queueing_rounds_ + 1 : 0;
   if (!controlled_) return false;
   const uint64_t before = rate_;
@@ -102,7 +100,8 @@ void DelayControl::cut(uint64_t arriving, Time now) {
   rate_ = std::max({proportional, not_below, kLeast});
 }
 
-// Cuts down to a quarter that shorten no queue: then the delay is not a queue of ours. The route has changed, or
+// Cuts down to a sixteenth that shorten no queue: then the delay is not a queue of ours. (A quarter is too early where
+// many share a deep queue: it needs time until all have cut.) The route has changed, or
 // somebody's threads are slow.
 bool DelayControl::learn_base(uint64_t arriving) {
   if (decline_rate_ == 0) {
@@ -110,7 +109,7 @@ bool DelayControl::learn_base(uint64_t arriving) {
     decline_rtt_ = least_;
     return false;
   }
-  if (rate_ > decline_rate_ / 4) return false;
+  if (rate_ > decline_rate_ / 16) return false;
   const bool in_vain = least_ > decline_rtt_ - (decline_rtt_ - target()) / 2;
   if (in_vain) {
     rate_ = decline_rate_;

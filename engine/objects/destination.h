@@ -41,7 +41,7 @@ class Destination : public std::enable_shared_from_this<Destination> {
   };
 
   Destination(const wire::IpAddress& its_source, const wire::IpAddress& its_address,
-              congestion::Algorithm algorithm = congestion::Algorithm::kDcqcn)
+              congestion::Algorithm algorithm = congestion::Algorithm::kAuto)
       : source(its_source), address(its_address), congestion(algorithm) {}
 
   const wire::IpAddress source;
@@ -69,7 +69,7 @@ using WaitedFor =
 // The destinations that somebody holds. Not thread-safe.
 class Destinations {
  public:
-  explicit Destinations(congestion::Algorithm algorithm = congestion::Algorithm::kDcqcn) : algorithm_(algorithm) {}
+  explicit Destinations(congestion::Algorithm algorithm = congestion::Algorithm::kAuto) : algorithm_(algorithm) {}
 
   // The one between two addresses; a new one has no route yet.
   std::shared_ptr<Destination> get(const wire::IpAddress& source, const wire::IpAddress& address) {

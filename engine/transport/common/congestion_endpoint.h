@@ -69,10 +69,14 @@ class CongestionEndpoint {
     if (qp_.congestion == nullptr) return;
     qp_.congestion->on_sent(qp_.turn, packet.udp_length(), qp_.now);
     resume_at_ = Time::min();
-    if (packet.reason == io::SendReason::kFirst) return time(packet);
-    timed_.reset();  // Karn: its acknowledgement may be for either packet
-    const bool lost = packet.reason == io::SendReason::kPsnNak || packet.reason == io::SendReason::kTimeout;
-    if (lost && qp_.congestion->on_lost(qp_.now)) qp_.counters.add(Counter::kRateCuts);
+    const wire::Bth bth = wire::Bth::parse(wire::BthView::at(packet.header.data()));
+    const wire::OpcodeInfo& info = wire::opcode_info(bth.opcode);
+    if (!info.request) return;
+    const bool again = packet.reason != io::SendReason::kFirst;
+    // Karn: its acknowledgement may be for either packet.
+    if (again && timed_ && wire::Psn::distance(bth.psn, timed_->psn) >= 0) timed_.reset();
+    // READs and atomics are not measured: their answers wait for each other.
+    if (!timed_ && !again && bth.ack_request && info.has_payload) timed_ = Timed{bth.psn, qp_.now};
   }
 
   // Request packets from `first` to before `end` have been acknowledged.
@@ -92,18 +96,11 @@ class CongestionEndpoint {
  private:
   static constexpr uint32_t kHeaders = 60;  // about, of Ethernet to ICRC
 
+  // One packet at a time, of those that ask for an acknowledgement.
   struct Timed {
     wire::Psn psn;
     Time at;
   };
-
-  // One packet at a time, of those that ask for an acknowledgement. READs and atomics do not: their answers wait for
-  // each other.
-  void time(const io::TxPacket& packet) {
-    if (timed_) return;
-    const wire::Bth bth = wire::Bth::parse(wire::BthView::at(packet.header.data()));
-    if (bth.ack_request && wire::opcode_info(bth.opcode).has_payload) timed_ = Timed{bth.psn, qp_.now};
-  }
 
   QpContext& qp_;
   Time resume_at_ = Time::min();

@@ -20,8 +20,13 @@ void LossRecovery::reset() {
 
 // --- what happens ---------------------------------------------------------------------------------------------------
 
-void LossRecovery::on_sent(wire::Psn psn, bool was_idle, bool measurable, Time now) {
-  if (was_idle) restart_timers(now);
+void LossRecovery::on_sent(wire::Psn psn, bool was_idle, bool first, bool measurable, Time now) {
+  // While congestion control held back everything, timers expired unheard: there was nothing to answer.
+  if (was_idle || (first && timers_.expired(Timer::kRetransmission, now))) {
+    restart_timers(now);
+  } else if (first && timers_.expired(Timer::kProbe, now)) {
+    timers_.set(Timer::kProbe, now + probe_timeout());
+  }
   if (!sample_ && measurable) sample_ = Sample{psn, now};
 }
 

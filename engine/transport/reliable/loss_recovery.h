@@ -87,9 +87,9 @@ class LossRecovery {
   void stop() { timers_.stop(); }
 
   // --- what happens -------------------------------------------------------------------------------------------------
-  // Request packet `psn` has left. `was_idle`: nothing was outstanding before. `measurable`: its answer tells the round
-  // trip. A packet that was sent more than once does not (Karn's rule).
-  void on_sent(wire::Psn psn, bool was_idle, bool measurable, Time now);
+  // Request packet `psn` has left. `was_idle`: nothing was outstanding before. `first`: nothing was in flight.
+  // `measurable`: its answer tells the round trip. A packet that was sent more than once does not (Karn's rule).
+  void on_sent(wire::Psn psn, bool was_idle, bool first, bool measurable, Time now);
   // The oldest packets were acknowledged: `window` has moved on.
   void on_progress(const SendWindow& window, Time now);
   // A NAK, or an answer to something later that implies one: packets were lost.
@@ -107,6 +107,11 @@ class LossRecovery {
   // --- what to do ---------------------------------------------------------------------------------------------------
   // What the packets that are sent again are sent for.
   io::SendReason cause() const { return cause_; }
+  // A timer has made sending go back, and there was no progress since.
+  bool timer_has_expired() const {
+    return cause_ == io::SendReason::kTimeout ? episode_.retries > 0
+                                              : cause_ == io::SendReason::kProbe && probes_sent_ > 0;
+  }
   // The peer has asked for a pause.
   bool waits(Time now) const {
     const Time until = timers_.at(Timer::kReceiverNotReady);

@@ -1,5 +1,7 @@
 #include "engine/transport/reliable/rc_qp.h"
 
+#include <algorithm>
+
 #include "wire/bth.h"
 
 namespace uroce::transport {
@@ -84,15 +86,21 @@ bool RcQp::has_paced_packets(Time now) const {
          (sending() && sender_.wants_to_send(now));
 }
 
-// What is held back cannot be acknowledged, so the retry timers wait with it.
+// Congestion control makes the QP wait with all that it has. What a timer sends does not wait, or the retry budget
+// would last longer than its timeout says; it is one packet now and then.
+bool RcQp::held_back(Time now) const {
+  return now < congestion_.resume_at() && has_paced_packets(now) && !(sending() && sender_.sends_for_timer());
+}
+
+// While nothing is in flight there is nothing that could be acknowledged, so the timers wait with what is held back.
 Agenda RcQp::agenda(Time now) const {
-  const bool paced = has_paced_packets(now);
-  const bool allowed = now >= congestion_.resume_at();
+  const bool held = held_back(now);
   const bool nak = responder_.nak_pending() && !responder_.answering();
-  return {.send = congestion_.cnp_pending() || nak || (paced && allowed),
+  const Time timer = held && sender_.in_flight() == 0 ? kNever : sender_.next_timer();
+  return {.send = congestion_.cnp_pending() || nak || (has_paced_packets(now) && !held),
           .ack = responder_.ack_owed(),
           .ack_urgent = responder_.ack_urgent(),
-          .deadline = paced && !allowed ? congestion_.resume_at() : sender_.next_timer()};
+          .deadline = held ? std::min(timer, congestion_.resume_at()) : timer};
 }
 
 bool RcQp::pull(TxPacket& out, Time now) {
@@ -109,7 +117,7 @@ bool RcQp::pull(TxPacket& out, Time now) {
       return true;
     }
   }
-  if (!allowed || !sending()) return false;
+  if (!sending() || !(allowed || sender_.sends_for_timer())) return false;
   if (const Outcome outcome = sender_.run_local_operations(); outcome == Outcome::kFailed) {
     settle(outcome);
     return false;
@@ -150,7 +158,7 @@ void RcQp::on_posted(Time now) {
 
 void RcQp::on_timer(Time now) {
   qp_.now = now;
-  if (!sending() || (now < congestion_.resume_at() && has_paced_packets(now))) return;
+  if (!sending() || (held_back(now) && sender_.in_flight() == 0)) return;
   settle(sender_.on_timer(now));
 }
 

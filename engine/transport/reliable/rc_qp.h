@@ -33,6 +33,7 @@ class RcQp final : public TransportQp {
   bool answers() const { return qp_.type != QpType::kXrcInitiator; }
   bool asks() const { return qp_.type != QpType::kXrcTarget; }
   bool has_paced_packets(Time now) const;
+  bool held_back(Time now) const;
 
   Sender sender_;
   Responder responder_;

@@ -71,6 +71,7 @@ bool Sender::pull(io::TxPacket& out, Time now) {
     return false;
   }
   const bool was_idle = window_.idle();
+  const bool first = in_flight() == 0;
   const bool again = window_.resending() || recovery_.probe_due();
   const wire::Psn psn = window_.next();
   if (!pull_probe(out)) {
@@ -78,7 +79,7 @@ bool Sender::pull(io::TxPacket& out, Time now) {
   }
   // Once the ones before it are acknowledged, the packet behind one that asked for it is the oldest, and an early probe
   // would take the measurement away, so another one is timed.
-  recovery_.on_sent(psn, was_idle, !again && since_ack_request_ != 1, now);
+  recovery_.on_sent(psn, was_idle, first, !again && since_ack_request_ != 1, now);
   return true;
 }
 

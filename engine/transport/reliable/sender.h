@@ -48,6 +48,12 @@ class Sender {
   Outcome run_local_operations();
   // The next request packet, or false. In SQD no new WQE is started.
   bool pull(io::TxPacket& out, Time now);
+  // What pull() gives next is there because a timer expired, and is the first packet since.
+  bool sends_for_timer() const {
+    return recovery_.probe_due() || (in_flight() == 0 && window_.resending() && recovery_.timer_has_expired());
+  }
+  // Something has been sent (again) that is not acknowledged.
+  uint32_t in_flight() const { return window_.in_flight(); }
   // Nothing is in flight, and no WQE is begun.
   bool drained() const;
   // The payload of request packet `psn`, which pull() gave, could not be read: its WQE fails.
@@ -110,6 +116,7 @@ class Sender {
   std::optional<Outcome> acknowledge_before(wire::Psn psn, Time now);
   Outcome answered(wire::Psn psn, bool message_done, Time now);
   Outcome carry_out(LossRecovery::Decision decision, queue::WcStatus giving_up = queue::WcStatus::kRetryExceeded);
+  void tell_of_loss();
   Outcome complete(queue::WcStatus status);
   Outcome fail(queue::WcStatus status);
 

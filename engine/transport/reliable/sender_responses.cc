@@ -242,6 +242,7 @@ Outcome Sender::carry_out(Decision decision, WcStatus giving_up) {
   switch (decision) {
     case Decision::kRewind:
       window_.rewind();
+      tell_of_loss();
       break;
     case Decision::kProbe:
       recovery_.begin_probe(window_.unacknowledged(),
@@ -253,6 +254,12 @@ Outcome Sender::carry_out(Decision decision, WcStatus giving_up) {
       break;
   }
   return Outcome::kGoesOn;
+}
+
+// Congestion control hears of what the peer or the transport timer says, not of what is only probed.
+void Sender::tell_of_loss() {
+  const bool lost = recovery_.cause() == SendReason::kPsnNak || recovery_.cause() == SendReason::kTimeout;
+  if (lost && qp_.congestion != nullptr && qp_.congestion->on_lost(qp_.now)) qp_.counters.add(Counter::kRateCuts);
 }
 
 // The oldest WQE ends.

@@ -233,9 +233,27 @@ TEST_P(Listens, ToWhat) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Controller, Listens,
-                         testing::Values(std::tuple(Algorithm::kDcqcn, true, false, false),
+                         testing::Values(std::tuple(Algorithm::kAuto, true, false, false),
+                                         std::tuple(Algorithm::kDcqcn, true, false, false),
                                          std::tuple(Algorithm::kDelay, true, true, true),
                                          std::tuple(Algorithm::kOff, false, false, false)));
+
+// A CNP says that packets queue on the way. From then on their round trips are listened to, unless DCQCN is to be
+// alone.
+TEST(Controller, ACnpBeginsControlByDelay) {
+  for (const auto& [algorithm, expected] : {std::pair(Algorithm::kAuto, true), std::pair(Algorithm::kDcqcn, false)}) {
+    Time now{milliseconds(5)};
+    Controller to(algorithm);
+    Turn turn;
+    to.on_cnp(now);
+    bool cut = false;
+    for (int i = 0; i < 300; ++i) {
+      to.on_sent(turn, kPacket, now);
+      cut = to.on_acknowledged(kPacket, milliseconds(1), now += microseconds(10)) || cut;
+    }
+    EXPECT_EQ(cut, expected);
+  }
+}
 
 }  // namespace
 }  // namespace uroce::congestion

@@ -184,6 +184,18 @@ TEST(DelayControl, LossesOfOneRoundCountOnce) {
   EXPECT_EQ(cuts, 1);
 }
 
+// Where everything is sent twice no round trip is known. What arrives says all the same that there is no standstill.
+TEST(DelayControl, ArrivalsWithoutRoundTripTimesEndAStandstill) {
+  DelayControl control;
+  Time now{milliseconds(5)};
+  control.start(DelayControl::kMinRate, now);
+  for (int i = 0; i < 200; ++i) {
+    control.on_acknowledged(100'000, Duration{}, now += microseconds(500));
+    EXPECT_FALSE(control.on_lost(now += microseconds(600))) << "halved beside arrivals";
+  }
+  EXPECT_GT(control.rate(), Rate::mbit(500));
+}
+
 // Extremes neither overflow nor leave the range.
 TEST(DelayControl, AnyNumbers) {
   std::mt19937_64 random(1);

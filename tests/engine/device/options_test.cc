@@ -43,8 +43,8 @@ TEST(Options, ComeFromTheEnvironment) {
 TEST(Options, CongestionControl) {
   using congestion::Algorithm;
   for (const auto& [value, algorithm] :
-       {std::pair("auto", Algorithm::kDcqcn), std::pair("dcqcn", Algorithm::kDcqcn),
-        std::pair("delay", Algorithm::kDelay), std::pair("off", Algorithm::kOff), std::pair("", Algorithm::kDcqcn)}) {
+       {std::pair("auto", Algorithm::kAuto), std::pair("dcqcn", Algorithm::kDcqcn),
+        std::pair("delay", Algorithm::kDelay), std::pair("off", Algorithm::kOff), std::pair("", Algorithm::kAuto)}) {
     setenv("UROCE_CC", value, 1);
     Options options;
     EXPECT_EQ(Options::from_environment(options), std::nullopt);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/transport/reliable/loss_recovery.h"
 #include "tests/engine/transport/scripted_qp.h"
 
 namespace uroce::transport::test {
@@ -215,10 +216,37 @@ TEST_F(WithDelay, LossesAreTold) {
   for (uint64_t id = 0; id < 4; ++id) host_.post(work(WrOpcode::kSend, id), {buffer_.sge(0, kMtu)});
   EXPECT_EQ(pull_count(), 4u);
   host_.receive(nak(wire::NakCode::kPsnSequenceError, kSqPsn + 1));
-  EXPECT_EQ(rate(), congestion::Rate::unlimited()) << "not sent again yet";
-  pull_count();
   EXPECT_NE(rate(), congestion::Rate::unlimited());
-  EXPECT_EQ(host_.count(Counter::kRateCuts), 1u);
+  host_.advance(milliseconds(5));
+  EXPECT_EQ(pull_count(), 3u);
+  EXPECT_EQ(host_.count(Counter::kRateCuts), 1u) << "one loss, however many packets are sent again for it";
+}
+
+// What a timer sends does not wait for the rate, which may be less than a packet in the time of all retries.
+TEST_F(WithDelay, TheRetryBudgetLastsAsLongAsItsTimeoutSays) {
+  for (const uint8_t timeout : {5, 8, 12}) {
+    SCOPED_TRACE(static_cast<int>(timeout));
+    QpAttributes attributes = default_attributes();
+    attributes.timeout = timeout;
+    attributes.retry_count = 3;
+    ASSERT_EQ(host_.modify(QpState::kReset, kQpState), 0);
+    host_.to_rts(attributes);
+    for (int i = 0; i < 40; ++i) {
+      host_.advance(milliseconds(1));
+      host_.congestion.on_lost(host_.now);
+    }
+    host_.advance(milliseconds(200));
+    host_.post(work(WrOpcode::kSend, 1), {buffer_.sge(0, 8 * kMtu)});
+    ASSERT_EQ(pull_count(), 1u);
+    const Time start = host_.now;
+    (void)host_.run_until(start + milliseconds(200));
+    const auto done = host_.sends();
+    ASSERT_THAT(done, SizeIs(1));
+    EXPECT_EQ(done[0].status, queue::WcStatus::kRetryExceeded);
+    const Duration taken = Time(Duration(static_cast<int64_t>(done[0].timestamp))) - start;
+    EXPECT_GE(taken, 4 * LossRecovery::transport_timeout(timeout));
+    EXPECT_LE(taken, 4 * LossRecovery::transport_timeout(timeout) + microseconds(10));
+  }
 }
 
 // A smaller window: fewer packets in flight, and every one of them asks, so that answers come.
