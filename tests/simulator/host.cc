@@ -12,11 +12,6 @@ using transport::QpState;
 
 namespace {
 
-wire::IpAddress address_of(uint16_t number) {
-  const uint8_t bytes[4] = {192, 0, static_cast<uint8_t>(2 + number / 256), static_cast<uint8_t>(number)};
-  return wire::IpAddress::v4(bytes);
-}
-
 // Locally administered.
 wire::MacAddress mac_of(const wire::IpAddress& address) {
   return {2, 0, address.bytes[12], address.bytes[13], address.bytes[14], address.bytes[15]};
@@ -115,7 +110,12 @@ std::optional<queue::Cqe> SimQp::poll(queue::CompletionQueue& cq) {
   return result;
 }
 
-Host::Host(EventQueue& event_queue, uint16_t number, Link& out, Tap* tap)
+wire::IpAddress Host::address_of(uint16_t number) {
+  const uint8_t bytes[4] = {192, 0, static_cast<uint8_t>(kFirstNet + number / 256), static_cast<uint8_t>(number)};
+  return wire::IpAddress::v4(bytes);
+}
+
+Host::Host(EventQueue& event_queue, uint16_t number, Link& out, Tap* tap, congestion::Algorithm algorithm)
     : events(event_queue),
       number_(number),
       address_(address_of(number)),
@@ -123,7 +123,8 @@ Host::Host(EventQueue& event_queue, uint16_t number, Link& out, Tap* tap)
       tap_(tap),
       random_(0x1234567u * (number + 1u)),
       tables_([this] { return random_ = random_ * 1664525 + 1013904223; }),
-      datapath_(tables_) {
+      datapath_(tables_),
+      destinations_(algorithm) {
   Nic::Watcher watcher;
   if (tap_ != nullptr) {
     watcher = [this](Nic::Direction direction, const Frame& frame) {
@@ -134,9 +135,6 @@ Host::Host(EventQueue& event_queue, uint16_t number, Link& out, Tap* tap)
   nic_ = nic.get();
   datapath_.attach(std::move(nic), nullptr);
   tables_.addresses = {address_};
-  out_.on_room([this] {
-    if (has_work()) wake();
-  });
 }
 
 // Nothing is sent any more: who watched the network may be gone.
@@ -187,8 +185,21 @@ void Host::round() {
   round_wanted_ = false;
   if (frozen) return;
   datapath_.iterate(engine::Datapath::Caller::kPolling, events.now());
-  if (has_work()) wake();
+  if (application_) application_();
+  if (has_work()) {
+    wake();
+  } else if (datapath_.unfinished()) {
+    wait_for_room();
+  }
   arm_timer();
+}
+
+void Host::wait_for_room() {
+  if (std::exchange(waits_for_room_, true)) return;
+  events.at(out_.room_at(), [this] {
+    waits_for_room_ = false;
+    if (has_work()) wake();
+  });
 }
 
 // The first deadline there is, or one before it: whoever expires then looks again.

@@ -52,6 +52,7 @@ class SimQp {
   // The oldest completion in one of the QP's two queues.
   std::optional<queue::Cqe> poll(queue::CompletionQueue& cq);
 
+  const Host& host() const { return host_; }
   const wire::Envelope& envelope() const { return qp_.path.envelope; }  // of what it sends
 
  private:
@@ -93,7 +94,8 @@ class Host {
   static constexpr Duration kRound = std::chrono::nanoseconds(500);
 
   // `tap` may be null.
-  Host(EventQueue& events, uint16_t number, Link& out, Tap* tap);
+  Host(EventQueue& events, uint16_t number, Link& out, Tap* tap,
+       congestion::Algorithm algorithm = congestion::Algorithm::kAuto);
   ~Host();
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
@@ -101,6 +103,10 @@ class Host {
   SimQp& add_qp(const QpConfig& config);
   const wire::IpAddress& address() const { return address_; }
   uint16_t number() const { return number_; }
+  // Of the host with the IPv4 address that ends so.
+  static uint16_t number_at(uint8_t third_byte, uint8_t fourth_byte) {
+    return static_cast<uint16_t>((third_byte - kFirstNet) * 256 + fourth_byte);
+  }
   const std::vector<std::unique_ptr<SimQp>>& qps() const { return qps_; }
 
   uint32_t register_memory(void* base, size_t length, uint32_t access);
@@ -110,13 +116,20 @@ class Host {
   // A round is wanted: something was posted, arrived or found room.
   void wake();
 
+  // The application polls: called after every round.
+  void on_round(std::function<void()> application) { application_ = std::move(application); }
+
   EventQueue& events;
 
  private:
   friend class SimQp;
+  static constexpr uint8_t kFirstNet = 2;  // 192.0.2.0/24 and those behind it
+
+  static wire::IpAddress address_of(uint16_t number);
   std::shared_ptr<engine::Destination> destination(const wire::IpAddress& peer);
   bool has_work() const { return !nic_->empty() || (datapath_.unfinished() && !out_.full()); }
   void round();
+  void wait_for_room();
   void arm_timer();
 
   const uint16_t number_;
@@ -129,7 +142,9 @@ class Host {
   engine::Destinations destinations_;
   Nic* nic_;  // the datapath's
   std::vector<std::unique_ptr<SimQp>> qps_;
+  std::function<void()> application_;
   bool round_wanted_ = false;
+  bool waits_for_room_ = false;
   Time timer_at_ = kNever;
 
  public:

@@ -63,7 +63,7 @@ void Judge::on_frame(const Host& host, Direction direction, const Frame& frame, 
   record.time = now;
   record.interface = host.number() - 1u;
   record.direction = direction == Direction::kIn ? trace::Direction::kIn : trace::Direction::kOut;
-  record.frame = frame;
+  record.frame.assign(frame.begin(), frame.end());
   oracle_of(host).add(record);
   kept_bytes_ += frame.size();
   kept_.push_back(std::move(record));

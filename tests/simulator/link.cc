@@ -26,18 +26,16 @@ void set_ipv4_traffic_class(uint8_t* ip, uint8_t value) {
 void Link::send(Frame frame) {
   ++counters.sent;
   if (down || (filter && !filter(frame))) return;
-  if (full()) {
+  const uint32_t length = queued();
+  if (lengths != nullptr) lengths->add(length);
+  if (length >= config.queue_frames) {
     ++counters.overflowed;
     return;
   }
   mark(frame);
   const auto bits = static_cast<double>(8 * (frame.size() + kWireOverhead));
   free_at_ = std::max(free_at_, events_.now()) + Duration(static_cast<int64_t>(1e9 * bits / config.bits_per_second));
-  ++queued_;
-  events_.at(free_at_, [this] {
-    --queued_;
-    if (on_room_) on_room_();
-  });
+  leaving_.push_back(free_at_);
 
   // What the cable does to it.
   if (still_dropping_ == 0 && chance(config.drop)) still_dropping_ = config.drop_burst;
@@ -59,9 +57,11 @@ void Link::send(Frame frame) {
 }
 
 void Link::mark(Frame& frame) {
-  if (config.mark_all_from == 0 || queued_ < config.mark_from) return;
+  const uint32_t length = queued();
+  if (config.mark_all_from == 0 || length < config.mark_from) return;
   const double span = std::max(1.0, static_cast<double>(config.mark_all_from) - config.mark_from);
-  if (!chance((queued_ - config.mark_from + 1) / span)) return;
+  const double part = (length - config.mark_from + 1) / span;
+  if (!chance(part < 1 ? part * config.mark_at_most : 1)) return;
   uint8_t* const ip = frame.data() + wire::kEthernetSize;
   const bool v4 = ip[0] >> 4 == 4;
   const auto traffic_class = static_cast<uint8_t>(v4 ? ip[1] : wire::load_be16(ip) >> 4);
@@ -74,8 +74,26 @@ void Link::mark(Frame& frame) {
   ++counters.marked;
 }
 
+// Frames that stay in order need one event at a time.
 void Link::deliver(Frame frame, Time at) {
-  events_.at(at, [this, frame = std::move(frame)]() mutable { receiver_(std::move(frame)); });
+  if (!under_way_.empty() && at < under_way_.back().at) {
+    events_.at(at, [this, frame = std::move(frame)]() mutable { receiver_(std::move(frame)); });
+    return;
+  }
+  under_way_.push_back({at, std::move(frame)});
+  if (under_way_.size() == 1) events_.at(at, [this] { deliver_first(); });
+}
+
+void Link::deliver_first() {
+  Frame frame = std::move(under_way_.front().frame);
+  under_way_.pop_front();
+  if (!under_way_.empty()) events_.at(under_way_.front().at, [this] { deliver_first(); });
+  receiver_(std::move(frame));
+}
+
+uint32_t Link::queued() const {
+  while (!leaving_.empty() && leaving_.front() <= events_.now()) leaving_.pop_front();
+  return static_cast<uint32_t>(leaving_.size());
 }
 
 bool Link::chance(double p) {
