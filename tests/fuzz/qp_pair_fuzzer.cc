@@ -186,7 +186,8 @@ class Session {
     wire::Envelope envelope = peer.qp.envelope();
     if (step % 4 == 3) envelope.traffic_class |= wire::kEcnCe;
     const auto ib = hostile_packet(input_, victim.arena, settings_.attributes.path_mtu, psn);
-    victim.host.receive(sealed_frame(envelope, victim.qp.rc.qpn(), ib));
+    const std::vector<uint8_t> frame = sealed_frame(envelope, victim.qp.rc.qpn(), ib);
+    victim.host.receive({frame.begin(), frame.end()});
   }
 
   void disturb(simulator::LinkConfig& link) {
