@@ -46,6 +46,7 @@ Seen analyse(const Network& network, uint32_t interface) {
 
 TEST(Congestion, CnpsAndTheRateChangesAfterThemAreFound) {
   Network network(1);
+  network.algorithm = congestion::Algorithm::kDcqcn;  // no other cuts than those after CNPs
   LinkConfig narrow;
   narrow.queue_frames = 128;
   narrow.mark_from = 16;

@@ -11,8 +11,8 @@ Link& Network::add_link(const LinkConfig& config) {
 void Network::join_pair(const LinkConfig& forward_config, const LinkConfig& backward_config) {
   Link& forward = add_link(forward_config);
   Link& backward = add_link(backward_config);
-  Host& a = *hosts.emplace_back(std::make_unique<Host>(events, uint16_t{1}, forward, &judge));
-  Host& b = *hosts.emplace_back(std::make_unique<Host>(events, uint16_t{2}, backward, &judge));
+  Host& a = *hosts.emplace_back(std::make_unique<Host>(events, uint16_t{1}, forward, &judge, algorithm));
+  Host& b = *hosts.emplace_back(std::make_unique<Host>(events, uint16_t{2}, backward, &judge, algorithm));
   forward.connect([&b](Frame frame) { b.receive(std::move(frame)); });
   backward.connect([&a](Frame frame) { a.receive(std::move(frame)); });
 }
@@ -21,7 +21,8 @@ void Network::join_star(int count, const LinkConfig& uplink, const LinkConfig& d
   fabric = std::make_unique<Switch>(events, random);
   for (int i = 0; i < count; ++i) {
     Link& up = add_link(uplink);
-    Host& host = *hosts.emplace_back(std::make_unique<Host>(events, static_cast<uint16_t>(i + 1), up, &judge));
+    Host& host =
+        *hosts.emplace_back(std::make_unique<Host>(events, static_cast<uint16_t>(i + 1), up, &judge, algorithm));
     up.connect([this](Frame frame) { fabric->receive(std::move(frame)); });
     fabric->add_port(host.address(), downlink).connect([&host](Frame frame) { host.receive(std::move(frame)); });
   }

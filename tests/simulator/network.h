@@ -44,6 +44,7 @@ class Network {
   static inline std::function<void(const Network&)> at_end;
 
   const uint64_t seed;
+  congestion::Algorithm algorithm = congestion::Algorithm::kAuto;  // of the hosts that are joined after it is set
   EventQueue events;
   std::mt19937_64 random;
   Judge judge;
