@@ -83,11 +83,13 @@ class TimedIo final : public io::PacketIo {
 
 void make_network(bool timed) {
   const uint32_t cpus = std::max(1u, std::thread::hardware_concurrency());
-  auto [first, second] = io::make_memory_links(std::min(std::bit_floor(cpus), io::kMaxShards));
+  engine::Options options;
+  options.shards = std::min(std::bit_floor(cpus), io::kMaxShards);
+  auto [first, second] = io::make_memory_links(options.shards);
   auto ends = std::make_shared<std::array<io::MemoryEnds, 2>>();
   *ends = {std::move(first), std::move(second)};
   engine::Host::make(
-      engine::Options{}, std::make_shared<TwoNetdevs>(),
+      std::move(options), std::make_shared<TwoNetdevs>(),
       [ends, timed](const net::Netdev& netdev, const engine::Options&) -> std::variant<engine::OpenedIo, io::IoError> {
         engine::OpenedIo opened;
         for (std::unique_ptr<io::MemoryEnd>& end : ends->at(static_cast<size_t>(netdev.index) - 1)) {
