@@ -60,7 +60,7 @@ struct QpInit {
   queue::CompletionQueue* recv_cq = nullptr;
   Srq* srq = nullptr;  // instead of a receive queue of its own; outlives the QP
   std::byte *send_memory = nullptr, *receive_memory = nullptr;  // for the queues (queue/work_queue.h); outlive the QP
-  EventHandler* events = nullptr;  // outlives the QP; called under the progress lock: must not call the engine
+  EventHandler* events = nullptr;  // outlives the QP; called under a shard's lock: must not call the engine
   void* context = nullptr;
 };
 

@@ -8,7 +8,6 @@ namespace uroce::congestion {
 namespace {
 
 constexpr uint32_t kAlphaOne = 1024;
-// Far above any port, and low enough that a rate times alpha fits into 64 bits.
 
 }  // namespace
 

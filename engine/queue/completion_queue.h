@@ -149,7 +149,8 @@ class CompletionQueue {
   uint32_t reported() const { return reported_.load(std::memory_order_relaxed); }
   // After arm(): perhaps there are completions that nobody has polled and that came after the last notification, while
   // the queue was not armed. ConnectX notifies of those at once, as it is told the consumer's position with the arming;
-  // UCX relies on it and does not poll between arming and sleeping. Then report_missed(), under the progress lock.
+  // UCX relies on it and does not poll between arming and sleeping. Then report_missed(), under the locks of
+  // all shards.
   bool has_missed() const { return missed_from() != head_.load(std::memory_order_seq_cst); }
   void report_missed();
 
@@ -160,7 +161,7 @@ class CompletionQueue {
   };
   Mark mark() const { return {filled_, removed_}; }
   // Removes the completions of a QP that is being destroyed: of `qpn`, none behind `last`. Costs nothing where those
-  // have been polled, however many there are of others. Caller holds the progress lock.
+  // have been polled, however many there are of others. Caller holds the locks of all shards.
   void purge(uint32_t qpn, const Mark& last);
   void purge(uint32_t qpn) { purge(qpn, mark()); }
 
@@ -182,13 +183,13 @@ class CompletionQueue {
   bool push_shared(const Cqe& cqe, Mark& last);
 
   // From now on at least `capacity` CQEs fit; what is in the queue stays. False, and nothing changes: there are more of
-  // them. Caller holds the progress lock; `ring` comes from make_ring(capacity) before and is the old one after, so
-  // that nobody allocates under locks.
+  // them. Caller holds the locks of all shards; `ring` comes from make_ring(capacity) before and is the old one after,
+  // so that nobody allocates under locks.
   using Ring = std::unique_ptr<Cqe[], FreeRing>;
   static Ring make_ring(uint32_t capacity);  // throws std::bad_alloc
   bool resize(uint32_t capacity, Ring& ring);
 
-  // --- moderation: fewer notifications. Caller holds the progress lock. ---
+  // --- moderation: fewer notifications. Set under the locks of all shards; expire() under that of home(). ---
   // An armed queue is reported when `count` completions of the kind it was armed for have come, or `period` after the
   // first of them. Either being 0 switches it off, as in ConnectX: a queue could hold back the last event for ever. A
   // queue that several shards fill holds nothing back.

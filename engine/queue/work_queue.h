@@ -1,8 +1,8 @@
 // Send and receive queues: rings of work queue elements (WQEs) between application threads and the engine.
 //
 // The application side (post) runs under the QP's post lock, held by the verbs shim. The engine side (everything else)
-// runs under the progress lock. Work requests are copied into the queue once, checked there before the engine can see
-// them, and used where they are: nobody writes to them any more (architecture.md, decision 9).
+// runs under the lock of the QP's shard. Work requests are copied into the queue once, checked there before the engine
+// can see them, and used where they are: nobody writes to them any more (architecture.md, decision 9).
 #pragma once
 
 #include <atomic>
@@ -257,7 +257,7 @@ class ReceiveQueue {
   Slots<Sge> sges_;
   std::atomic<uint32_t> head_{0};
   alignas(64) std::atomic<uint32_t> tail_{0};
-  uint32_t limit_ = 0;  // under the progress lock
+  uint32_t limit_ = 0;  // under the lock of the shard
 };
 
 }  // namespace uroce::queue
