@@ -1,4 +1,4 @@
-// What every measuring process needs: to run on one CPU, to say that it is ready, and to end on SIGTERM.
+// What measuring processes need: to run on one CPU, to say that they are ready, and to end on SIGTERM.
 #pragma once
 
 namespace uroce::limits {

@@ -1,42 +1,26 @@
-"""What bench/limits prints: the tables, and the ratios of uroce to the reference."""
+"""What bench/limits prints: the tables of each group, and the ratios of uroce to the references."""
 
 import dataclasses
+import itertools
 import math
 import statistics
-from typing import Callable
+from typing import Callable, Iterable
 
-from measurements import MOVED, QUIET_SHARE, Measurement
+from groups import Ratio
+from measurement import MOVED, QUIET_SHARE, Key, Measurement
 
-
-@dataclasses.dataclass
-class Ratio:
-    label: str
-    numerator: str
-    denominator: str
-    figure: str
-    target: str = ""
-
-
-def ratios(io: str, path_mtus: list[int]) -> list[Ratio]:
-    """Of medians taken in the same run. Targets are those of the project, for AF_XDP."""
-    result = [
-        Ratio("ib_send_lat 2 B / raw AF_XDP ping-pong", f"ib_send_lat {io}", "raw send", "us", "<= 1.6"),
-        Ratio("ib_send_lat 2 B / raw AF_XDP, two frames each way", f"ib_send_lat {io}", "raw send 2", "us"),
-        Ratio("ib_write_lat 2 B / raw AF_XDP ping-pong", f"ib_write_lat {io}", "raw write", "us"),
-        Ratio("ib_read_lat 2 B / raw AF_XDP round trip", f"ib_read_lat {io}", "raw read", "us", "<= 1.3"),
-        Ratio("ib_send_lat 2 B / kernel UDP spinning", f"ib_send_lat {io}", "udp busy", "us"),
-        Ratio("ib_send_lat 2 B / kernel TCP spinning", f"ib_send_lat {io}", "tcp busy", "us"),
-    ]
-    for path_mtu in path_mtus:
-        for test in ("ib_write_bw", "ib_read_bw", "ib_send_bw"):
-            target = ">= 0.7" if test == "ib_write_bw" and path_mtu == 1024 else ""
-            result.append(Ratio(f"{test} 64 KiB @{path_mtu} / raw AF_XDP blast", f"{test} {path_mtu} {io}",
-                                f"blast {path_mtu}", "gbps", target))
-        result.append(Ratio(f"ib_write_bw 64 KiB @{path_mtu} / kernel TCP", f"ib_write_bw {path_mtu} {io}",
-                            f"tcp {path_mtu}", "gbps"))
-    if io != "af_xdp":
-        result = [dataclasses.replace(ratio, target="") for ratio in result]
-    return result
+HEADINGS = {
+    "latency": "Latency: half round trip, median of each repetition (perftest: t_typical); smaller is better",
+    "bulk": "Bulk, Gb/s of payload at the receiver (perftest: as the client reports it); larger is better",
+    "messages": "Messages of 8 bytes: a list of 32, or a run of packets, for each call; larger is better",
+    "beside": "A latency QP beside a bulk QP of the same process: half round trip, median and 99th percentile",
+    "kick": "sendto() on the TX ring, 64 B frames: duration of the call",
+}
+CORES = {1: "both sides on one CPU", 2: "a CPU per side"}
+FIGURES = {"latency": ["us"], "messages": ["mpps"], "beside": ["us", "p99 us", "gbps"]}
+UNITS = {"us": ("us", 2), "p99 us": ("us p99", 2), "gbps": ("Gb/s", 2), "mpps": ("M/s", 3)}
+LABEL_WIDTH, CELL_WIDTH = 62, 26
+Results = dict[Key, Measurement]
 
 
 def spread(values: list[float], digits: int) -> str:
@@ -44,15 +28,40 @@ def spread(values: list[float], digits: int) -> str:
 
 
 def print_measurement(measurement: Measurement) -> None:
-    note = f"   [others used the CPU in {measurement.disturbed} of {len(measurement.samples)}]" \
-        if measurement.disturbed else ""
+    label = f"  {measurement.label:<{LABEL_WIDTH}}"
     if measurement.samples:
-        units = {"us": ("us", 2), "gbps": ("Gb/s", 2), "mpps": ("Mpps", 3)}
-        cells = [f"{spread(measurement.values(figure), units[figure][1])} {units[figure][0]}"
-                 for figure in measurement.figures() if figure in units and measurement.median(figure) > 0]
-        print(f"  {measurement.label:<72}{'   '.join(cells)}{note}")
+        cells = [f"{spread(measurement.values(figure), UNITS[figure][1])} {UNITS[figure][0]}"
+                 for figure in FIGURES[measurement.group] if measurement.values(figure)]
+        target = f"   (target {measurement.target})" if measurement.target else ""
+        note = f"   [others used the CPU in {measurement.disturbed} of {len(measurement.samples)}]" \
+            if measurement.disturbed else ""
+        print(f"{label}{'   '.join(cells)}{target}{note}")
     if measurement.failure:
-        print(f"  {measurement.label:<72}failed: {measurement.failure}")
+        print(f"{label}failed: {measurement.failure}")
+
+
+def print_bulk(rows: list[Measurement]) -> None:
+    """A column for each path MTU. ~ marks what others disturbed in every repetition."""
+    path_mtus = sorted({row.path_mtu for row in rows})
+    print(f"  {'path MTU':<{LABEL_WIDTH}}{''.join(f'{mtu:>9}'.ljust(CELL_WIDTH) for mtu in path_mtus)}".rstrip())
+    for label, found in itertools.groupby(rows_by(rows, lambda row: row.label), lambda row: row.label):
+        cells = dict.fromkeys(path_mtus, f"{'-':>9}")
+        failures = []
+        for row in found:
+            if row.samples:
+                mark = "~" if row.disturbed == len(row.samples) else ""
+                cells[row.path_mtu] = spread(row.values("gbps"), 2) + mark
+            if row.failure:
+                failures.append(f"    failed at path MTU {row.path_mtu}: {row.failure}")
+        print(f"  {label:<{LABEL_WIDTH}}{''.join(cell.ljust(CELL_WIDTH) for cell in cells.values())}".rstrip())
+        print(*failures, sep="\n", end="\n" if failures else "")
+
+
+def rows_by(rows: Iterable, key: Callable) -> list:
+    """Equal ones next to each other, otherwise as they come."""
+    rows = list(rows)
+    order = {value: position for position, value in reversed(list(enumerate(map(key, rows))))}
+    return sorted(rows, key=lambda row: order[key(row)])
 
 
 def print_kick(kick: Measurement) -> None:
@@ -69,13 +78,13 @@ def print_kick(kick: Measurement) -> None:
         print(line)
 
 
-def by_placement(measurements: list[Measurement]) -> list[tuple[str, dict[str, Measurement]]]:
+def by_placement(measurements: list[Measurement]) -> list[tuple[str, Results]]:
     """The samples apart by where the host had put the two CPUs: a ratio across placements would tell nothing."""
 
-    def part(place: str, belongs: Callable[[float], bool]) -> tuple[str, dict[str, Measurement]]:
+    def part(place: str, belongs: Callable[[float], bool]) -> tuple[str, Results]:
         hand_over = statistics.median(time for time in times if belongs(time))
         return (f"CPUs {place}: a cache line takes {hand_over:.0f} ns from one to the other", {
-            m.key: dataclasses.replace(m, samples=[s for s in m.samples if belongs(s["hand_over_ns"])])
+            m.key: dataclasses.replace(m, samples=[s for s in m.samples if m.cores == 1 or belongs(s["hand_over_ns"])])
             for m in measurements})
 
     times = [sample["hand_over_ns"] for m in measurements for sample in m.samples]
@@ -88,34 +97,56 @@ def by_placement(measurements: list[Measurement]) -> list[tuple[str, dict[str, M
             part("far from each other", lambda time: time > border)]
 
 
-def print_report(title: str, measurements: dict[str, Measurement], all_ratios: list[Ratio], uroce_note: str) -> dict:
-    print(f"\n=== {title} ===")
-    print("\nLatency: half round trip, median of each repetition (perftest: t_typical); smaller is better")
-    for measurement in measurements.values():
-        if measurement.kind == "latency":
-            print_measurement(measurement)
-    print("\nBulk: payload at the receiver (perftest: as the client reports it); larger is better")
-    for measurement in measurements.values():
-        if measurement.kind == "bulk":
-            print_measurement(measurement)
-    print(f"\n{measurements['kick'].label}: duration of the call")
-    print_kick(measurements["kick"])
+def print_group(group: str, rows: list[Measurement]) -> None:
+    for cores in sorted({row.cores for row in rows}, reverse=True):
+        print(f"\n{HEADINGS[group]}{f'; {CORES[cores]}' if group in ('bulk', 'messages') else ''}")
+        chosen = [row for row in rows if row.cores == cores]
+        if group == "bulk":
+            print_bulk(chosen)
+        elif group == "kick":
+            print_kick(chosen[0])
+        else:
+            for row in chosen:
+                print_measurement(row)
 
+
+def value_of(ratio: Ratio, results: Results) -> float | None:
+    pair = [results.get(key) for key in (ratio.numerator, ratio.denominator)]
+    if not all(m and m.values(ratio.figure) and m.median(ratio.figure) > 0 for m in pair):
+        return None
+    return pair[0].median(ratio.figure) / pair[1].median(ratio.figure)
+
+
+def print_ratios(ratios: list[Ratio], results: Results) -> None:
+    """A column for each path MTU in the bulk group. ~ marks what others disturbed in every repetition."""
+    ratios = [ratio for ratio in ratios if value_of(ratio, results)]
+    for group, cores in dict.fromkeys((ratio.numerator.group, ratio.numerator.cores) for ratio in ratios):
+        print(f"  {group}, {CORES[cores]}:")
+        rows = [ratio for ratio in ratios if (ratio.numerator.group, ratio.numerator.cores) == (group, cores)]
+        path_mtus = sorted({ratio.numerator.path_mtu for ratio in rows})
+        if len(path_mtus) > 1:
+            print(f"    {'path MTU':<{LABEL_WIDTH}}{''.join(f'{mtu:>7} ' for mtu in path_mtus)}")
+        for label, found in itertools.groupby(rows_by(rows, lambda ratio: ratio.label), lambda ratio: ratio.label):
+            line, targets = f"    {label:<{LABEL_WIDTH}}", {}
+            for ratio in found:
+                value = value_of(ratio, results)
+                disturbed = value is not None and any(
+                    results[key].disturbed == len(results[key].samples) for key in (ratio.numerator, ratio.denominator))
+                line += f"{'-' if value is None else f'{value:.2f}':>7}{'~' if disturbed else ' '}"
+                targets |= {ratio.target: None} if ratio.target else {}
+            print((line + "".join(f"   (target {target})" for target in targets)).rstrip())
+
+
+def print_report(title: str, results: Results, ratios: list[Ratio]) -> None:
+    print(f"\n=== {title} ===")
+    measured = [m for m in results.values() if m.samples or m.failure]
+    for group, rows in itertools.groupby(measured, lambda row: row.group):
+        print_group(group, list(rows))
+    if not ratios:
+        return
     print("\nRatios of medians")
-    disturbed = sum(m.disturbed for m in measurements.values())
+    disturbed = sum(m.disturbed for m in results.values())
     if disturbed:
         print(f"  beware: others used more than {QUIET_SHARE:.0%} of a CPU in {disturbed} of "
-              f"{sum(len(m.samples) for m in measurements.values())} repetitions; run this on an idle machine")
-    result = {}
-    if uroce_note:
-        print(f"  {uroce_note}")
-    for ratio in all_ratios:
-        target = f"   (target {ratio.target})" if ratio.target else ""
-        pair = [measurements.get(key) for key in (ratio.numerator, ratio.denominator)]
-        if all(m and m.values(ratio.figure) and m.median(ratio.figure) > 0 for m in pair):
-            result[ratio.label] = pair[0].median(ratio.figure) / pair[1].median(ratio.figure)
-            note = "   [disturbed]" if any(m.disturbed == len(m.samples) for m in pair) else ""
-            print(f"  {ratio.label:<56} = {result[ratio.label]:.2f}{target}{note}")
-        elif not uroce_note:
-            print(f"  {ratio.label:<56} = not measured{target}")
-    return result
+              f"{sum(len(m.samples) for m in results.values())} repetitions; run this on an idle machine")
+    print_ratios(ratios, results)

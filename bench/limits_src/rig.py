@@ -1,5 +1,6 @@
 """The stage of bench/limits: two network namespaces joined by a veth pair, and the processes that run in them."""
 
+import dataclasses
 import json
 import os
 import re
@@ -9,8 +10,9 @@ import subprocess
 import time
 from pathlib import Path
 
-CLIENT_CPU, SERVER_CPU = 0, 1
+CPUS = (0, 1)  # of client and server; of both, with one core: the first
 SERVER_ADDRESS, CLIENT_ADDRESS = "192.0.2.1", "192.0.2.2"
+SERVER_IPV6, CLIENT_IPV6 = "fd00:192:0:2::1", "fd00:192:0:2::2"
 PROCESS_TIMEOUT_S = 60
 
 
@@ -18,30 +20,42 @@ class MeasurementFailed(Exception):
     pass
 
 
+@dataclasses.dataclass
+class Side:
+    namespace: str
+    netdev: str
+    addresses: tuple[str, ...]
+    cpu: int
+
+
 class Rig:
     """Two network namespaces joined by a veth pair, and the processes that run in them."""
 
-    def __init__(self, tools: Path):
+    def __init__(self, tools: Path, ipv6: bool = False):
         self.tools = tools
-        self.server_ns, self.client_ns = f"limits-s{os.getpid()}", f"limits-c{os.getpid()}"
-        self.server_dev, self.client_dev = f"lims{os.getpid()}", f"limc{os.getpid()}"
+        self.ipv6 = ipv6
+        pid = os.getpid()
+        self.client = Side(f"limits-c{pid}", f"limc{pid}", (f"{CLIENT_ADDRESS}/24", f"{CLIENT_IPV6}/64"), CPUS[0])
+        self.server = Side(f"limits-s{pid}", f"lims{pid}", (f"{SERVER_ADDRESS}/24", f"{SERVER_IPV6}/64"), CPUS[1])
+        self.sides = (self.server, self.client)
         self.processes: list[subprocess.Popen] = []
         self.mtu = 0
 
     def __enter__(self) -> "Rig":
         try:
-            for namespace in (self.server_ns, self.client_ns):
-                ip("netns", "add", namespace)
-                # Without IPv6 no neighbour discovery gets between the measured packets.
-                ip("netns", "exec", namespace, "sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1",
-                   "net.ipv6.conf.default.disable_ipv6=1")
-                ip("-n", namespace, "link", "set", "lo", "up")
-            ip("-n", self.server_ns, "link", "add", self.server_dev, "type", "veth", "peer", "name", self.client_dev,
-               "netns", self.client_ns)
-            for namespace, netdev, address in ((self.server_ns, self.server_dev, SERVER_ADDRESS),
-                                               (self.client_ns, self.client_dev, CLIENT_ADDRESS)):
-                ip("-n", namespace, "addr", "add", f"{address}/24", "dev", netdev)
-                ip("-n", namespace, "link", "set", netdev, "up")
+            for side in self.sides:
+                ip("netns", "add", side.namespace)
+                if not self.ipv6:  # then no neighbour discovery gets between the measured packets
+                    ip("netns", "exec", side.namespace, "sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1",
+                       "net.ipv6.conf.default.disable_ipv6=1")
+                ip("-n", side.namespace, "link", "set", "lo", "up")
+            ip("-n", self.server.namespace, "link", "add", self.server.netdev, "type", "veth",
+               "peer", "name", self.client.netdev, "netns", self.client.namespace)
+            for side in self.sides:
+                for address in side.addresses if self.ipv6 else side.addresses[:1]:
+                    ip("-n", side.namespace, "addr", "add", address, "dev", side.netdev,
+                       *(["nodad"] if ":" in address else []))
+                ip("-n", side.namespace, "link", "set", side.netdev, "up")
         except BaseException:
             self.__exit__()
             raise
@@ -49,19 +63,22 @@ class Rig:
 
     def __exit__(self, *_) -> None:
         self.end_processes()
-        for namespace in (self.server_ns, self.client_ns):
-            subprocess.run(["ip", "netns", "del", namespace], stderr=subprocess.DEVNULL, check=False)
+        for side in self.sides:
+            subprocess.run(["ip", "netns", "del", side.namespace], stderr=subprocess.DEVNULL, check=False)
 
-    def set_mtu(self, mtu: int) -> None:
+    def prepare(self, mtu: int, cores: int) -> None:
+        self.server.cpu = CPUS[cores - 1]
         if mtu == self.mtu:
             return
-        for namespace, netdev in ((self.server_ns, self.server_dev), (self.client_ns, self.client_dev)):
-            ip("-n", namespace, "link", "set", netdev, "mtu", str(mtu))
+        for side in self.sides:
+            ip("-n", side.namespace, "link", "set", side.netdev, "mtu", str(mtu))
         self.mtu = mtu
 
-    def start(self, namespace: str, command: list[str]) -> subprocess.Popen:
-        process = subprocess.Popen(["ip", "netns", "exec", namespace, *command], stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    def start(self, side: Side, command: list[object], environment: dict[str, str] | None = None) -> subprocess.Popen:
+        process = subprocess.Popen(
+            ["ip", "netns", "exec", side.namespace, "taskset", "-c", str(side.cpu), *map(str, command)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env={**os.environ, **(environment or {})})
         self.processes.append(process)
         return process
 
@@ -77,16 +94,11 @@ class Rig:
                 process.wait()
         self.processes.clear()
 
-    def start_tool(self, name: str, on_server: bool, *arguments: object) -> subprocess.Popen:
-        device = []
-        if name == "xsk_bench":
-            device = ["--dev", self.server_dev if on_server else self.client_dev]
-        process = self.start(self.server_ns if on_server else self.client_ns,
-                             [str(self.tools / name), *device, "--cpu", str(SERVER_CPU if on_server else CLIENT_CPU),
-                              *map(str, arguments)])
-        if on_server:
-            wait_until_ready(process)
-        return process
+    def start_pair(self, server: list[object], client: list[object]) -> tuple[subprocess.Popen, subprocess.Popen]:
+        """Of our own tools: the server's side says when it is ready."""
+        waiting = self.start(self.server, server)
+        wait_until_ready(waiting)
+        return waiting, self.start(self.client, client)
 
     def run_pair(self, server: subprocess.Popen, client: subprocess.Popen, wait_for: subprocess.Popen) -> tuple:
         """Waits for one side, ends the other; returns the JSON of server and client."""
@@ -101,6 +113,22 @@ class Rig:
         output[other] = finish(other)
         self.processes.clear()
         return tuple(last_json(output[side]) for side in (server, client))
+
+    def run_client(self, server: list[object], client: list[object], port: int,
+                   environments: tuple[dict[str, str], dict[str, str]] = ({}, {})) -> str:
+        """Of programs whose server listens on a TCP port: the client's output once both have ended by themselves."""
+        waiting = self.start(self.server, server, environments[0])
+        deadline = time.monotonic() + PROCESS_TIMEOUT_S
+        while waiting.poll() is None and not is_listening(waiting.pid, port):
+            if time.monotonic() > deadline:
+                raise MeasurementFailed(f"the server does not listen: {' '.join(waiting.args)}")
+            time.sleep(0.02)
+        if waiting.poll() is not None:
+            raise MeasurementFailed(f"server: {finish(waiting).strip() or f'exit {waiting.returncode}'}")
+        output = finish(self.start(self.client, client, environments[1]))
+        finish(waiting)
+        self.processes.clear()
+        return output
 
 
 def ip(*arguments: str) -> None:

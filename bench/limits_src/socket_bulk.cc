@@ -1,5 +1,5 @@
-// socket_bench blast and sink: bulk data through kernel UDP, datagram by datagram (sendmmsg, recvmmsg) or with
-// segmentation offload (UDP_SEGMENT, UDP_GRO), and through kernel TCP. Rates are taken at the receiver.
+// socket_bench blast and sink: bulk data through kernel UDP, datagram by datagram (sendmmsg, recvmmsg) or in runs
+// (socket_runs.cc, received with UDP_GRO), and through kernel TCP. Rates are taken at the receiver.
 #include <cerrno>
 #include <cstdio>
 #include <netinet/in.h>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bench/limits_src/latency.h"
+#include "bench/limits_src/message_batch.h"
 #include "bench/limits_src/process.h"
 #include "bench/limits_src/socket_bench.h"
 
@@ -35,23 +36,8 @@ struct Rate {
   double seconds() const { return static_cast<double>(last_ns - first_ns) / 1e9; }
 };
 
-// The same buffer for each message of a sendmmsg() or recvmmsg().
-struct MessageBatch {
-  explicit MessageBatch(size_t bytes) : buffer(bytes), headers(kMessagesPerCall) {
-    part = {buffer.data(), buffer.size()};
-    for (mmsghdr& header : headers) {
-      header = {};
-      header.msg_hdr.msg_iov = &part;
-      header.msg_hdr.msg_iovlen = 1;
-    }
-  }
-  std::vector<uint8_t> buffer;
-  iovec part;
-  std::vector<mmsghdr> headers;
-};
-
 void blast_datagrams(int fd, uint32_t datagram_bytes) {
-  MessageBatch batch(datagram_bytes);
+  MessageBatch batch(datagram_bytes, kMessagesPerCall);
   while (!stop_requested() && (sendmmsg(fd, batch.headers.data(), kMessagesPerCall, 0) >= 0 || errno == ECONNREFUSED)) {
   }
 }
@@ -63,7 +49,7 @@ void blast_blocks(int fd, size_t block_bytes) {
 }
 
 void sink_datagrams(int fd, uint64_t window_ns, Rate& rate) {
-  MessageBatch batch(kReceiveBytes);
+  MessageBatch batch(kReceiveBytes, kMessagesPerCall);
   while (!stop_requested() && rate.last_ns - rate.first_ns < window_ns) {
     const int got = recvmmsg(fd, batch.headers.data(), kMessagesPerCall, MSG_WAITFORONE, nullptr);
     if (got < 0) break;
@@ -86,25 +72,21 @@ void sink_blocks(int fd, uint64_t window_ns, uint32_t datagram_bytes, Rate& rate
 }  // namespace
 
 void run_socket_blast(const SocketBenchOptions& options) {
-  const int fd = connect_to_peer(options);
-  if (options.tcp) {
-    blast_blocks(fd, options.bytes);
-  } else if (options.segments == 1) {
-    blast_datagrams(fd, options.bytes);
+  if (options.segments > 1) {
+    blast_runs(options);
   } else {
-    const int segment_bytes = static_cast<int>(options.bytes);
-    if (setsockopt(fd, SOL_UDP, UDP_SEGMENT, &segment_bytes, sizeof segment_bytes)) fail_with_errno("UDP_SEGMENT");
-    blast_blocks(fd, size_t{options.bytes} * options.segments);
+    const int fd = connect_to_peer(options.peer);
+    options.peer.tcp ? blast_blocks(fd, options.bytes) : blast_datagrams(fd, options.bytes);
+    close(fd);
   }
-  close(fd);
   std::puts(R"({"mode": "blast"})");
 }
 
 void run_socket_sink(const SocketBenchOptions& options) {
-  const int fd = wait_for_peer(options);
+  const int fd = wait_for_peer(options.peer);
   const auto window_ns = static_cast<uint64_t>(options.seconds * 1e9);
   Rate rate;
-  if (options.tcp) {
+  if (options.peer.tcp) {
     sink_blocks(fd, window_ns, 0, rate);
   } else if (options.segments == 1) {
     sink_datagrams(fd, window_ns, rate);
@@ -115,8 +97,8 @@ void run_socket_sink(const SocketBenchOptions& options) {
   }
   close(fd);
   const double seconds = rate.seconds() > 0 ? rate.seconds() : 1;
-  const double payload = options.tcp ? static_cast<double>(rate.bytes)
-                                     : static_cast<double>(rate.datagrams) * static_cast<double>(options.payload);
+  const double payload = options.peer.tcp ? static_cast<double>(rate.bytes)
+                                          : static_cast<double>(rate.datagrams) * static_cast<double>(options.payload);
   std::printf(R"({"mode": "sink", "seconds": %.3f, "mpps": %.4f, "gbps": %.3f})"
               "\n",
               rate.seconds(), static_cast<double>(rate.datagrams) / seconds / 1e6, payload * 8 / seconds / 1e9);

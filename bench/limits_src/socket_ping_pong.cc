@@ -1,5 +1,5 @@
-// socket_bench ping and pong: the round trip of one message through kernel UDP or TCP (TCP_NODELAY), blocking or
-// spinning.
+// socket_bench ping and pong: the round trip of a message, or of several at a time, through kernel UDP or TCP
+// (TCP_NODELAY), blocking or spinning.
 #include <cerrno>
 #include <cstdio>
 #include <sys/socket.h>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bench/limits_src/latency.h"
+#include "bench/limits_src/message_batch.h"
 #include "bench/limits_src/process.h"
 #include "bench/limits_src/socket_bench.h"
 
@@ -26,9 +27,29 @@ bool receive_message(int fd, std::vector<uint8_t>& message, bool busy) {
   return true;
 }
 
-bool send_message(int fd, const std::vector<uint8_t>& message) {
-  return send(fd, message.data(), message.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(message.size());
-}
+// The messages of a turn, all alike, and the buffer of those that come.
+class Turn {
+ public:
+  explicit Turn(const SocketBenchOptions& options)
+      : busy_(options.busy), count_(options.turn), batch_(options.bytes, options.turn) {}
+
+  bool send_to(int fd) {
+    if (count_ > 1) return sendmmsg(fd, batch_.headers.data(), count_, MSG_NOSIGNAL) == static_cast<int>(count_);
+    const std::vector<uint8_t>& message = batch_.buffer;
+    return send(fd, message.data(), message.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(message.size());
+  }
+  bool receive_from(int fd) {
+    for (uint32_t i = 0; i < count_; ++i) {
+      if (!receive_message(fd, batch_.buffer, busy_)) return false;
+    }
+    return true;
+  }
+
+ private:
+  const bool busy_;
+  const uint32_t count_;
+  MessageBatch batch_;
+};
 
 // A UDP socket learns its peer from the first datagram, so that both sides use connected sockets.
 void adopt_first_sender(int fd) {
@@ -42,14 +63,14 @@ void adopt_first_sender(int fd) {
 }  // namespace
 
 void run_socket_ping(const SocketBenchOptions& options) {
-  const int fd = connect_to_peer(options);
-  std::vector<uint8_t> message(options.bytes);
+  const int fd = connect_to_peer(options.peer);
+  Turn turn(options);
   const uint32_t warm_up = options.iterations / 10;
   std::vector<uint64_t> round_trips;
   round_trips.reserve(options.iterations);
   for (uint32_t i = 0; i < warm_up + options.iterations; ++i) {
     const uint64_t start = now_ns();
-    if (!send_message(fd, message) || !receive_message(fd, message, options.busy)) break;
+    if (!turn.send_to(fd) || !turn.receive_from(fd)) break;
     if (i >= warm_up) round_trips.push_back(now_ns() - start);
   }
   close(fd);
@@ -59,10 +80,10 @@ void run_socket_ping(const SocketBenchOptions& options) {
 }
 
 void run_socket_pong(const SocketBenchOptions& options) {
-  const int fd = wait_for_peer(options);
-  if (!options.tcp) adopt_first_sender(fd);
-  std::vector<uint8_t> message(options.bytes);
-  while (receive_message(fd, message, options.busy) && send_message(fd, message)) {
+  const int fd = wait_for_peer(options.peer);
+  if (!options.peer.tcp) adopt_first_sender(fd);
+  Turn turn(options);
+  while (turn.receive_from(fd) && turn.send_to(fd)) {
   }
   close(fd);
   std::puts(R"({"mode": "pong"})");

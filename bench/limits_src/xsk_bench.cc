@@ -33,9 +33,7 @@ int main(int argc, char** argv) {
   CLI::App app("Measures AF_XDP sockets (copy mode, native XDP) between two netdevs");
   XskBenchOptions options;
   options.bursts = {0, 1, 2, 4, 8, 16, 32};
-  int cpu = -1;
   app.add_option("--dev", options.netdev, "netdev")->required();
-  app.add_option("--cpu", cpu, "pin to this CPU");
   app.add_option("--bytes", options.send_bytes, "frame length without FCS (sink: expected)")
       ->check(CLI::Range(kMinFrameBytes, 9014u));
   app.add_option("--iterations", options.iterations, "ping, kick: measured repetitions");
@@ -53,7 +51,6 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
 
   try {
-    if (cpu >= 0) pin_to_cpu(cpu);
     stop_on_signals();
     for (const Mode& mode : kModes) {
       if (app.got_subcommand(mode.name)) mode.run(options);

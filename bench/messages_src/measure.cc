@@ -23,6 +23,7 @@ namespace {
 
 constexpr size_t kPage = 4096;
 constexpr ibv_qp_cap kSmallest{1, 1, 1, 1, 0};
+constexpr ibv_mtu kPathMtu = IBV_MTU_1024;
 
 void pin_to_cpu(int cpu) {
   cpu_set_t set;
@@ -42,8 +43,8 @@ Times clocks() {
 }
 
 void connect_pair(Device& a, ibv_qp& qp_a, Device& b, ibv_qp& qp_b) {
-  connect(qp_a, b.gid(), qp_b.qp_num);
-  connect(qp_b, a.gid(), qp_a.qp_num);
+  connect(qp_a, b.gid(), qp_b.qp_num, kPathMtu);
+  connect(qp_b, a.gid(), qp_a.qp_num, kPathMtu);
 }
 
 // The engine's background thread runs where its first QP is created.
@@ -172,7 +173,7 @@ IdleMemory idle_memory(uint32_t count) {
   std::deque<QpPtr> qps;
   const auto create = [&](const ibv_qp_cap& capacity) {
     QpPtr& qp = qps.emplace_back(create_qp(device, *cq, capacity));
-    connect(*qp, device.gid(), qp->qp_num);
+    connect(*qp, device.gid(), qp->qp_num, kPathMtu);
   };
   const auto bytes_of_one = [&](const ibv_qp_cap& capacity) {
     create(capacity);  // the first opens the packet I/O

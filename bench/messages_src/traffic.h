@@ -10,9 +10,11 @@
 
 #include "bench/messages_src/settings.h"
 #include "bench/messages_src/split.h"
-#include "bench/messages_src/verbs_objects.h"
+#include "bench/verbs_objects.h"
 
 namespace uroce::messages {
+
+using namespace bench;  // verbs_objects.h
 
 inline constexpr uint32_t kMostPolled = 32;  // completions of one ibv_poll_cq()
 

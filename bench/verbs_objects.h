@@ -1,4 +1,4 @@
-// The verbs objects of one side: a device with its memory region, and per thread a lane of QPs with their queues.
+// What benchmarks over verbs begin with: a device with a memory region, its completion queues, and connected RC QPs.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-namespace uroce::messages {
+namespace uroce::bench {
 
 void check(bool good, const char* what);  // throws what errno says
 
@@ -38,6 +38,6 @@ class Device {
 };
 
 QpPtr create_qp(Device& device, ibv_cq& cq, const ibv_qp_cap& capacity);
-void connect(ibv_qp& qp, const ibv_gid& peer, uint32_t peer_qpn);  // from RESET to RTS
+void connect(ibv_qp& qp, const ibv_gid& peer, uint32_t peer_qpn, ibv_mtu path_mtu);  // from RESET to RTS
 
-}  // namespace uroce::messages
+}  // namespace uroce::bench

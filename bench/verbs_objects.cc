@@ -1,15 +1,16 @@
-#include "bench/messages_src/verbs_objects.h"
+#include "bench/verbs_objects.h"
 
 #include <cerrno>
 #include <string_view>
 #include <system_error>
 
-namespace uroce::messages {
+namespace uroce::bench {
 namespace {
 
 constexpr uint8_t kPort = 1;
 constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 constexpr uint8_t kReadsAtATime = 16;
+constexpr uint8_t kHopLimit = 64;
 
 ContextPtr open_device(std::string_view name) {
   int count = 0;
@@ -65,17 +66,18 @@ QpPtr create_qp(Device& device, ibv_cq& cq, const ibv_qp_cap& capacity) {
   return qp;
 }
 
-void connect(ibv_qp& qp, const ibv_gid& peer, uint32_t peer_qpn) {
+void connect(ibv_qp& qp, const ibv_gid& peer, uint32_t peer_qpn, ibv_mtu path_mtu) {
   ibv_qp_attr a{};
   a.port_num = a.ah_attr.port_num = kPort;
   a.qp_access_flags = kAccess;
   modify(qp, a, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-  a.path_mtu = IBV_MTU_1024;
+  a.path_mtu = path_mtu;
   a.dest_qp_num = peer_qpn;
   a.max_dest_rd_atomic = a.max_rd_atomic = kReadsAtATime;
   a.min_rnr_timer = 1;
   a.ah_attr.is_global = 1;
   a.ah_attr.grh.dgid = peer;
+  a.ah_attr.grh.hop_limit = kHopLimit;
   modify(
       qp, a, IBV_QPS_RTR,
       IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
@@ -85,4 +87,4 @@ void connect(ibv_qp& qp, const ibv_gid& peer, uint32_t peer_qpn) {
          IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
-}  // namespace uroce::messages
+}  // namespace uroce::bench
