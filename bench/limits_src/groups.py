@@ -11,7 +11,7 @@ from references import (AETH, MOST_SEGMENTS, RETH, Ucx, iperf3, raw_blast, raw_k
 SIZES = {"64 KiB": 65536, "1 MiB": 1 << 20}
 TESTS = ("ib_write_bw", "ib_read_bw", "ib_send_bw")
 RUNS, IPERF, UCX_TCP = "raw runs, contiguous", "iperf3", "UCX tcp"  # names that ratios need
-BULK_BESIDE = 65536
+BESIDE = {"alone": 0, "beside WRITEs of 64 KiB": SIZES["64 KiB"]}
 
 
 @dataclasses.dataclass
@@ -200,7 +200,7 @@ def beside(settings: Settings) -> Group:
     mtu = settings.path_mtus[0]
     rows, all_ratios = [], []
     for plane in settings.all_planes():
-        for size, what in ((0, "alone"), (BULK_BESIDE, "beside WRITEs of 64 KiB")):
+        for what, size in BESIDE.items():
             rows.append(Measurement(f"{what} {plane.io}", "beside", f"SEND 2 B, a QP {what}, uroce {plane.io}", mtu,
                                     lambda rig, p=plane, s=size: p.beside(rig, mtu, s, 2 * settings.seconds)))
         all_ratios.append(Ratio(f"p99 beside the bulk QP / alone, {plane.io}", rows[-1].key, rows[-2].key, "p99 us",

@@ -9,23 +9,26 @@ matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
 from matplotlib.axes import Axes  # noqa: E402
 
-from groups import IPERF, RUNS, TESTS, UCX_TCP  # noqa: E402
+from groups import BESIDE, IPERF, RUNS, TESTS, UCX_TCP  # noqa: E402
 from measurement import Key, Measurement  # noqa: E402
-from report import CORES, Results  # noqa: E402
+from report import Results  # noqa: E402
 
 GREYS = ("#30343b", "#7d838c", "#b9bec6", "#dcdfe4")
 COLOURS = {"udp": ("#08519c", "#3182bd", "#6baed6", "#bdd7e7"), "af_xdp": ("#a63603", "#e6550d", "#fd8d3c", "#fdd0a2")}
 PLANES = {"udp": "UDP", "af_xdp": "AF_XDP"}
 VALUE_SIZE = 7  # points: of the figures at bars
+Row = tuple[str, float, str]  # label, value, colour
 TARGET = 0.7  # of raw runs: what the project wants of perftest over UDP
 
 
 def draw(title: str, results: Results, file: Path) -> None:
     pyplot.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False,
                             "svg.hashsalt": "limits", "axes.titlesize": 10, "axes.titlelocation": "left"})
-    groups = {key.group for key, m in results.items() if m.samples}
     cores = sorted({key.cores for key, m in results.items() if key.group == "bulk" and m.samples}, reverse=True)
-    small = [name for name in ("latency", "messages", "beside") if name in groups]
+    small = [panel for panel in (
+        (latency_rows(results), "us, half round trip", "Latency, 2 bytes (smaller is better)", False),
+        (message_rows(results), "million/s", "Messages of 8 bytes (larger is better)", True),
+        (beside_rows(results), "us, half round trip", "p99 of a QP alone, beside WRITEs of 64 KiB", True)) if panel[0]]
     rows = len(cores) + bool(small)
     if rows == 0:
         return
@@ -35,8 +38,8 @@ def draw(title: str, results: Results, file: Path) -> None:
     for part, number in zip(parts, cores):
         draw_bulk(part.subplots(), results, number)
     if small:
-        for name, axes in zip(small, parts[-1].subplots(1, len(small), squeeze=False)[0]):
-            {"latency": draw_latency, "messages": draw_messages, "beside": draw_beside}[name](axes, results)
+        for panel, axes in zip(small, parts[-1].subplots(1, len(small), squeeze=False)[0]):
+            draw_rows(axes, *panel)
     figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None, dpi=110)
 
 
@@ -65,9 +68,9 @@ def draw_bulk(axes: Axes, results: Results, cores: int) -> None:
             text = f"{value:.1f}"
             raw = of(results, RUNS, path_mtu, cores)
             if raw and position >= 2:
-                text += f"\n{value / raw.median('gbps'):.2f} x"
-            axes.annotate(text, (x, max(values)), (0, 2), textcoords="offset points", ha="center", va="bottom",
-                          fontsize=VALUE_SIZE)
+                text += f"  {value / raw.median('gbps'):.2f} x"
+            axes.annotate(text, (x, max(values)), (0, 3), textcoords="offset points", ha="center", va="bottom",
+                          rotation=90, fontsize=VALUE_SIZE)
     for group, path_mtu in enumerate(path_mtus if cores == 2 else []):
         raw = of(results, RUNS, path_mtu, cores)
         if raw:
@@ -75,8 +78,9 @@ def draw_bulk(axes: Axes, results: Results, cores: int) -> None:
                         label=f"target: {TARGET} x raw runs" if group == 0 else None)
     axes.set_xticks(range(len(path_mtus)), [f"path MTU {path_mtu}" for path_mtu in path_mtus])
     axes.set_ylabel("Gb/s of payload")
-    axes.set_title(f"Bulk, {CORES[cores]}: median, lowest and highest; \"x\": of raw runs, contiguous")
-    axes.margins(y=0.12)
+    place = "a CPU per side" if cores == 2 else "both sides on one CPU"
+    axes.set_title(f"Bulk, {place}: median, lowest and highest; x: of raw runs, contiguous")
+    axes.margins(x=0.02, y=0.15)
     axes.legend(fontsize=8, ncols=1, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
 
 
@@ -85,8 +89,8 @@ def of(results: Results, name: str, path_mtu: int, cores: int) -> Measurement | 
     return measurement if measurement and measurement.samples else None
 
 
-def draw_rows(axes: Axes, rows: list[tuple[str, float, str]], unit: str, title: str, logarithmic: bool = False) -> None:
-    """Horizontal bars, the first on top: label, value, colour."""
+def draw_rows(axes: Axes, rows: list[Row], unit: str, title: str, logarithmic: bool) -> None:
+    """Horizontal bars, the first on top."""
     labels, values, colours = zip(*rows)
     axes.barh(range(len(rows)), values, color=colours)
     for position, value in enumerate(values):
@@ -102,7 +106,7 @@ def draw_rows(axes: Axes, rows: list[tuple[str, float, str]], unit: str, title: 
     axes.set_title(title)
 
 
-def medians(results: Results, group: str, figure: str, names: dict[str, str]) -> list[tuple[str, float, str]]:
+def medians(results: Results, group: str, figure: str, names: dict[str, str]) -> list[Row]:
     """Of those that were measured, with a CPU per side; `names` maps them to their labels."""
     found = {key.name: m for key, m in results.items() if key.group == group and key.cores == 2 and m.values(figure)}
     return [(label, found[name].median(figure), colour_of(name)) for name, label in names.items() if name in found]
@@ -112,27 +116,22 @@ def colour_of(name: str) -> str:
     return next((colours[1] for io, colours in COLOURS.items() if name.endswith(f" {io}")), GREYS[1])
 
 
-def draw_latency(axes: Axes, results: Results) -> None:
-    names = {"raw send": "raw AF_XDP", "raw send 2": "raw AF_XDP, two each way",
-             "ib_send_lat af_xdp": "ib_send_lat, AF_XDP", "UCX af_xdp": "UCX over rc_verbs, AF_XDP",
-             "udp busy": "kernel UDP, spinning", "udp busy 2": "kernel UDP, two each way",
-             "ib_send_lat udp": "ib_send_lat, UDP", "UCX udp": "UCX over rc_verbs, UDP",
-             "tcp busy": "kernel TCP, spinning", UCX_TCP: "UCX over TCP"}
-    draw_rows(axes, medians(results, "latency", "us", names), "us, half round trip",
-              "Latency, 2 bytes (smaller is better)")
+def latency_rows(results: Results) -> list[Row]:
+    return medians(results, "latency", "us", {
+        "raw send": "raw AF_XDP", "raw send 2": "raw AF_XDP, two each way",
+        "ib_send_lat af_xdp": "ib_send_lat, AF_XDP", "UCX af_xdp": "UCX over rc_verbs, AF_XDP",
+        "udp busy": "kernel UDP, spinning", "udp busy 2": "kernel UDP, two each way",
+        "ib_send_lat udp": "ib_send_lat, UDP", "UCX udp": "UCX over rc_verbs, UDP",
+        "tcp busy": "kernel TCP, spinning", UCX_TCP: "UCX over TCP"})
 
 
-def draw_messages(axes: Axes, results: Results) -> None:
+def message_rows(results: Results) -> list[Row]:
     names = {"runs WRITE": "raw runs of 64", "udp WRITE": "kernel UDP, sendmmsg", "raw AF_XDP": "raw AF_XDP"}
     for io, plane in PLANES.items():
         names |= {f"ib_write_bw {qps} {io}": f"ib_write_bw, QPs: {qps}, {plane}" for qps in (1, 16)}
-    draw_rows(axes, medians(results, "messages", "mpps", names), "million/s",
-              "Messages of 8 bytes (larger is better)", logarithmic=True)
+    return medians(results, "messages", "mpps", names)
 
 
-def draw_beside(axes: Axes, results: Results) -> None:
-    rows = []
-    for io, plane in PLANES.items():
-        for what in ("alone", "beside WRITEs of 64 KiB"):
-            rows += medians(results, "beside", "p99 us", {f"{what} {io}": f"{plane}, {what.split()[0]}"})
-    draw_rows(axes, rows, "us, half round trip", "p99 of a QP alone, beside WRITEs of 64 KiB", logarithmic=True)
+def beside_rows(results: Results) -> list[Row]:
+    return medians(results, "beside", "p99 us", {f"{what} {io}": f"{plane}, {what.split()[0]}"
+                                                 for io, plane in PLANES.items() for what in BESIDE})

@@ -16,7 +16,6 @@ HEADINGS = {
     "beside": "A latency QP beside a bulk QP of the same process: half round trip, median and 99th percentile",
     "kick": "sendto() on the TX ring, 64 B frames: duration of the call",
 }
-CORES = {1: "both sides on one CPU", 2: "a CPU per side"}
 FIGURES = {"latency": ["us"], "messages": ["mpps"], "beside": ["us", "p99 us", "gbps"]}
 UNITS = {"us": ("us", 2), "p99 us": ("us p99", 2), "gbps": ("Gb/s", 2), "mpps": ("M/s", 3)}
 LABEL_WIDTH, CELL_WIDTH = 62, 26
@@ -79,35 +78,39 @@ def print_kick(kick: Measurement) -> None:
 
 
 def by_placement(measurements: list[Measurement]) -> list[tuple[str, Results]]:
-    """The samples apart by where the host had put the two CPUs: a ratio across placements would tell nothing."""
+    """The samples apart by the number of CPUs, and by where the host had put two: a ratio across placements would tell
+    nothing. The part with most samples of two CPUs is the first."""
 
-    def part(place: str, belongs: Callable[[float], bool]) -> tuple[str, Results]:
-        hand_over = statistics.median(time for time in times if belongs(time))
-        return (f"CPUs {place}: a cache line takes {hand_over:.0f} ns from one to the other", {
-            m.key: dataclasses.replace(m, samples=[s for s in m.samples if m.cores == 1 or belongs(s["hand_over_ns"])])
-            for m in measurements})
+    def part(title: str, cores: int, belongs: Callable[[float], bool]) -> tuple[str, Results]:
+        return title, {m.key: dataclasses.replace(m, samples=[s for s in m.samples if belongs(s["hand_over_ns"])])
+                       for m in measurements if m.cores == cores}
 
-    times = [sample["hand_over_ns"] for m in measurements for sample in m.samples]
+    def placed(place: str, belongs: Callable[[float], bool]) -> tuple[str, Results]:
+        hand_over = statistics.median(filter(belongs, times))
+        return part(f"CPUs {place}: a cache line takes {hand_over:.0f} ns from one to the other", 2, belongs)
+
+    times = [sample["hand_over_ns"] for m in measurements if m.cores == 2 for sample in m.samples]
     if not times:
-        return [("nothing could be measured", {m.key: m for m in measurements})]
-    if max(times) <= MOVED * min(times):
-        return [part("did not move", lambda time: True)]
-    border = math.sqrt(min(times) * max(times))
-    return [part("near each other", lambda time: time <= border),
-            part("far from each other", lambda time: time > border)]
+        parts = [part("a CPU per side", 2, bool)]
+    elif max(times) <= MOVED * min(times):
+        parts = [placed("did not move", bool)]
+    else:
+        border = math.sqrt(min(times) * max(times))
+        parts = [placed("near each other", lambda time: time <= border),
+                 placed("far from each other", lambda time: time > border)]
+    parts.sort(key=lambda each: -sum(len(m.samples) for m in each[1].values()))
+    return [each for each in [*parts, part("both sides on one CPU", 1, bool)] if each[1]]
 
 
 def print_group(group: str, rows: list[Measurement]) -> None:
-    for cores in sorted({row.cores for row in rows}, reverse=True):
-        print(f"\n{HEADINGS[group]}{f'; {CORES[cores]}' if group in ('bulk', 'messages') else ''}")
-        chosen = [row for row in rows if row.cores == cores]
-        if group == "bulk":
-            print_bulk(chosen)
-        elif group == "kick":
-            print_kick(chosen[0])
-        else:
-            for row in chosen:
-                print_measurement(row)
+    print(f"\n{HEADINGS[group]}")
+    if group == "bulk":
+        print_bulk(rows)
+    elif group == "kick":
+        print_kick(rows[0])
+    else:
+        for row in rows:
+            print_measurement(row)
 
 
 def value_of(ratio: Ratio, results: Results) -> float | None:
@@ -119,10 +122,9 @@ def value_of(ratio: Ratio, results: Results) -> float | None:
 
 def print_ratios(ratios: list[Ratio], results: Results) -> None:
     """A column for each path MTU in the bulk group. ~ marks what others disturbed in every repetition."""
-    ratios = [ratio for ratio in ratios if value_of(ratio, results)]
-    for group, cores in dict.fromkeys((ratio.numerator.group, ratio.numerator.cores) for ratio in ratios):
-        print(f"  {group}, {CORES[cores]}:")
-        rows = [ratio for ratio in ratios if (ratio.numerator.group, ratio.numerator.cores) == (group, cores)]
+    for group in dict.fromkeys(ratio.numerator.group for ratio in ratios):
+        print(f"  {group}:")
+        rows = [ratio for ratio in ratios if ratio.numerator.group == group]
         path_mtus = sorted({ratio.numerator.path_mtu for ratio in rows})
         if len(path_mtus) > 1:
             print(f"    {'path MTU':<{LABEL_WIDTH}}{''.join(f'{mtu:>7} ' for mtu in path_mtus)}")
@@ -142,6 +144,7 @@ def print_report(title: str, results: Results, ratios: list[Ratio]) -> None:
     measured = [m for m in results.values() if m.samples or m.failure]
     for group, rows in itertools.groupby(measured, lambda row: row.group):
         print_group(group, list(rows))
+    ratios = [ratio for ratio in ratios if value_of(ratio, results)]
     if not ratios:
         return
     print("\nRatios of medians")
