@@ -31,10 +31,6 @@ class Settings:
     def iterations(self) -> int:
         return 20_000 if self.quick else 100_000
 
-    @property
-    def attempts(self) -> int:
-        return 1 if self.quick else 3
-
     def all_planes(self) -> list[Plane]:
         return [Plane(self.uroce, io) for io in self.planes]
 

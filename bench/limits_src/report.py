@@ -19,11 +19,17 @@ HEADINGS = {
 FIGURES = {"latency": ["us"], "messages": ["mpps"], "beside": ["us", "p99 us", "gbps"]}
 UNITS = {"us": ("us", 2), "p99 us": ("us p99", 2), "gbps": ("Gb/s", 2), "mpps": ("M/s", 3)}
 LABEL_WIDTH, CELL_WIDTH = 62, 26
+NOTHING = f"{'-':>9}"
 Results = dict[Key, Measurement]
 
 
 def spread(values: list[float], digits: int) -> str:
     return f"{statistics.median(values):9.{digits}f}  ({min(values):.{digits}f} - {max(values):.{digits}f})"
+
+
+def shortened(failure: str) -> str:
+    """--json has all of it."""
+    return failure if len(failure) < 300 else f"{failure[:297]}..."
 
 
 def print_measurement(measurement: Measurement) -> None:
@@ -36,7 +42,7 @@ def print_measurement(measurement: Measurement) -> None:
             if measurement.disturbed else ""
         print(f"{label}{'   '.join(cells)}{target}{note}")
     if measurement.failure:
-        print(f"{label}failed: {measurement.failure}")
+        print(f"{label}failed: {shortened(measurement.failure)}")
 
 
 def print_bulk(rows: list[Measurement]) -> None:
@@ -44,14 +50,16 @@ def print_bulk(rows: list[Measurement]) -> None:
     path_mtus = sorted({row.path_mtu for row in rows})
     print(f"  {'path MTU':<{LABEL_WIDTH}}{''.join(f'{mtu:>9}'.ljust(CELL_WIDTH) for mtu in path_mtus)}".rstrip())
     for label, found in itertools.groupby(rows_by(rows, lambda row: row.label), lambda row: row.label):
-        cells = dict.fromkeys(path_mtus, f"{'-':>9}")
+        cells = dict.fromkeys(path_mtus, NOTHING)
         failures = []
         for row in found:
             if row.samples:
                 mark = "~" if row.disturbed == len(row.samples) else ""
                 cells[row.path_mtu] = spread(row.values("gbps"), 2) + mark
             if row.failure:
-                failures.append(f"    failed at path MTU {row.path_mtu}: {row.failure}")
+                failures.append(f"    failed at path MTU {row.path_mtu}: {shortened(row.failure)}")
+        if not failures and set(cells.values()) == {NOTHING}:
+            continue
         print(f"  {label:<{LABEL_WIDTH}}{''.join(cell.ljust(CELL_WIDTH) for cell in cells.values())}".rstrip())
         print(*failures, sep="\n", end="\n" if failures else "")
 
@@ -65,7 +73,7 @@ def rows_by(rows: Iterable, key: Callable) -> list:
 
 def print_kick(kick: Measurement) -> None:
     if kick.failure:
-        print(f"  failed: {kick.failure}")
+        print(f"  failed: {shortened(kick.failure)}")
     for descriptors in sorted(int(name.split()[1]) for name in kick.figures() if name.startswith("call ")):
         line = f"  {descriptors:3} descriptors: {spread(kick.values(f'call {descriptors}'), 2)} us"
         arrivals = {index: kick.values(f"arrival {descriptors} {index}")
@@ -141,9 +149,10 @@ def print_ratios(ratios: list[Ratio], results: Results) -> None:
 
 def print_report(title: str, results: Results, ratios: list[Ratio]) -> None:
     print(f"\n=== {title} ===")
-    measured = [m for m in results.values() if m.samples or m.failure]
-    for group, rows in itertools.groupby(measured, lambda row: row.group):
-        print_group(group, list(rows))
+    measured = {m.group for m in results.values() if m.samples or m.failure}
+    for group, rows in itertools.groupby(results.values(), lambda row: row.group):
+        if group in measured:
+            print_group(group, list(rows))
     ratios = [ratio for ratio in ratios if value_of(ratio, results)]
     if not ratios:
         return
@@ -151,5 +160,6 @@ def print_report(title: str, results: Results, ratios: list[Ratio]) -> None:
     disturbed = sum(m.disturbed for m in results.values())
     if disturbed:
         print(f"  beware: others used more than {QUIET_SHARE:.0%} of a CPU in {disturbed} of "
-              f"{sum(len(m.samples) for m in results.values())} repetitions; run this on an idle machine")
+              f"{sum(len(m.samples) for m in results.values())} repetitions (~: in all of that row); "
+              "run this on an idle machine")
     print_ratios(ratios, results)
