@@ -5,7 +5,7 @@
 //                                    asked about. Each sender has a Turn; `bytes`: of an ordinary packet
 //   on_sent(turn, bytes, now)        after it, retransmissions and READ responses included; bytes as on the wire
 //   resume_at(turn)                  when a sender that was refused is to come back
-//   window(bytes)                    packets of so many bytes that one sender may have in flight
+//   window(bytes)                    packets of so many bytes that one sender may have in flight; none: no opinion
 //   on_acknowledged(bytes, rtt, now) bytes of requests have arrived
 //   on_lost(now)                     packets are sent again because one of them was lost; this and the one above say
 //                                    whether the rate is lower than before
@@ -24,6 +24,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 
 #include "engine/base/time.h"
 #include "engine/congestion/dcqcn.h"
@@ -69,8 +70,9 @@ class Controller {
   }
 
   // So many that twice the welcome queueing does not stop the sender; one can always be in flight.
-  uint32_t window(uint32_t bytes) const {
-    if (!delay_.controlled()) return kWindow;
+  std::optional<uint32_t> window(uint32_t bytes) const {
+    // Who obeys losses must see them: no other window makes them few.
+    if (!delay_.controlled()) return algorithm_ == Algorithm::kDelay ? std::optional(kWindow) : std::nullopt;
     const auto time = static_cast<uint64_t>(2 * delay_.target().count());
     const uint64_t packets = scaled(delay_.rate().bits_per_second(), time, uint64_t{bytes} * 8'000'000'000) + 1;
     return static_cast<uint32_t>(std::min<uint64_t>(packets, kWindow));

@@ -1,9 +1,10 @@
 // The network grid (faults.md, 33): goodput under loss x reordering, duplication, corruption, bursts x kind of work x
 // path MTU x queue depth, as a table. Virtual time makes it exact, so a regression shows as a difference.
 //
-//   simulator_grid [--seed N|fresh] [--check FILE]
+//   simulator_grid [--seed N|fresh] [--delay US] [--only TEXT] [--check FILE]
 //
-// --check: also compares with a table that was printed before (tests/simulator/grid.txt), and with what is promised.
+// --delay: us each way (10). --only: rows whose name has this in it. --check: also compares with a table that was
+// printed before (tests/simulator/grid.txt), and with what is promised.
 // Exit code 0: every byte right, nothing worse than before.
 #include <cinttypes>
 #include <cstdio>
@@ -55,13 +56,14 @@ struct Shape {
   uint32_t path_mtu, depth, nic;
 };
 
-constexpr Shape kShapes[] = {{1024, 16, 8}, {1024, 16, 1024}, {1024, 1, 8}, {256, 16, 8}, {4096, 16, 8}};
+constexpr Shape kShapes[] = {{1024, 16, 8}, {1024, 16, 1024}, {1024, 1, 8},
+                             {256, 16, 8},  {4096, 16, 8},    {4096, 16, 1024}};
 
-// 10 Gb/s, 10 us each way.
-Scenario cell(const Work& work, const Weather& weather, const Shape& shape, double loss) {
+// 10 Gb/s, `delay` each way.
+Scenario cell(const Work& work, const Weather& weather, const Shape& shape, double loss, int64_t delay) {
   Scenario s;
   s.link.bits_per_second = 10e9;
-  s.link.delay = std::chrono::microseconds(10);
+  s.link.delay = std::chrono::microseconds(delay);
   s.link.queue_frames = shape.nic;
   s.link.drop = loss / weather.burst;  // the share of lost frames stays the same
   s.link.drop_burst = weather.burst;
@@ -135,11 +137,12 @@ bool compare(const std::string& name, const Row& row, const Table& reference) {
   return good;
 }
 
-// What must hold: WRITEs of 64 KiB at depth 16, path MTU 1024.
+// What must hold: WRITEs of 64 KiB at depth 16, path MTU 1024, the NIC's queue short and long.
 bool keeps_promise(const std::string& name, const Row& row) {
-  if (name != row_name(kWorks[0], kWeathers[0], kShapes[0])) return true;
-  const bool good = row[1] >= 95 && row[2] >= 70;
-  if (!good) std::printf("promise broken: at 0.1 %% loss at least 95 %%, at 1 %% at least 70 %%\n");
+  const auto is = [&name](const Shape& shape) { return name == row_name(kWorks[0], kWeathers[0], shape); };
+  if (!is(kShapes[0]) && !is(kShapes[1])) return true;
+  const bool good = row[1] >= 96 && row[2] >= 72;
+  if (!good) std::printf("promise broken: at 0.1 %% loss at least 96 %%, at 1 %% at least 72 %%\n");
   return good;
 }
 
@@ -147,17 +150,22 @@ bool keeps_promise(const std::string& name, const Row& row) {
 
 int main(int argc, char** argv) {
   uint64_t seed = 1;
-  std::string check;
+  int64_t delay = 10;
+  std::string check, only;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string name = argv[i];
     if (name == "--seed") seed = parse_seed(argv[i + 1]);
+    if (name == "--delay") delay = std::atoll(argv[i + 1]);
+    if (name == "--only") only = argv[i + 1];
     if (name == "--check") check = argv[i + 1];
   }
-  if (argc % 2 == 0) return std::puts("usage: simulator_grid [--seed N|fresh] [--check FILE]"), 2;
+  if (argc % 2 == 0)
+    return std::puts("usage: simulator_grid [--seed N|fresh] [--delay US] [--only TEXT] [--check FILE]"), 2;
   const Table reference = check.empty() ? Table{} : read_table(check);
   if (!check.empty() && reference.empty()) return std::printf("no table in %s\n", check.c_str()), 2;
 
-  std::printf("# seed %" PRIu64 ", 10 Gb/s, 10 us each way; percent of the row's goodput without loss\n", seed);
+  std::printf("# seed %" PRIu64 ", 10 Gb/s, %" PRId64 " us each way; percent of the row's goodput without loss\n", seed,
+              delay);
   std::printf("# %-44s|   Gb/s   0.1%%     1%%     5%%    10%%    20%%\n", "work, path MTU, depth, network");
   bool good = true;
   for (const Work& work : kWorks) {
@@ -167,9 +175,10 @@ int main(int argc, char** argv) {
         const bool extreme = &weather == std::begin(kWeathers) || &weather == std::end(kWeathers) - 1;
         if (&shape != std::begin(kShapes) && !extreme) continue;
         const std::string name = row_name(work, weather, shape);
+        if (name.find(only) == std::string::npos) continue;
         Row row;
         for (const double loss : kLosses) {
-          const Outcome outcome = run(cell(work, weather, shape, loss), seed, "simulator-grid-failure.pcapng");
+          const Outcome outcome = run(cell(work, weather, shape, loss, delay), seed, "simulator-grid-failure.pcapng");
           if (!outcome.error.empty()) {
             std::printf("%s at loss %.3f: %s\nrepeat: %s --seed %" PRIu64 "\n", name.c_str(), loss,
                         outcome.error.c_str(), argv[0], seed);

@@ -7,6 +7,7 @@
 
 #include "engine/congestion/cnp_generator.h"
 #include "engine/io/tx_packet.h"
+#include "engine/transport/common/go_back_window.h"
 #include "engine/transport/common/qp_context.h"
 #include "wire/bth.h"
 #include "wire/opcode.h"
@@ -22,6 +23,7 @@ class CongestionEndpoint {
     qp_.window = congestion::Controller::kWindow;
     resume_at_ = Time::min();
     timed_.reset();
+    go_back_ = {};
     cnps_ = congestion::CnpGenerator();
     cnp_pending_ = false;
   }
@@ -57,7 +59,7 @@ class CongestionEndpoint {
     const uint32_t bytes = qp_.attr.path_mtu + kHeaders;
     const bool first = !qp_.turn.taken;
     const bool allowed = qp_.congestion->may_send(qp_.turn, bytes, qp_.now);
-    qp_.window = qp_.congestion->window(bytes);
+    qp_.window = qp_.congestion->window(bytes).value_or(go_back_.window());
     resume_at_ = allowed ? Time::min() : qp_.congestion->resume_at(qp_.turn);
     if (!allowed && first) qp_.counters.add(Counter::kPaced);
     return allowed;
@@ -65,7 +67,8 @@ class CongestionEndpoint {
   // When may_send() is worth asking, after it was false.
   Time resume_at() const { return resume_at_; }
 
-  void on_sent(const io::TxPacket& packet) {
+  // `in_flight`: request packets that were before it.
+  void on_sent(const io::TxPacket& packet, uint32_t in_flight = 0) {
     if (qp_.congestion == nullptr) return;
     qp_.congestion->on_sent(qp_.turn, packet.udp_length(), qp_.now);
     resume_at_ = Time::min();
@@ -73,19 +76,24 @@ class CongestionEndpoint {
     const wire::OpcodeInfo& info = wire::opcode_info(bth.opcode);
     if (!info.request) return;
     const bool again = packet.reason != io::SendReason::kFirst;
+    if (!again) go_back_.on_new_packet();
+    if (packet.reason == io::SendReason::kPsnNak && in_flight == 0) go_back_.on_lost();
+    if (!info.has_payload) go_back_.on_read();
     // Karn: its acknowledgement may be for either packet.
     if (again && timed_ && wire::Psn::distance(bth.psn, timed_->psn) >= 0) timed_.reset();
     // READs and atomics are not measured: their answers wait for each other.
-    if (!timed_ && !again && bth.ack_request && info.has_payload) timed_ = Timed{bth.psn, qp_.now};
+    if (!timed_ && !again && bth.ack_request && info.has_payload) timed_ = Timed{bth.psn, in_flight + 1, qp_.now};
   }
 
   // Request packets from `first` to before `end` have been acknowledged.
   void on_acknowledged(wire::Psn first, wire::Psn end) {
     if (qp_.congestion == nullptr || first == end) return;
     const uint64_t packets = (end.value() - first.value()) & wire::kMask24;
+    go_back_.on_acknowledged(packets);
     Duration rtt{};
     if (timed_ && wire::Psn::distance(timed_->psn, end) > 0) {
       rtt = qp_.now - timed_->at;
+      go_back_.on_round_trip(rtt, timed_->in_flight);
       timed_.reset();
     }
     if (qp_.congestion->on_acknowledged(packets * qp_.attr.path_mtu, rtt, qp_.now)) {
@@ -99,12 +107,14 @@ class CongestionEndpoint {
   // One packet at a time, of those that ask for an acknowledgement.
   struct Timed {
     wire::Psn psn;
+    uint32_t in_flight;  // with it
     Time at;
   };
 
   QpContext& qp_;
   Time resume_at_ = Time::min();
   std::optional<Timed> timed_;
+  GoBackWindow go_back_;
   congestion::CnpGenerator cnps_;
   bool cnp_pending_ = false;
 };

@@ -124,6 +124,7 @@ class LossRecovery {
     return true;
   }
   Time next_timer() const { return timers_.next_timer(); }
+  Time retransmission_timer() const { return timers_.at(Timer::kRetransmission); }
 
   // The packets of a probe that are still to be sent. To begin with, and while both are, the oldest.
   void begin_probe(wire::Psn oldest, wire::Psn newest);

@@ -92,11 +92,16 @@ bool RcQp::held_back(Time now) const {
   return now < congestion_.resume_at() && has_paced_packets(now) && !(sending() && sender_.sends_for_timer());
 }
 
-// While nothing is in flight there is nothing that could be acknowledged, so the timers wait with what is held back.
+// While nothing is in flight there is nothing to probe for, so probes wait with what is held back. The retransmission
+// timer does not: what it is to repeat may have been sent before.
+Time RcQp::next_timer(bool held) const {
+  return held && sender_.in_flight() == 0 ? sender_.retransmission_timer() : sender_.next_timer();
+}
+
 Agenda RcQp::agenda(Time now) const {
   const bool held = held_back(now);
   const bool nak = responder_.nak_pending() && !responder_.answering();
-  const Time timer = held && sender_.in_flight() == 0 ? kNever : sender_.next_timer();
+  const Time timer = next_timer(held);
   return {.send = congestion_.cnp_pending() || nak || (has_paced_packets(now) && !held),
           .ack = responder_.ack_owed(),
           .ack_urgent = responder_.ack_urgent(),
@@ -122,8 +127,9 @@ bool RcQp::pull(TxPacket& out, Time now) {
     settle(outcome);
     return false;
   }
+  const uint32_t in_flight = sender_.in_flight();
   const bool sent = sender_.pull(out, now);
-  if (sent) congestion_.on_sent(out);
+  if (sent) congestion_.on_sent(out, in_flight);
   settle(Outcome::kGoesOn);
   return sent;
 }
@@ -158,7 +164,7 @@ void RcQp::on_posted(Time now) {
 
 void RcQp::on_timer(Time now) {
   qp_.now = now;
-  if (!sending() || (held_back(now) && sender_.in_flight() == 0)) return;
+  if (!sending() || now < next_timer(held_back(now))) return;
   settle(sender_.on_timer(now));
 }
 

@@ -34,6 +34,7 @@ class RcQp final : public TransportQp {
   bool asks() const { return qp_.type != QpType::kXrcTarget; }
   bool has_paced_packets(Time now) const;
   bool held_back(Time now) const;
+  Time next_timer(bool held) const;
 
   Sender sender_;
   Responder responder_;

@@ -38,7 +38,7 @@ bool Sender::wants_to_send(Time now) const {
   return (entry.progress.started || may_start(entry)) && credits_allow(entry);
 }
 
-// A window that has shrunk (congestion control) waits for an answer, and asks for one where none is under way.
+// A window that has shrunk waits for an answer, and asks for one where none is under way.
 bool Sender::window_full() const {
   return window_.in_flight() >= kWindow || (window_.in_flight() >= qp_.window && answer_under_way());
 }
@@ -93,7 +93,9 @@ bool Sender::build(bool probe, io::TxPacket& out) {
   const bool asks = responds || probe || want_ack(entry, n);
   out.clear_payload();
   out.reason = probe ? io::SendReason::kProbe : again ? recovery_.cause() : io::SendReason::kFirst;
-  if (!packets_.request(entry, psn, asks, out)) {
+  // The QP's first packet asks in any case: none queue in front of it, so that it tells the round trip.
+  const bool very_first = entry.progress.message == 1 && n == 0;
+  if (!packets_.request(entry, psn, asks || very_first, out)) {
     local_error_ = LocalError{window_.cursor(), WcStatus::kLocalProtectionError};
     return false;
   }

@@ -66,6 +66,7 @@ class Sender {
   Outcome on_response(const wire::Packet& packet, Time now);
   Outcome on_timer(Time now);
   Time next_timer() const { return recovery_.next_timer(); }
+  Time retransmission_timer() const { return recovery_.retransmission_timer(); }
 
  private:
   using Entry = queue::SendQueue::Entry;

@@ -98,7 +98,8 @@ class Bottleneck {
 
   // Sends what may be sent, at twice the speed of the link at most.
   void step(Sender& sender) {
-    if (sender.stepping || !sender.active || sender.in_flight >= sender.control.window(kPacket)) return;
+    if (sender.stepping || !sender.active) return;
+    if (sender.in_flight >= sender.control.window(kPacket).value_or(Controller::kWindow)) return;
     sender.stepping = true;
     Time next = now + config.link.time_for(kPacket / 2);
     if (sender.control.may_send(sender.turn, kPacket, now)) {

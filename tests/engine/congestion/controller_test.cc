@@ -52,7 +52,7 @@ TEST_F(ControllerTest, FreeWithoutCnps) {
   }
   EXPECT_LT(to_.resume_at(turn_), Time{});
   EXPECT_EQ(to_.rate(now_), Rate::unlimited());
-  EXPECT_EQ(to_.window(kPacket), Controller::kWindow);
+  EXPECT_EQ(to_.window(kPacket), std::nullopt);
 }
 
 // 10 Gb/s * (1 - 1023/2048)

@@ -123,7 +123,7 @@ TEST(Alone, NeverPacedByDefault) {
     link.run(milliseconds(30));
     EXPECT_EQ(sender.control.rate(link.now), Rate::unlimited());
     EXPECT_EQ(sender.cuts, 0u);
-    EXPECT_EQ(sender.control.window(Bottleneck::kPacket), Controller::kWindow);
+    EXPECT_EQ(sender.control.window(Bottleneck::kPacket), std::nullopt);
   }
 }
 

@@ -249,6 +249,26 @@ TEST_F(WithDelay, TheRetryBudgetLastsAsLongAsItsTimeoutSays) {
   }
 }
 
+// Nor does its timer, where the peer has refused what was sent and the rate holds it back.
+TEST_F(WithDelay, TheRetransmissionTimerRunsWhileTheRateHoldsBack) {
+  QpAttributes attributes = default_attributes();
+  attributes.timeout = 5;
+  ASSERT_EQ(host_.modify(QpState::kReset, kQpState), 0);
+  host_.to_rts(attributes);
+  for (int i = 0; i < 40; ++i) {
+    host_.advance(milliseconds(1));
+    host_.congestion.on_lost(host_.now);
+  }
+  host_.post(work(WrOpcode::kSend, 1), {buffer_.sge(0, 8 * kMtu)});
+  ASSERT_EQ(pull_count(), 1u);
+  host_.receive(nak(wire::NakCode::kPsnSequenceError, kSqPsn));
+  ASSERT_EQ(pull_count(), 0u) << "held back";
+  EXPECT_LE(host_.qp.deadline(), host_.now + LossRecovery::transport_timeout(5));
+  host_.expire();
+  EXPECT_EQ(host_.count(Counter::kTimeouts), 1u);
+  EXPECT_THAT(host_.pull(1), ElementsAre(HasPsn(kSqPsn)));
+}
+
 // A smaller window: fewer packets in flight, and every one of them asks, so that answers come.
 TEST_F(WithDelay, ASmallWindowAsksForAcknowledgements) {
   ASSERT_TRUE(host_.congestion.on_lost(host_.now));
