@@ -99,7 +99,7 @@ bool Sender::build(bool probe, io::TxPacket& out) {
     local_error_ = LocalError{window_.cursor(), WcStatus::kLocalProtectionError};
     return false;
   }
-  since_ack_request_ = asks ? 0 : since_ack_request_ + 1;
+  since_ack_request_ = asks || very_first ? 0 : since_ack_request_ + 1;
   if (asks) ack_requested_ = psn;
   const uint32_t psns = responds ? entry.progress.psn_count - n : 1;  // a READ counts with its responses
   window_.sent(psns, responds || n + 1 == entry.progress.psn_count);
