@@ -71,8 +71,7 @@ class Controller {
 
   // So many that twice the welcome queueing does not stop the sender; one can always be in flight.
   std::optional<uint32_t> window(uint32_t bytes) const {
-    // Who obeys losses must see them: no other window makes them few.
-    if (!delay_.controlled()) return algorithm_ == Algorithm::kDelay ? std::optional(kWindow) : std::nullopt;
+    if (!delay_.controlled()) return std::nullopt;
     const auto time = static_cast<uint64_t>(2 * delay_.target().count());
     const uint64_t packets = scaled(delay_.rate().bits_per_second(), time, uint64_t{bytes} * 8'000'000'000) + 1;
     return static_cast<uint32_t>(std::min<uint64_t>(packets, kWindow));
