@@ -175,10 +175,14 @@ void FaultInjector::flip_bit(Leaving& leaving) {
 
 size_t FaultInjector::send(std::span<io::TxPacket> burst) {
   size_t taken = 0;
+  offered_ = burst;
+  ++call_;
   for (; taken < burst.size(); ++taken) {
     if (leaving_.due().size() >= kBacklog) send_due();
     if (leaving_.due().size() >= kBacklog) break;
     Leaving packet(burst[taken]);
+    packet.call = call_;
+    packet.index = taken;
     burst[taken].unreadable = !packet.readable;
     if (!packet.readable) continue;
     burst[taken].faults =
@@ -186,13 +190,19 @@ size_t FaultInjector::send(std::span<io::TxPacket> burst) {
                             {faults_.tx_dropped, faults_.tx_duplicated, faults_.tx_reordered, faults_.tx_corrupted});
   }
   send_due();
+  offered_ = {};
   return taken;
 }
 
+// All at once: where packets leave in runs, those that got no fault do so as they would without an injector.
 void FaultInjector::send_due() {
   std::vector<Leaving>& due = leaving_.due();
-  size_t sent = 0;
-  while (sent < due.size() && inner_->send(due[sent].as_burst()) == 1) ++sent;
+  burst_.clear();
+  for (Leaving& leaving : due) burst_.push_back(leaving.as_burst().front());
+  const size_t sent = inner_->send(burst_);
+  for (size_t i = 0; i < sent; ++i) {
+    if (due[i].call == call_ && !offered_.empty()) offered_[due[i].index].ip_id = burst_[i].ip_id;
+  }
   due.erase(due.begin(), due.begin() + static_cast<ptrdiff_t>(sent));
 }
 

@@ -76,6 +76,9 @@ class FaultInjector final : public PacketIo {
     io::TxPacket packet;
     bool readable;
     uint8_t faults = 0;
+    // The call of send() that brought it, and where in its burst.
+    uint64_t call = 0;
+    size_t index = 0;
   };
 
   // The packets of one direction.
@@ -117,6 +120,9 @@ class FaultInjector final : public PacketIo {
   std::vector<RxPacket> arrived_;  // one burst of the inner backend
   Lane<Arriving> arriving_;
   Lane<Leaving> leaving_;
+  uint64_t call_ = 0;
+  std::span<io::TxPacket> offered_;    // while send() runs; told the IDs that its packets leave with
+  std::vector<io::TxPacket> burst_;    // what the inner backend is given
   std::vector<Arriving> handed_out_;  // keeps the bytes of the last receive()
   int idle_polls_ = 0;
 };

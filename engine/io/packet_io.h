@@ -48,6 +48,10 @@ struct IoCounters {
   uint64_t rx_no_buffer = 0;  // the kernel dropped: ring full or fill ring empty
   uint64_t tx_packets = 0;
   uint64_t tx_bytes = 0;
+  // Messages of several packets that the kernel or the NIC cut or joined (UDP_SEGMENT, UDP_GRO), and their packets.
+  uint64_t rx_runs = 0, rx_run_packets = 0;
+  uint64_t tx_runs = 0, tx_run_packets = 0;
+  uint64_t tx_run_refusals = 0;  // times that the kernel refused a run whose packets it took one by one
   uint64_t tx_backpressure = 0;  // send() took fewer packets than offered
   uint64_t tx_errors = 0;        // the kernel refused a packet; it is lost, retransmission repairs it
   uint64_t kick_errors = 0;  // the kernel refused to look at what was queued: the netdev is down; nothing is lost yet
@@ -61,6 +65,11 @@ struct IoCounters {
     rx_no_buffer += other.rx_no_buffer;
     tx_packets += other.tx_packets;
     tx_bytes += other.tx_bytes;
+    rx_runs += other.rx_runs;
+    rx_run_packets += other.rx_run_packets;
+    tx_runs += other.tx_runs;
+    tx_run_packets += other.tx_run_packets;
+    tx_run_refusals += other.tx_run_refusals;
     tx_backpressure += other.tx_backpressure;
     tx_errors += other.tx_errors;
     kick_errors += other.kick_errors;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <netinet/udp.h>
 
 #include "engine/io/frame_builder.h"
 #include "wire/ip_udp.h"
@@ -46,7 +47,7 @@ class ControlWriter {
   uint8_t* next_;
 };
 
-void address_v4(const wire::Envelope& envelope, UdpTxSlot& slot, msghdr& message) {
+void address_v4(const wire::Envelope& envelope, UdpTxSlot& slot, msghdr& message, ControlWriter& control) {
   slot.destination.v4 = {};
   slot.destination.v4.sin_family = AF_INET;
   slot.destination.v4.sin_port = htons(wire::kRoceUdpPort);
@@ -55,13 +56,13 @@ void address_v4(const wire::Envelope& envelope, UdpTxSlot& slot, msghdr& message
 
   in_pktinfo info{};
   std::memcpy(&info.ipi_spec_dst, envelope.source.v4_bytes(), 4);
-  ControlWriter control(message, slot.control);
   control.append(IPPROTO_IP, IP_PKTINFO, info);
   control.append(IPPROTO_IP, IP_TOS, int{envelope.traffic_class});
   control.append(IPPROTO_IP, IP_TTL, std::max(1, int{envelope.hop_limit}));
 }
 
-void address_v6(const wire::Envelope& envelope, int ifindex, UdpTxSlot& slot, msghdr& message) {
+void address_v6(const wire::Envelope& envelope, int ifindex, UdpTxSlot& slot, msghdr& message,
+                ControlWriter& control) {
   slot.destination.v6 = {};
   slot.destination.v6.sin6_family = AF_INET6;
   slot.destination.v6.sin6_port = htons(wire::kRoceUdpPort);
@@ -72,7 +73,6 @@ void address_v6(const wire::Envelope& envelope, int ifindex, UdpTxSlot& slot, ms
   in6_pktinfo info{};
   std::memcpy(&info.ipi6_addr, envelope.source.bytes.data(), 16);
   info.ipi6_ifindex = static_cast<unsigned>(ifindex);
-  ControlWriter control(message, slot.control);
   control.append(IPPROTO_IPV6, IPV6_PKTINFO, info);
   control.append(IPPROTO_IPV6, IPV6_TCLASS, int{envelope.traffic_class});
   control.append(IPPROTO_IPV6, IPV6_HOPLIMIT, int{envelope.hop_limit});
@@ -102,29 +102,31 @@ void prepare_receive(UdpRxSlot& slot, std::span<uint8_t> buffer, msghdr& message
   message.msg_controllen = slot.control.bytes.size();
 }
 
-bool parse_received(const msghdr& message, size_t size, RxPacket& packet, uint32_t& dropped) {
-  packet.envelope = {};
-  packet.frame = {};
-  packet.faults = 0;
-  packet.ib = {static_cast<const uint8_t*>(message.msg_iov->iov_base), size};
-  parse_source(*static_cast<const UdpAddress*>(message.msg_name), packet.envelope);
+bool parse_received(const msghdr& message, size_t size, UdpArrival& arrival, uint32_t& dropped) {
+  wire::Envelope& envelope = arrival.envelope;
+  envelope = {};
+  arrival.bytes = {static_cast<const uint8_t*>(message.msg_iov->iov_base), size};
+  arrival.segment = std::max<size_t>(size, 1);
+  parse_source(*static_cast<const UdpAddress*>(message.msg_name), envelope);
   bool has_destination = false;
   for (const cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr;
        c = CMSG_NXTHDR(const_cast<msghdr*>(&message), const_cast<cmsghdr*>(c))) {
     if (is_control(c, IPPROTO_IP, IP_PKTINFO, sizeof(in_pktinfo))) {
       const auto info = control_value<in_pktinfo>(c);
-      packet.envelope.destination = wire::IpAddress::v4(reinterpret_cast<const uint8_t*>(&info.ipi_addr));
+      envelope.destination = wire::IpAddress::v4(reinterpret_cast<const uint8_t*>(&info.ipi_addr));
       has_destination = true;
     } else if (is_control(c, IPPROTO_IPV6, IPV6_PKTINFO, sizeof(in6_pktinfo))) {
-      packet.envelope.destination = wire::IpAddress::v6(control_value<in6_pktinfo>(c).ipi6_addr.s6_addr);
+      envelope.destination = wire::IpAddress::v6(control_value<in6_pktinfo>(c).ipi6_addr.s6_addr);
       has_destination = true;
     } else if (is_control(c, IPPROTO_IP, IP_TOS, sizeof(uint8_t))) {
-      packet.envelope.traffic_class = control_value<uint8_t>(c);
+      envelope.traffic_class = control_value<uint8_t>(c);
     } else if (is_control(c, IPPROTO_IPV6, IPV6_TCLASS, sizeof(int))) {
-      packet.envelope.traffic_class = static_cast<uint8_t>(control_value<int>(c));
+      envelope.traffic_class = static_cast<uint8_t>(control_value<int>(c));
     } else if (is_control(c, IPPROTO_IP, IP_TTL, sizeof(int)) ||
                is_control(c, IPPROTO_IPV6, IPV6_HOPLIMIT, sizeof(int))) {
-      packet.envelope.hop_limit = static_cast<uint8_t>(control_value<int>(c));
+      envelope.hop_limit = static_cast<uint8_t>(control_value<int>(c));
+    } else if (is_control(c, IPPROTO_UDP, UDP_GRO, sizeof(int))) {
+      if (const int segment = control_value<int>(c); segment > 0) arrival.segment = static_cast<size_t>(segment);
     } else if (is_control(c, SOL_SOCKET, SO_RXQ_OVFL, sizeof(uint32_t))) {
       dropped = control_value<uint32_t>(c);
     }
@@ -132,28 +134,30 @@ bool parse_received(const msghdr& message, size_t size, RxPacket& packet, uint32
   return has_destination && (message.msg_flags & MSG_TRUNC) == 0;
 }
 
-bool prepare_send(UdpTxSlot& slot, const io::TxPacket& packet, int ifindex, std::span<uint8_t> buffer,
-                  msghdr& message) {
-  const size_t size = packet.udp_length() - wire::kUdpSize;
-  assert(size <= buffer.size());
+void prepare_send(UdpTxSlot& slot, const wire::Envelope& envelope, int ifindex, std::span<uint8_t> bytes,
+                  size_t segment, msghdr& message) {
   message = {};
   message.msg_name = &slot.destination;
-  if (packet.envelope->destination.is_v4()) {
-    address_v4(*packet.envelope, slot, message);
-  } else {
-    address_v6(*packet.envelope, ifindex, slot, message);
-  }
-
-  // The header as the kernel will write it (wire.md "UDP sockets").
-  wire::Envelope envelope = *packet.envelope;
-  envelope.source_port = wire::kRoceUdpPort;
-  envelope.ip_id = 0;
-  envelope.dont_fragment = true;
-  if (!build_ib_guarded(packet, envelope, buffer.data())) return false;
-  slot.buffer = {buffer.data(), size};
+  slot.buffer = {bytes.data(), bytes.size()};
   message.msg_iov = &slot.buffer;
   message.msg_iovlen = 1;
-  return true;
+  ControlWriter control(message, slot.control);
+  if (envelope.destination.is_v4()) {
+    address_v4(envelope, slot, message, control);
+  } else {
+    address_v6(envelope, ifindex, slot, message, control);
+  }
+  if (segment < bytes.size()) control.append(IPPROTO_UDP, UDP_SEGMENT, static_cast<uint16_t>(segment));
+}
+
+bool stage_packet(io::TxPacket& packet, size_t index, uint8_t* out) {
+  // The header as the kernel will write it (wire.md "UDP sockets").
+  packet.ip_id = static_cast<uint16_t>(index);
+  wire::Envelope envelope = *packet.envelope;
+  envelope.source_port = wire::kRoceUdpPort;
+  envelope.ip_id = packet.ip_id;
+  envelope.dont_fragment = true;
+  return build_ib_guarded(packet, envelope, out);
 }
 
 }  // namespace uroce::io

@@ -17,7 +17,7 @@ union UdpAddress {
   sockaddr_in6 v6;
 };
 
-// Room for packet info, traffic class, hop limit and drop count of either IP version.
+// Room for packet info, traffic class, hop limit, segment size and drop count of either IP version.
 struct UdpControl {
   alignas(cmsghdr) std::array<uint8_t, 160> bytes;
 };
@@ -38,12 +38,23 @@ struct UdpTxSlot {
 // `message` receives into `buffer`. To be called again before each receive: the kernel overwrites lengths.
 void prepare_receive(UdpRxSlot& slot, std::span<uint8_t> buffer, msghdr& message);
 
-// Makes a packet of a message of `size` bytes. False: it was longer than its buffer, or the kernel did not say what
-// the envelope needs. `dropped` is set when the message carries the socket's drop count.
-bool parse_received(const msghdr& message, size_t size, RxPacket& packet, uint32_t& dropped);
+// What has arrived in one message: one packet, or a run of them, each `segment` bytes long but the last.
+struct UdpArrival {
+  wire::Envelope envelope;
+  std::span<const uint8_t> bytes;
+  size_t segment = 0;  // at least 1
+};
 
-// `message` sends `packet` out of `buffer`, to which it is copied as its ICRC is computed: the application may change
-// its payload meanwhile and afterwards. False: the payload cannot be read.
-bool prepare_send(UdpTxSlot& slot, const io::TxPacket& packet, int ifindex, std::span<uint8_t> buffer, msghdr& message);
+// Reads a message of `size` bytes. False: it was longer than its buffer, or the kernel did not say what the envelope
+// needs. `dropped` is set when the message carries the socket's drop count.
+bool parse_received(const msghdr& message, size_t size, UdpArrival& arrival, uint32_t& dropped);
+
+// `message` sends `bytes` to where the envelope says, cut into packets of `segment` bytes; the last one may be shorter.
+void prepare_send(UdpTxSlot& slot, const wire::Envelope& envelope, int ifindex, std::span<uint8_t> bytes,
+                  size_t segment, msghdr& message);
+
+// Writes packet `index` of a run to `out`, as the kernel will send it: its payload is copied as the ICRC is computed, so
+// that the application may change it meanwhile and afterwards. False: the payload cannot be read.
+bool stage_packet(io::TxPacket& packet, size_t index, uint8_t* out);
 
 }  // namespace uroce::io

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "engine/io/io_error.h"
 
@@ -13,8 +14,8 @@ class UdpSocket {
  public:
   UdpSocket() = default;
   ~UdpSocket();
-  UdpSocket(const UdpSocket&) = delete;
-  UdpSocket& operator=(const UdpSocket&) = delete;
+  UdpSocket(UdpSocket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  UdpSocket& operator=(UdpSocket&&) = delete;
 
   // `family`: AF_INET or AF_INET6. On an error the socket is not open.
   std::optional<IoError> open(int family, const std::string& netdev);

@@ -1,0 +1,90 @@
+#include "engine/io/udp/receiver.h"
+
+#include <algorithm>
+
+#include "wire/icrc.h"
+#include "wire/ip_udp.h"
+
+namespace uroce::io {
+namespace {
+
+// Buffers do not begin at the same place of a page and of a cache's set: most messages are short.
+constexpr size_t kStagger = 17 * 64;
+
+}  // namespace
+
+UdpReceiver::UdpReceiver(int fd, IoCounters& counters)
+    : fd_(fd),
+      counters_(counters),
+      bytes_(std::make_unique_for_overwrite<uint8_t[]>(kMessages * (kMessageSize + kStagger))) {}
+
+uint8_t* UdpReceiver::buffer(size_t message) {
+  return &bytes_[message * (kMessageSize + kStagger)];
+}
+
+size_t UdpReceiver::receive(std::span<RxPacket> out) {
+  if (out.empty()) return 0;
+  if (!left_over()) receive_messages();
+  return hand_out(out);
+}
+
+void UdpReceiver::receive_messages() {
+  current_ = arrived_ = 0;
+  for (size_t i = 0; i < kMessages; ++i) {
+    prepare_receive(slots_[i], {buffer(i), kMessageSize}, headers_[i].msg_hdr);
+  }
+  const int received = recvmmsg(fd_, headers_.data(), kMessages, MSG_DONTWAIT, nullptr);
+  for (int i = 0; i < received; ++i) {
+    Run& run = runs_[arrived_];
+    if (!parse_received(headers_[i].msg_hdr, headers_[i].msg_len, run.arrival, dropped_)) {
+      ++counters_.rx_malformed;
+      continue;
+    }
+    run.offset = 0;
+    expect_ids(run);
+    ++arrived_;
+  }
+}
+
+size_t UdpReceiver::hand_out(std::span<RxPacket> out) {
+  size_t count = 0;
+  while (count < out.size() && left_over()) {
+    if (!next_packet(runs_[current_], out[count++])) ++current_;
+  }
+  return count;
+}
+
+// False: it was the last one.
+bool UdpReceiver::next_packet(Run& run, RxPacket& packet) {
+  const UdpArrival& arrival = run.arrival;
+  packet = {};
+  packet.envelope = arrival.envelope;
+  packet.envelope.ip_id = run.ip_id;
+  packet.ib = arrival.bytes.subspan(run.offset, std::min(arrival.segment, arrival.bytes.size() - run.offset));
+  const bool in_run = arrival.segment < arrival.bytes.size();
+  if (in_run && run.offset == 0) ++counters_.rx_runs;
+  counters_.rx_run_packets += in_run;
+  ++counters_.rx_packets;
+  counters_.rx_bytes += packet.ib.size() + wire::kUdpSize;
+  run.ip_id = static_cast<uint16_t>(run.ip_id + run.step);
+  run.offset += packet.ib.size();
+  return run.offset < arrival.bytes.size();
+}
+
+// The socket hides the IPv4 IDs, which the ICRCs cover. A run counts up from where its sender or the network has begun it,
+// mostly 0; or it is of packets that were sent alone, which all have one ID. Only a guess: who checks an ICRC finds out.
+void UdpReceiver::expect_ids(Run& run) {
+  const UdpArrival& arrival = run.arrival;
+  run.ip_id = 0;
+  run.step = 1;
+  if (arrival.envelope.ip_id_known || arrival.bytes.size() < 2 * arrival.segment) return;
+  wire::Envelope second = arrival.envelope;
+  second.ip_id = 1;
+  const auto second_id = wire::icrc_ip_id(second, arrival.bytes.subspan(arrival.segment, arrival.segment));
+  if (!second_id || *second_id == 1) return;
+  const auto first_id = wire::icrc_ip_id(arrival.envelope, arrival.bytes.first(arrival.segment));
+  if (first_id == second_id) run.step = 0;
+  run.ip_id = static_cast<uint16_t>(*second_id - run.step);
+}
+
+}  // namespace uroce::io

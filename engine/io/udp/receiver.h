@@ -1,0 +1,53 @@
+// Receives packets from one UDP socket, alone or in runs that the kernel has joined (UDP_GRO), and hands them out one by
+// one where they lie. Part of UdpIo.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <sys/socket.h>
+
+#include "engine/io/packet_io.h"
+#include "engine/io/udp/message.h"
+
+namespace uroce::io {
+
+class UdpReceiver {
+ public:
+  UdpReceiver(int fd, IoCounters& counters);
+
+  // As PacketIo::receive(). The kernel is not asked before all packets of what it gave have been handed out.
+  size_t receive(std::span<RxPacket> out);
+  bool left_over() const { return current_ < arrived_; }
+  uint32_t dropped() const { return dropped_; }
+
+ private:
+  static constexpr size_t kMessages = 16;  // of one system call
+  static constexpr size_t kMessageSize = 1 << 16;
+
+  // A message, and how far it has been handed out.
+  struct Run {
+    UdpArrival arrival;
+    size_t offset = 0;
+    uint16_t ip_id = 0, step = 1;  // of its next packet: what is expected
+  };
+  void receive_messages();
+  size_t hand_out(std::span<RxPacket> out);
+  bool next_packet(Run& run, RxPacket& packet);
+  static void expect_ids(Run& run);
+  uint8_t* buffer(size_t message);
+
+  const int fd_;
+  IoCounters& counters_;
+  uint32_t dropped_ = 0;  // what the kernel last said: receive buffer full
+  size_t current_ = 0, arrived_ = 0;
+  std::unique_ptr<uint8_t[]> bytes_;
+  // One entry per message:
+  std::array<mmsghdr, kMessages> headers_;
+  std::array<UdpRxSlot, kMessages> slots_;
+  std::array<Run, kMessages> runs_;
+};
+
+}  // namespace uroce::io
