@@ -130,7 +130,6 @@ void CaptureTap::record_sent(CaptureChannel& channel, const io::TxPacket& packet
     envelope.source_port = wire::kRoceUdpPort;
     envelope.dont_fragment = true;
     envelope.source_mac = info_.mac;
-    copy.ip_id = 0;
     copy.envelope = &envelope;
     as_sent = &copy;
   }

@@ -1,8 +1,8 @@
 // Packets on their way from QPs to one PacketIo: collected in bursts, kept over backpressure.
 //
 // A burst costs a system call or two. A post alone is worth them: its packets leave at once. A thread that goes on
-// posting without a poll has filled the pipe, and from its fifth post on packets wait for company: until there are 16
-// of them, for the next poll, or for the background thread.
+// posting without a poll has filled the pipe, and from its fifth post on packets wait for company: until there are 16 of
+// them (half a run, where the packet I/O sends runs), for the next poll, or for the background thread.
 #pragma once
 
 #include <algorithm>
@@ -19,15 +19,16 @@ namespace uroce::engine {
 
 class TxBurst {
  public:
-  static constexpr size_t kSize = 32;     // what the kernel takes per call in copy mode
-  static constexpr size_t kCompany = 16;  // packets that do not wait
+  static constexpr size_t kSize = 64;
+  static constexpr size_t kUsualBurst = 32;  // what the kernel takes per call in AF_XDP's copy mode
   static constexpr int kPostsAtOnce = 4;  // since the last flush(): posts whose packets do not wait
 
   // `on_done` is told, in order, of packets whose payload the application took away (`unreadable`), and of those that
   // their QP wants to hear of (`completes`) once their bytes have been made.
   using Done = std::function<void(const io::TxPacket&)>;
 
-  TxBurst(io::PacketIo& io, Done on_done) : io_(io), on_done_(std::move(on_done)) {}
+  TxBurst(io::PacketIo& io, Done on_done)
+      : io_(io), on_done_(std::move(on_done)), burst_(std::clamp(io.run(), kUsualBurst, kSize)) {}
 
   // Room for one more packet; sends what is there to make room. Null under backpressure: stop pulling. What is pulled
   // no NAK reaches any more, so that is never more than the PacketIo is known to take.
@@ -63,7 +64,7 @@ class TxBurst {
     if (!waiting()) return;
     if (posts_at_once_ > 0) {
       --posts_at_once_;
-    } else if (count_ < kCompany && !dirty_) {
+    } else if (count_ < burst_ / 2 && !dirty_) {
       return;
     }
     leave();
@@ -95,7 +96,7 @@ class TxBurst {
  private:
   bool make_room() {
     if (!submit()) return false;
-    limit_ = std::min(kSize, io_.room());
+    limit_ = std::min(burst_, io_.room());
     return limit_ > 0;
   }
   void leave() {
@@ -106,6 +107,7 @@ class TxBurst {
 
   io::PacketIo& io_;
   Done on_done_;
+  const size_t burst_;
   std::array<io::TxPacket, kSize> packets_;
   size_t count_ = 0;
   size_t sent_ = 0;

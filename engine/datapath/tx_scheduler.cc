@@ -1,5 +1,7 @@
 #include "engine/datapath/tx_scheduler.h"
 
+#include <algorithm>
+
 namespace uroce::engine {
 
 namespace {
@@ -52,7 +54,8 @@ size_t TxScheduler::transmit(Time now) {
 
 // False: backpressure.
 bool TxScheduler::transmit_quantum(Qp& qp, int& budget) {
-  for (int i = 0; i < kQuantum && budget > 0; ++i) {
+  const size_t quantum = std::max(kQuantum, queues_.run());
+  for (size_t i = 0; i < quantum && budget > 0; ++i) {
     Path* const path = next_path(qp);
     const Reach reach = path == nullptr ? Reach::kNot : next_hops_.reach(*path, qp, now_);
     if (reach == Reach::kLater) {

@@ -31,7 +31,7 @@ class TxScheduler {
 
  private:
   using Reach = NextHopWaits::Reach;
-  static constexpr int kQuantum = 16;  // packets of one QP before the next one's turn
+  static constexpr size_t kQuantum = 16;  // packets of one QP before the next one's turn; at least a run
 
   bool transmit_quantum(Qp& qp, int& budget);
   size_t transmit_acks(AckList& qps);

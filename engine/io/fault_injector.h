@@ -41,6 +41,7 @@ class FaultInjector final : public PacketIo {
 
   size_t receive(std::span<RxPacket> out) override;
   size_t send(std::span<io::TxPacket> burst) override;
+  size_t run() const override { return inner_->run(); }
   bool flush() override;
   std::span<const pollfd> wait_descriptors() const override { return inner_->wait_descriptors(); }
   // Packets held here wake nobody: keep polling until they are out.

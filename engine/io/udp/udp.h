@@ -33,6 +33,7 @@ class UdpIo final : public PacketIo {
 
   size_t receive(std::span<RxPacket> out) override;
   size_t send(std::span<io::TxPacket> burst) override;
+  size_t run() const override { return RunLimits::kMaxPackets; }
   bool flush() override { return true; }  // send() has done it
   std::span<const pollfd> wait_descriptors() const override { return wait_descriptors_; }
   bool prepare_to_wait() override;
