@@ -111,6 +111,11 @@ std::string Engine::counters_text() const {
   if (!io) return text;
   line("packets received", io->rx_packets);
   line("packets sent", io->tx_packets);
+  line("runs received: several packets in one message", io->rx_runs);
+  line("packets received in runs", io->rx_run_packets);
+  line("runs sent: several packets in one message", io->tx_runs);
+  line("packets sent in runs", io->tx_run_packets);
+  line("times the kernel refused a run: packets sent one by one for a while", io->tx_run_refusals);
   line("drop: not a well-formed IP/UDP packet", io->rx_malformed);
   line("drop: no receive buffer", io->rx_no_buffer);
   line("backpressure while sending", io->tx_backpressure);

@@ -49,6 +49,7 @@ namespace uroce {
   X(kTxRnrNaks, "RNR NAKs sent")                                                      \
   X(kTimeouts, "transport timer expiries")                                            \
   X(kProbes, "early retransmissions, before the transport timer")                     \
+  X(kRunsPaused, "runs of packets given up for a while: a peer did not get them")     \
   X(kProbesPutOff, "early retransmissions put off: too many to this destination")     \
   X(kRxCongestionMarks, "packets received with congestion marks (CE)")                \
   X(kTxCnps, "CNPs sent")                                                             \

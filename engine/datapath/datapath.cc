@@ -96,6 +96,7 @@ int Datapath::modify(Qp& qp, const transport::QpAttributes& attributes, uint32_t
   if (error == 0 && path) {
     qp.stop_waiting();
     qp.transport->share_probes(path->to->probes);
+    qp.transport->share_runs(path->to->runs);
     qp.transport->obey(&path->to->congestion);
     qp.path = std::move(*path);
   }

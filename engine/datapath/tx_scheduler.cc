@@ -75,6 +75,7 @@ bool TxScheduler::transmit_quantum(Qp& qp, int& budget) {
       continue;
     }
     packet->envelope = envelope_for(*packet, qp, *path);
+    if (path->to != nullptr && !path->to->runs.allowed(now_)) packet->alone = true;
     queue.commit();
     if (is_multicast(path->envelope.destination)) copy_to_own_group(*packet);
   }

@@ -34,6 +34,7 @@ struct TxPacket {
   // The last packet of an unreliable message: the transport wants to know when its bytes have been made, and gets
   // `send_index` back, the message's place in the send queue.
   bool completes = false;
+  bool alone = false;                      // not in a run (PacketIo::run)
   bool priority = false;                   // goes ahead of data on its way: a CNP
   SendReason reason = SendReason::kFirst;  // for who looks on: the capture stage
   uint8_t faults = 0;  // set by PacketIo::send: bits of io::Fault, what was done to the packet on purpose
@@ -49,7 +50,7 @@ struct TxPacket {
     payload_size = 0;
     fragment_count = 0;
     pad = 0;
-    completes = priority = false;
+    completes = alone = priority = false;
     reason = SendReason::kFirst;
   }
 

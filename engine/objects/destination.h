@@ -15,6 +15,7 @@
 #include "engine/congestion/controller.h"
 #include "engine/net/net_view.h"
 #include "engine/transport/reliable/probe_budget.h"
+#include "engine/transport/reliable/run_trial.h"
 #include "wire/envelope.h"
 
 namespace uroce::engine {
@@ -54,6 +55,7 @@ class Destination : public std::enable_shared_from_this<Destination> {
 
   // Of Datapath, under the progress lock.
   transport::ProbeBudget probes;      // of the QPs connected to it
+  transport::RunTrial runs;
   congestion::Controller congestion;  // of all packets to it
   NextHopWaiters waiters;
   Time waits_since = kNever;                      // since when there have been packets for a next hop without address

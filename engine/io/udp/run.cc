@@ -40,11 +40,11 @@ size_t run_length(std::span<const io::TxPacket> packets, const RunLimits& limits
   while (count < most) {
     const io::TxPacket& packet = packets[count];
     const size_t bytes = bytes_of(packet);
-    const bool joins = bytes <= std::min(size, room) && destination_qp(packet) == to &&
+    const bool joins = !packet.alone && bytes <= std::min(size, room) && destination_qp(packet) == to &&
                        same_way(*packet.envelope, *first.envelope);
     if (!joins && count > 0) break;
     ++count;
-    if (bytes < size) break;
+    if (!joins || bytes < size) break;
     room -= std::min(room, bytes);
   }
   return count;

@@ -14,6 +14,7 @@
 #include "engine/queue/work_queue.h"
 #include "engine/transport/common/qp_state.h"
 #include "engine/transport/reliable/probe_budget.h"
+#include "engine/transport/reliable/run_trial.h"
 #include "wire/psn.h"
 
 namespace uroce::transport {
@@ -116,6 +117,7 @@ struct QpContext {
   // What sending needs. Of the destination, shared with other QPs; null: no bound.
   congestion::Controller* congestion = nullptr;
   ProbeBudget* probe_budget = nullptr;
+  RunTrial* run_trial = nullptr;
   congestion::Turn turn;  // with the controller
   queue::CompletionBurst* const completions;
   // Of this QP, for CompletionQueue::purge(). Where both are one queue, the first; XRC: of any shared receive queue.

@@ -6,6 +6,7 @@
 
 #include "engine/memory/memory_access.h"
 #include "engine/transport/common/request_packets.h"
+#include "engine/transport/reliable/run_trial.h"
 #include "wire/bth.h"
 
 namespace uroce::transport {
@@ -128,12 +129,22 @@ void Responder::replay_read(ReplayEntry& entry, const Packet& packet) {
     qp_.counters.add(Counter::kDropDuplicateUnknown);
     return;
   }
+  try_runs(packet.bth.psn);
   const uint32_t stop = static_cast<uint32_t>(skipped) + reth.length;
   const bool further = !entry.answering || stop > entry.stop;
   // What is on its way to be sent anyway needs no second time: most duplicates are made by the network.
   if (!entry.answering || n < entry.next) entry.start = entry.next = n;
   if (further) entry.stop = stop;
   replays_.answer_again(entry);
+}
+
+// The same for responses as Sender::try_runs() for requests.
+void Responder::try_runs(Psn asked_for) {
+  const auto progress = static_cast<uint32_t>(Psn::distance(asked_again_, asked_for));
+  asked_again_ = asked_for;
+  if (qp_.run_trial != nullptr && qp_.run_trial->on_went_back(progress, qp_.now)) {
+    qp_.counters.add(Counter::kRunsPaused);
+  }
 }
 
 Outcome Responder::on_expected(const Packet& packet) {

@@ -87,6 +87,7 @@ class Responder {
   memory::Translation translate(uint32_t rkey, uint64_t va, uint64_t length, uint32_t right) const;
   ReplayEntry& remember(const wire::Packet& packet, ReplayEntry::Kind kind, uint32_t psns);
   void replay_read(ReplayEntry& entry, const wire::Packet& packet);
+  void try_runs(wire::Psn asked_for);
 
   void accepted(const wire::Packet& packet, uint32_t psns, bool message_done);
 
@@ -108,6 +109,7 @@ class Responder {
   wire::Msn msn_;
   ReplayCache replays_;
   Nak nak_;
+  wire::Psn asked_again_;  // by the last READ that came once more
   bool silent_ = false;  // a NAK reported the gap: nothing more until the expected PSN comes (IBTA 9.7.5.2.8)
   bool ack_owed_ = false;
   uint32_t acks_coalesced_ = 0;

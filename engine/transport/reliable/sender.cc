@@ -92,6 +92,7 @@ bool Sender::build(bool probe, io::TxPacket& out) {
   const bool responds = awaits_response(entry.wqe.opcode);
   const bool asks = responds || probe || want_ack(entry, n);
   out.clear_payload();
+  out.alone = probe;
   out.reason = probe ? io::SendReason::kProbe : again ? recovery_.cause() : io::SendReason::kFirst;
   // The QP's first packet asks in any case: none queue in front of it, so that it tells the round trip.
   const bool very_first = entry.progress.message == 1 && n == 0;

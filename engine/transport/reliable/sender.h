@@ -118,11 +118,13 @@ class Sender {
   Outcome answered(wire::Psn psn, bool message_done, Time now);
   Outcome carry_out(LossRecovery::Decision decision, queue::WcStatus giving_up = queue::WcStatus::kRetryExceeded);
   void tell_of_loss();
+  void try_runs();
   Outcome complete(queue::WcStatus status);
   Outcome fail(queue::WcStatus status);
 
   QpContext& qp_;
   SendWindow window_;
+  wire::Psn went_back_to_;  // by the last rewind
   std::optional<LocalError> local_error_;
   LossRecovery recovery_;
   RequestPackets packets_;

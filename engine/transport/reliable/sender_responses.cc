@@ -2,6 +2,7 @@
 
 #include "engine/transport/common/send_completion.h"
 #include "engine/transport/common/sge_cursor.h"
+#include "engine/transport/reliable/run_trial.h"
 #include "engine/transport/reliable/sender.h"
 
 namespace uroce::transport {
@@ -243,6 +244,7 @@ Outcome Sender::carry_out(Decision decision, WcStatus giving_up) {
     case Decision::kRewind:
       window_.rewind();
       tell_of_loss();
+      try_runs();
       break;
     case Decision::kProbe:
       recovery_.begin_probe(window_.unacknowledged(),
@@ -260,6 +262,14 @@ Outcome Sender::carry_out(Decision decision, WcStatus giving_up) {
 void Sender::tell_of_loss() {
   const bool lost = recovery_.cause() == SendReason::kPsnNak || recovery_.cause() == SendReason::kTimeout;
   if (lost && qp_.congestion != nullptr && qp_.congestion->on_lost(qp_.now)) qp_.counters.add(Counter::kRateCuts);
+}
+
+// The receiver that has no receive request, and says so, gets packets.
+void Sender::try_runs() {
+  const auto progress = static_cast<uint32_t>(wire::Psn::distance(went_back_to_, window_.unacknowledged()));
+  went_back_to_ = window_.unacknowledged();
+  if (recovery_.cause() == SendReason::kRnrNak || qp_.run_trial == nullptr) return;
+  if (qp_.run_trial->on_went_back(progress, qp_.now)) qp_.counters.add(Counter::kRunsPaused);
 }
 
 // The oldest WQE ends.

@@ -97,6 +97,14 @@ TEST_F(Run, GoesToOneQpOneWay) {
   EXPECT_TRUE(breaks([](io::TxPacket& p, wire::Envelope&) { p.header[5] ^= 1; })) << "destination QPN";
 }
 
+TEST_F(Run, PacketsThatGoAloneDo) {
+  add(8, 4);
+  packet(2).alone = true;
+  EXPECT_EQ(run_length(burst_.packets(), RunLimits()), 2u);
+  EXPECT_EQ(run_length(burst_.packets().subspan(2), RunLimits()), 1u);
+  EXPECT_EQ(run_length(burst_.packets().subspan(3), RunLimits()), 1u);
+}
+
 // --- RunSupport ------------------------------------------------------------------------------------------------------
 
 RunSupport::Clock::time_point now{};
