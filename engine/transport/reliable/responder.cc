@@ -138,10 +138,14 @@ void Responder::replay_read(ReplayEntry& entry, const Packet& packet) {
   replays_.answer_again(entry);
 }
 
-// The same for responses as Sender::try_runs() for requests.
+// The same for responses as Sender::try_runs() for requests. A peer that goes back asks for all its READs again, in
+// order; what counts is where it begins.
 void Responder::try_runs(Psn asked_for) {
-  const auto progress = static_cast<uint32_t>(Psn::distance(asked_again_, asked_for));
+  const bool begins = Psn::distance(asked_again_, asked_for) <= 0;
   asked_again_ = asked_for;
+  if (!begins) return;
+  const auto progress = static_cast<uint32_t>(Psn::distance(went_back_to_, asked_for));
+  went_back_to_ = asked_for;
   if (qp_.run_trial != nullptr && qp_.run_trial->on_went_back(progress, qp_.now)) {
     qp_.counters.add(Counter::kRunsPaused);
   }

@@ -109,7 +109,8 @@ class Responder {
   wire::Msn msn_;
   ReplayCache replays_;
   Nak nak_;
-  wire::Psn asked_again_;  // by the last READ that came once more
+  wire::Psn asked_again_;   // by the last READ that came once more
+  wire::Psn went_back_to_;  // by the first of those that came together
   bool silent_ = false;  // a NAK reported the gap: nothing more until the expected PSN comes (IBTA 9.7.5.2.8)
   bool ack_owed_ = false;
   uint32_t acks_coalesced_ = 0;
