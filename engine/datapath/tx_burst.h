@@ -1,8 +1,8 @@
 // Packets on their way from QPs to one PacketIo: collected in bursts, kept over backpressure.
 //
 // A burst costs a system call or two. A post alone is worth them: its packets leave at once. A thread that goes on
-// posting without a poll has filled the pipe, and from its fifth post on packets wait for company: until there are 16 of
-// them (half a run, where the packet I/O sends runs), for the next poll, or for the background thread.
+// posting without a poll has filled the pipe, and from its fifth post on packets wait for company: until there are 16
+// of them (half a run, where the packet I/O sends runs), for the next poll, or for the background thread.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ class TxBurst {
  public:
   static constexpr size_t kSize = 64;
   static constexpr size_t kUsualBurst = 32;  // what the kernel takes per call in AF_XDP's copy mode
-  static constexpr int kPostsAtOnce = 4;  // since the last flush(): posts whose packets do not wait
+  static constexpr int kPostsAtOnce = 4;     // since the last flush(): posts whose packets do not wait
 
   // `on_done` is told, in order, of packets whose payload the application took away (`unreadable`), and of those that
   // their QP wants to hear of (`completes`) once their bytes have been made.

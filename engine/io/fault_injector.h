@@ -122,8 +122,8 @@ class FaultInjector final : public PacketIo {
   Lane<Arriving> arriving_;
   Lane<Leaving> leaving_;
   uint64_t call_ = 0;
-  std::span<io::TxPacket> offered_;    // while send() runs; told the IDs that its packets leave with
-  std::vector<io::TxPacket> burst_;    // what the inner backend is given
+  std::span<io::TxPacket> offered_;   // while send() runs; told the IDs that its packets leave with
+  std::vector<io::TxPacket> burst_;   // what the inner backend is given
   std::vector<Arriving> handed_out_;  // keeps the bytes of the last receive()
   int idle_polls_ = 0;
 };

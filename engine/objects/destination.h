@@ -54,7 +54,7 @@ class Destination : public std::enable_shared_from_this<Destination> {
   uint64_t generation = 0;
 
   // Of Datapath, under the progress lock.
-  transport::ProbeBudget probes;      // of the QPs connected to it
+  transport::ProbeBudget probes;  // of the QPs connected to it
   transport::RunTrial runs;
   congestion::Controller congestion;  // of all packets to it
   NextHopWaiters waiters;

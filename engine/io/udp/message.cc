@@ -61,8 +61,7 @@ void address_v4(const wire::Envelope& envelope, UdpTxSlot& slot, msghdr& message
   control.append(IPPROTO_IP, IP_TTL, std::max(1, int{envelope.hop_limit}));
 }
 
-void address_v6(const wire::Envelope& envelope, int ifindex, UdpTxSlot& slot, msghdr& message,
-                ControlWriter& control) {
+void address_v6(const wire::Envelope& envelope, int ifindex, UdpTxSlot& slot, msghdr& message, ControlWriter& control) {
   slot.destination.v6 = {};
   slot.destination.v6.sin6_family = AF_INET6;
   slot.destination.v6.sin6_port = htons(wire::kRoceUdpPort);

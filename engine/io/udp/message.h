@@ -53,8 +53,8 @@ bool parse_received(const msghdr& message, size_t size, UdpArrival& arrival, uin
 void prepare_send(UdpTxSlot& slot, const wire::Envelope& envelope, int ifindex, std::span<uint8_t> bytes,
                   size_t segment, msghdr& message);
 
-// Writes packet `index` of a run to `out`, as the kernel will send it: its payload is copied as the ICRC is computed, so
-// that the application may change it meanwhile and afterwards. False: the payload cannot be read.
+// Writes packet `index` of a run to `out`, as the kernel will send it: its payload is copied as the ICRC is computed,
+// so that the application may change it meanwhile and afterwards. False: the payload cannot be read.
 bool stage_packet(io::TxPacket& packet, size_t index, uint8_t* out);
 
 }  // namespace uroce::io

@@ -71,8 +71,9 @@ bool UdpReceiver::next_packet(Run& run, RxPacket& packet) {
   return run.offset < arrival.bytes.size();
 }
 
-// The socket hides the IPv4 IDs, which the ICRCs cover. A run counts up from where its sender or the network has begun it,
-// mostly 0; or it is of packets that were sent alone, which all have one ID. Only a guess: who checks an ICRC finds out.
+// The socket hides the IPv4 IDs, which the ICRCs cover. A run counts up from where its sender or the network has begun
+// it, mostly 0; or it is of packets that were sent alone, which all have one ID. Only a guess: who checks an ICRC finds
+// out.
 void UdpReceiver::expect_ids(Run& run) {
   const UdpArrival& arrival = run.arrival;
   run.ip_id = 0;

@@ -1,5 +1,5 @@
-// Receives packets from one UDP socket, alone or in runs that the kernel has joined (UDP_GRO), and hands them out one by
-// one where they lie. Part of UdpIo.
+// Receives packets from one UDP socket, alone or in runs that the kernel has joined (UDP_GRO), and hands them out one
+// by one where they lie. Part of UdpIo.
 #pragma once
 
 #include <array>

@@ -111,7 +111,7 @@ class Responder {
   Nak nak_;
   wire::Psn asked_again_;   // by the last READ that came once more
   wire::Psn went_back_to_;  // by the first of those that came together
-  bool silent_ = false;  // a NAK reported the gap: nothing more until the expected PSN comes (IBTA 9.7.5.2.8)
+  bool silent_ = false;     // a NAK reported the gap: nothing more until the expected PSN comes (IBTA 9.7.5.2.8)
   bool ack_owed_ = false;
   uint32_t acks_coalesced_ = 0;
   std::optional<wire::Psn> ack_again_;  // all that the ACK owed is for came more than once; the newest PSN

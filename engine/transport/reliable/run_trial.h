@@ -1,8 +1,8 @@
 // Whether packets to one destination may leave in runs (PacketIo::run). There are paths on which runs are lost and
-// single packets are not: netdevs that cut them and number the pieces otherwise, receivers that take a run for one packet
-// (AF_XDP in generic mode). On such a path a transfer crawls: what is sent alone, as probes are, arrives, and nothing
-// behind it does. Then runs pause, and are tried again after a time that doubles. A mistake costs speed only. QPs to
-// the same destination share a trial; it knows no clock.
+// single packets are not: netdevs that cut them and number the pieces otherwise, receivers that take a run for one
+// packet (AF_XDP in generic mode). On such a path a transfer crawls: what is sent alone, as probes are, arrives, and
+// nothing behind it does. Then runs pause, and are tried again after a time that doubles. A mistake costs speed only.
+// QPs to the same destination share a trial; it knows no clock.
 #pragma once
 
 #include <algorithm>

@@ -54,7 +54,8 @@ class UdpRuns : public testing::Test {
     EXPECT_TRUE(eventually([&] {
       arrived += b_->receive(std::span(all).subspan(arrived));
       return arrived == count;
-    })) << arrived << " of " << count;
+    })) << arrived
+        << " of " << count;
     return all;
   }
 
@@ -79,7 +80,8 @@ TEST_F(UdpRuns, PacketsOfAllLengthsKeepTheirOrder) {
   for (const bool v4 : {true, false}) {
     TestBurst burst;
     uint32_t psn = 0;
-    for (const size_t payload : {1040u, 1024u, 1024u, 1024u, 100u, 8u, 8u, 8u, 12u, 12u, 4096u, 4096u, 3u, 2u, 1u, 0u, 1024u, 1024u}) {
+    for (const size_t payload :
+         {1040u, 1024u, 1024u, 1024u, 100u, 8u, 8u, 8u, 12u, 12u, 4096u, 4096u, 3u, 2u, 1u, 0u, 1024u, 1024u}) {
       burst.add(envelope(v4), psn, payload, payload < 3 ? 1 : 1 + psn % 3);
       ++psn;
     }
@@ -103,7 +105,8 @@ TEST_F(UdpRuns, RunsThatAreCutAndJoinedAgain) {
   EXPECT_GT(b_->counters().rx_runs, 0u);
 }
 
-// --- what others send --------------------------------------------------------------------------------------------------
+// --- what others send
+// --------------------------------------------------------------------------------------------------
 
 class ForeignRuns : public UdpRuns {
  protected:
@@ -199,7 +202,8 @@ TEST_F(ForeignRuns, CrumbsAreHandedOutAndBounded) {
   EXPECT_TRUE(empty[0].ib.empty());
 }
 
-// --- kernels and paths that cannot -------------------------------------------------------------------------------------
+// --- kernels and paths that cannot
+// -------------------------------------------------------------------------------------
 
 // A socket without checksums cannot send runs: EINVAL, as of an IPsec route EIO.
 TEST_F(UdpRuns, RefusedRunsLeaveAsPackets) {
