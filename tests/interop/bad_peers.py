@@ -12,8 +12,8 @@ from suite import Case, Failure, check
 LONG = ["--messages", "1000000", "--bidirectional"]
 # Enough for 5 s of silence: 4.096 us * 2^19 is 2.1 s, eight times. rxe takes the retry count 7 as endless.
 OUTLIVES_A_STOP = ["--ack-timeout", "19"]
-# About 0.13 s, eight times: an emulated machine pauses.
-IMPATIENT = ["--ack-timeout", "15"]
+# Of perftest, as an exponent: about 0.13 s, eight times: an emulated machine pauses.
+IMPATIENT = ["-u", "15"]
 PERFTEST_PORT = 18515
 
 
@@ -55,9 +55,21 @@ def stopped(lab):
     return "goes on after 5 s"
 
 
+def begin_writes(lab, evidence):
+    """ib_write_bw from here to the peer, well under way. It always has requests outstanding, and does not look at its TCP
+    connection before the end; rc_transfer may wait for TCP alone when its peer dies."""
+    words = ["-F", "-D", "60", *IMPATIENT]
+    server = lab.b.start(["ib_write_bw", "-d", lab.b.device, "-x", lab.b.gid_index["ipv4"], *words])
+    server.wait_listening(PERFTEST_PORT)
+    command = ["ib_write_bw", "-d", lab.a.device, "-x", lab.a.gid_index["ipv4"], *words, lab.b.ipv4]
+    client = lab.a.start(command, options=ours(lab.a, evidence, None, None).options)
+    wait_for_traffic(lab, client)
+    return server, client
+
+
 def killed(lab):
     with captured(lab, "bad-peer/killed") as evidence:
-        _, client = begin(lab, IMPATIENT, evidence)
+        _, client = begin_writes(lab, evidence)
         start = time.monotonic()
         os.kill(lab.vm.process.pid, signal.SIGKILL)
         expect_retry_exceeded(client, 20)
@@ -67,16 +79,10 @@ def killed(lab):
 
 
 def link_deleted(lab):
-    """rxe lets go of a device once no program has it open: the deletion is under way when the program there dies. perftest
-    here does not look at its TCP connection before the end."""
+    """rxe lets go of a device once no program has it open: the deletion is under way when the program there dies."""
     with captured(lab, "bad-peer/link-deleted") as evidence:
         try:
-            words = ["-F", "-D", "60", "-u", "15"]
-            server = lab.b.start(["ib_write_bw", "-d", lab.b.device, "-x", lab.b.gid_index["ipv4"], *words])
-            server.wait_listening(PERFTEST_PORT)
-            command = ["ib_write_bw", "-d", lab.a.device, "-x", lab.a.gid_index["ipv4"], *words, lab.b.ipv4]
-            client = lab.a.start(command, options=ours(lab.a, evidence, None, None).options)
-            wait_for_traffic(lab, client)
+            server, client = begin_writes(lab, evidence)
             deletion = lab.b.start_deleting_link()
             server.kill()
             expect_retry_exceeded(client, 20)

@@ -11,7 +11,7 @@
 namespace uroce::io {
 
 // What one message can carry and still leave whole: a frame of gso_max_size bytes, which most netdevs say is 65536, is
-// cut in software on the spot, so it stays one byte shorter (reference/planes.md "UDP_SEGMENT").
+// cut in software on the spot, so it stays one byte shorter (reference/udp-sockets.md "Segmentation offload").
 struct RunLimits {
   static constexpr size_t kMaxPackets = 64;  // 128 from Linux 6.9 on
   static constexpr uint32_t kUsualGsoMaxSize = 65536;

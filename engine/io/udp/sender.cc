@@ -9,7 +9,7 @@
 namespace uroce::io {
 namespace {
 
-// What the kernel says to a run that it could have sent as packets (reference/planes.md "UDP_SEGMENT").
+// What the kernel says to a run that it could have sent as packets (reference/udp-sockets.md "Segmentation offload").
 bool may_be_for_the_run(int error) {
   return error == EIO || error == EINVAL || error == EMSGSIZE || error == EOPNOTSUPP;
 }
