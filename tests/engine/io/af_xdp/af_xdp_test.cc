@@ -76,8 +76,8 @@ void exchange_all_sizes(PacketIo& from_io, const VethPair::End& from, PacketIo& 
   exchange(from_io, to_io, all_sizes(VethPair::envelope_v6(from, to), largest));
 }
 
-// A run that reaches a generic XDP program has not been cut and is one frame to it (reference/udp-sockets.md). Datapaths
-// notice that (transport/reliable/run_trial.h); here the sending netdev cuts.
+// A run that reaches a generic XDP program has not been cut and is one frame to it (reference/udp-sockets.md).
+// Datapaths notice that (transport/reliable/run_trial.h); here the sending netdev cuts.
 void cut_runs(Backend from_backend, const VethPair::End& from, Backend to_backend) {
   if (from_backend != Backend::kUdp || to_backend != Backend::kGeneric) return;
   VethPair::run(from, "ethtool -K " + from.netdev + " tx-udp-segmentation off");
