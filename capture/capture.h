@@ -1,8 +1,8 @@
 // A PacketIo that wraps another one and shows its packets to captures (engine/io/capture/). The engine puts it around
 // any backend and outside the fault injector, so that a capture shows what the engine meant to send and what it got to
 // see; what the injector did in between is said with each packet, and the packets that it took away on receive are
-// shown on an interface of their own. It sends in its own time, so that the IPv4 identification of what it sends is not
-// known and shown as 0.
+// shown on an interface of their own. It sends some packets later than it takes them, so that their IPv4 identification
+// is not known and shown as 0.
 //
 // While nobody listens it costs one load per burst.
 #pragma once
@@ -38,6 +38,7 @@ class Capture final : public PacketIo {
   uint32_t max_udp_length() const override { return inner_->max_udp_length(); }
   std::string description() const override { return inner_->description(); }
   size_t run() const override { return inner_->run(); }
+  bool left_over() const override { return inner_->left_over(); }
   bool kernel_routes() const override { return inner_->kernel_routes(); }
   IoCounters counters() const override;
 

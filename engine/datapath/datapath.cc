@@ -84,7 +84,8 @@ size_t Datapath::receive_burst(io::PacketIo& io, Time now) {
 }
 
 bool Datapath::unfinished() const {
-  return doorbells_.left_over() || !schedule_.idle() || tx_.queues().waiting() || next_hops_.changed() || looped();
+  return doorbells_.left_over() || !schedule_.idle() || tx_.queues().waiting() || next_hops_.changed() || looped() ||
+         (wire_ != nullptr && wire_->left_over());
 }
 
 // --- QPs ------------------------------------------------------------------------------------------------------------

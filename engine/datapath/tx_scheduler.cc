@@ -75,11 +75,16 @@ bool TxScheduler::transmit_quantum(Qp& qp, int& budget) {
       continue;
     }
     packet->envelope = envelope_for(*packet, qp, *path);
-    if (path->to != nullptr && !path->to->runs.allowed(now_)) packet->alone = true;
+    keep_alone(*packet, *path);
     queue.commit();
     if (is_multicast(path->envelope.destination)) copy_to_own_group(*packet);
   }
   return true;
+}
+
+// While runs to a destination pause, its packets leave one by one.
+void TxScheduler::keep_alone(io::TxPacket& packet, const Path& path) const {
+  if (path.to != nullptr && !path.to->runs.allowed(now_)) packet.alone = true;
 }
 
 bool TxScheduler::pull(Qp& qp, io::TxPacket& packet) {
@@ -132,6 +137,7 @@ size_t TxScheduler::transmit_acks(AckList& qps) {
     if (!qp.transport->pull_ack(*packet, now_)) continue;
     packet->envelope = &qp.path.envelope;
     packet->source_qpn = qp.transport->qpn();
+    keep_alone(*packet, qp.path);
     if (reach == Reach::kNow) queue.commit();
     ++acks;
   }

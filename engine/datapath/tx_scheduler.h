@@ -36,6 +36,7 @@ class TxScheduler {
   bool transmit_quantum(Qp& qp, int& budget);
   size_t transmit_acks(AckList& qps);
   bool pull(Qp& qp, io::TxPacket& packet);
+  void keep_alone(io::TxPacket& packet, const Path& path) const;
   Path* next_path(Qp& qp);
   static std::optional<Counter> obstacle(const io::TxPacket& packet, const Qp& qp, const Path* path, Reach reach);
   void copy_to_own_group(const io::TxPacket& packet);

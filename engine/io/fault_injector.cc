@@ -184,6 +184,7 @@ size_t FaultInjector::send(std::span<io::TxPacket> burst) {
     packet.call = call_;
     packet.index = taken;
     burst[taken].unreadable = !packet.readable;
+    burst[taken].ip_id = 0;
     if (!packet.readable) continue;
     burst[taken].faults =
         pass_through_faults(std::move(packet), leaving_,

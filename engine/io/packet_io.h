@@ -45,7 +45,8 @@ struct IoCounters {
   uint64_t rx_packets = 0;
   uint64_t rx_bytes = 0;      // UDP length
   uint64_t rx_malformed = 0;  // not IP/UDP 4791 as we expect it: options, fragments, length mismatch
-  uint64_t rx_no_buffer = 0;  // the kernel dropped: ring full or fill ring empty
+  uint64_t rx_no_buffer =
+      0;  // the kernel dropped: ring full, fill ring or socket buffer; of a socket a run counts as 1
   uint64_t tx_packets = 0;
   uint64_t tx_bytes = 0;
   // Messages of several packets that the kernel or the NIC cut or joined (UDP_SEGMENT, UDP_GRO), and their packets.
@@ -105,6 +106,10 @@ class PacketIo {
   // Descriptors to sleep on: readable when receive() would return packets; `events` asks for POLLOUT as well while
   // send() lacks room and the kernel will tell when there is some. The set is stable for the life of the object.
   virtual std::span<const pollfd> wait_descriptors() const = 0;
+
+  // Packets have been taken from the kernel that receive() has not returned yet: wait_descriptors() do not tell of
+  // them.
+  virtual bool left_over() const { return false; }
 
   // Called before a sleep on wait_descriptors(); false: do not sleep, packets may be waiting already.
   virtual bool prepare_to_wait() = 0;

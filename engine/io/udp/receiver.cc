@@ -1,6 +1,7 @@
 #include "engine/io/udp/receiver.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "wire/icrc.h"
 #include "wire/ip_udp.h"
@@ -16,10 +17,14 @@ constexpr size_t kStagger = 17 * 64;
 UdpReceiver::UdpReceiver(int fd, IoCounters& counters)
     : fd_(fd),
       counters_(counters),
-      bytes_(std::make_unique_for_overwrite<uint8_t[]>(kMessages * (kMessageSize + kStagger))) {}
+      bytes_(std::make_unique_for_overwrite<uint8_t[]>(kMessages * (kMessageSize + kStagger))) {
+  prepare(kMessages);
+}
 
-uint8_t* UdpReceiver::buffer(size_t message) {
-  return &bytes_[message * (kMessageSize + kStagger)];
+void UdpReceiver::prepare(size_t messages) {
+  for (size_t i = 0; i < messages; ++i) {
+    prepare_receive(slots_[i], {&bytes_[i * (kMessageSize + kStagger)], kMessageSize}, headers_[i].msg_hdr);
+  }
 }
 
 size_t UdpReceiver::receive(std::span<RxPacket> out) {
@@ -30,11 +35,11 @@ size_t UdpReceiver::receive(std::span<RxPacket> out) {
 
 void UdpReceiver::receive_messages() {
   current_ = arrived_ = 0;
-  for (size_t i = 0; i < kMessages; ++i) {
-    prepare_receive(slots_[i], {buffer(i), kMessageSize}, headers_[i].msg_hdr);
-  }
+  prepare(std::exchange(written_, 0));
   const int received = recvmmsg(fd_, headers_.data(), kMessages, MSG_DONTWAIT, nullptr);
-  for (int i = 0; i < received; ++i) {
+  if (received <= 0) return;
+  written_ = static_cast<size_t>(received);
+  for (size_t i = 0; i < written_; ++i) {
     Run& run = runs_[arrived_];
     if (!parse_received(headers_[i].msg_hdr, headers_[i].msg_len, run.arrival, dropped_)) {
       ++counters_.rx_malformed;

@@ -33,15 +33,16 @@ class UdpReceiver {
     size_t offset = 0;
     uint16_t ip_id = 0, step = 1;  // of its next packet: what is expected
   };
+  void prepare(size_t messages);
   void receive_messages();
   size_t hand_out(std::span<RxPacket> out);
   bool next_packet(Run& run, RxPacket& packet);
   static void expect_ids(Run& run);
-  uint8_t* buffer(size_t message);
 
   const int fd_;
   IoCounters& counters_;
   uint32_t dropped_ = 0;  // what the kernel last said: receive buffer full
+  size_t written_ = 0;    // messages that the kernel has written to since they were prepared
   size_t current_ = 0, arrived_ = 0;
   std::unique_ptr<uint8_t[]> bytes_;
   // One entry per message:

@@ -46,9 +46,11 @@ UdpSender::Staged UdpSender::stage(std::span<io::TxPacket> packets) {
     const std::span<io::TxPacket> run = rest.first(run_length(rest, limits));
     uint8_t* const begin = out;
     size_t readable = 0;
-    for (; readable < run.size() && stage_packet(run[readable], readable, out); ++readable) {
-      assert(run[readable].udp_length() <= max_udp_length_);
-      out += run[readable].udp_length() - wire::kUdpSize;
+    for (; readable < run.size(); ++readable) {
+      io::TxPacket& packet = run[readable];
+      assert(packet.udp_length() <= max_udp_length_);
+      if (!stage_packet(packet, readable, out)) break;
+      out += packet.udp_length() - wire::kUdpSize;
     }
     staged.unreadable = readable < run.size();
     if (readable == 0) break;

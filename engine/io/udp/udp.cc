@@ -65,7 +65,11 @@ size_t UdpIo::receive(std::span<RxPacket> out) {
 // After the sleep it is not known which of them has something.
 bool UdpIo::prepare_to_wait() {
   looks_ = 0;
-  return std::none_of(ports_.begin(), ports_.end(), [](const auto& port) { return port->receiver.left_over(); });
+  return !left_over();
+}
+
+bool UdpIo::left_over() const {
+  return std::any_of(ports_.begin(), ports_.end(), [](const auto& port) { return port->receiver.left_over(); });
 }
 
 size_t UdpIo::send(std::span<io::TxPacket> burst) {

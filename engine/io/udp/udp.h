@@ -36,6 +36,7 @@ class UdpIo final : public PacketIo {
   size_t run() const override { return RunLimits::kMaxPackets; }
   bool flush() override { return true; }  // send() has done it
   std::span<const pollfd> wait_descriptors() const override { return wait_descriptors_; }
+  bool left_over() const override;
   bool prepare_to_wait() override;
   uint32_t max_udp_length() const override { return max_udp_length_; }
   std::string description() const override;

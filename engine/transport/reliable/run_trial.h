@@ -26,7 +26,7 @@ class RunTrial {
     if (!allowed(now)) return false;
     if (progress > kStep) {
       steps_ = 0;
-      pause_ = kFirstPause;
+      if (now - resume_ > pause_) pause_ = kFirstPause;  // else it may have got on because runs paused
       return false;
     }
     if (++steps_ < kSteps) return false;

@@ -127,8 +127,9 @@ void FaultRig::begin_traffic() {
   std::vector<Bytes> held;
   held.swap(victim.sent);
   to_victim(first);
-  ASSERT_TRUE(victim.sent.empty());
-  victim.sent.swap(held);
+  // A QP's first packet asks for an ACK.
+  ASSERT_LE(victim.sent.size(), 1u);
+  victim.sent.insert(victim.sent.begin(), held.begin(), held.end());
 }
 
 void FaultRig::to_victim(Bytes frame) {

@@ -202,6 +202,48 @@ TEST_P(Posting, WhatWaitsForCompanyIsNotForgotten) {
 
 INSTANTIATE_TEST_SUITE_P(, Posting, testing::Bool());
 
+// As UDP sockets that give many packets in one call: what the descriptors told of has been taken, and receive() returns
+// it bit by bit.
+class HoardingIo final : public io::PacketIo {
+ public:
+  explicit HoardingIo(std::atomic<int>& hoard) : hoard_(hoard) {}
+
+  size_t receive(std::span<io::RxPacket> out) override {
+    if (hoard_ == 0) return 0;
+    --hoard_;
+    out[0] = {};
+    return 1;
+  }
+  size_t send(std::span<io::TxPacket> burst) override { return burst.size(); }
+  bool flush() override { return true; }
+  std::span<const pollfd> wait_descriptors() const override { return {}; }
+  bool left_over() const override { return hoard_ > 0; }
+  bool prepare_to_wait() override { return hoard_ == 0; }
+  uint32_t max_udp_length() const override { return 4352; }
+  std::string description() const override { return "hoard"; }
+  io::IoCounters counters() const override { return {}; }
+
+ private:
+  std::atomic<int>& hoard_;
+};
+
+TEST(Progress, PacketsThatThePollingThreadLeavesOverAreTaken) {
+  std::atomic<int> hoard{0};
+  auto engine = make_engine([&](const net::Netdev&, const Options&) {
+    OpenedIo opened;
+    opened.io.push_back(std::make_unique<HoardingIo>(hoard));
+    return opened;
+  });
+  Connection c(*engine);
+  for (int i = 0; i < 20; ++i) {
+    // By now the background thread sleeps. (If it does not, it takes them itself.)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    hoard = 10;
+    engine->progress();
+    ASSERT_TRUE(eventually([&] { return hoard == 0; })) << hoard << " packets are waiting";
+  }
+}
+
 // As rping does to the thread that polls: the round is finished, and the lock is free.
 TEST(Progress, ThreadIsCancelledOutsideOfRoundsOnly) {
   std::atomic<bool> inside{false}, cancelled{false}, finished{false}, ended{false};

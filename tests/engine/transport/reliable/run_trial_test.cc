@@ -8,6 +8,8 @@ namespace {
 using namespace std::chrono_literals;
 using namespace test;
 using queue::WrOpcode;
+using testing::IsEmpty;
+using testing::Not;
 using testing::SizeIs;
 
 // A transfer that crawls: each time it goes back it has come a packet further.
@@ -45,7 +47,9 @@ TEST(RunTrial, PausesDoubleUntilRunsWork) {
     EXPECT_TRUE(trial.allowed(now));
     EXPECT_FALSE(trial.allowed(now - 1ns));
     pause = std::min<Duration>(2 * pause, RunTrial::kLongestPause);
+    EXPECT_FALSE(trial.on_went_back(1000, now)) << "what got on while runs paused";
   }
+  now += pause + 1ns;
   EXPECT_FALSE(trial.on_went_back(50, now));
   EXPECT_EQ(times_until_pause(trial, now), RunTrial::kSteps);
   EXPECT_TRUE(trial.allowed(now + RunTrial::kFirstPause));
@@ -64,7 +68,7 @@ TEST(RunTrial, HearsOfRequestsThatCrawl) {
   for (uint32_t i = 1; i <= RunTrial::kSteps; ++i) {
     EXPECT_TRUE(trial.allowed(host.now));
     host.receive(nak(wire::NakCode::kPsnSequenceError, kSqPsn + 20 + i));
-    EXPECT_THAT(host.pull(), SizeIs(40 - i));
+    EXPECT_THAT(host.pull(), Not(IsEmpty()));
   }
   EXPECT_FALSE(trial.allowed(host.now));
   EXPECT_EQ(host.count(Counter::kRunsPaused), 1u);

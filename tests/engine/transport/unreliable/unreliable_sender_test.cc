@@ -33,6 +33,16 @@ class UcSender : public testing::Test {
 
 // --- packets ---------------------------------------------------------------------------------------------------------
 
+TEST_F(UcSender, PacketsLeaveAlone) {
+  send(1, 3 * kMtu);
+  io::TxPacket packet;
+  for (int i = 0; i < 3; ++i) {
+    packet.alone = false;
+    ASSERT_TRUE(host_.qp.pull(packet, host_.now));
+    EXPECT_TRUE(packet.alone);
+  }
+}
+
 struct Kind {
   WrOpcode opcode;
   Opcode first, middle, last, only;
