@@ -81,6 +81,7 @@ class Device {
   void steer_addresses();
   Time watch_network(bool readable);
   Time look_at_network(bool readable);
+  void report();
   void note(const net::News& news);
   void follow_netdev();
   void apply(Destination& to, Destination::Route&& route, uint64_t generation);

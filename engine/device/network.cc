@@ -145,8 +145,15 @@ Time Device::look_at_network(bool readable) {
     refresh_routes(routes);
     next_refresh_ = monotonic_now() + kRefreshInterval;
   }
+  report();
   std::lock_guard guard(news_lock_);
   return std::min(news_ ? next_refresh_ : kNever, view_->due());
+}
+
+// What the packet I/O has to say: now, or after the next wait if a set-up call is under way.
+void Device::report() {
+  const std::unique_lock setting_up(setup, std::try_to_lock);
+  if (setting_up && opened_.report) opened_.report();
 }
 
 void Device::follow_netdev() {

@@ -80,8 +80,12 @@ std::variant<OpenedIo, io::IoError> open_af_xdp(const net::Netdev& netdev, const
 std::variant<OpenedIo, io::IoError> open_udp(const net::Netdev& netdev) {
   auto result = io::UdpIo::open({.netdev = netdev.name, .ifindex = netdev.index, .mtu = netdev.mtu});
   if (auto* error = std::get_if<io::IoError>(&result)) return *error;
+  auto& udp = std::get<std::unique_ptr<io::UdpIo>>(result);
   OpenedIo opened;
-  opened.io.push_back(std::move(std::get<std::unique_ptr<io::UdpIo>>(result)));
+  opened.report = [sockets = udp.get(), netdev] {
+    for (const std::string& text : sockets->take_notices()) say(netdev, text);
+  };
+  opened.io.push_back(std::move(udp));
   return opened;
 }
 

@@ -16,12 +16,15 @@ bool may_be_for_the_run(int error) {
 
 }  // namespace
 
-UdpSender::UdpSender(int fd, int ifindex, uint32_t max_udp_length, const RunLimits& limits, IoCounters& counters)
+UdpSender::UdpSender(int fd, int ifindex, uint32_t max_udp_length, const RunLimits& limits, IoCounters& counters,
+                     Notices& notices)
     : fd_(fd),
       ifindex_(ifindex),
       max_udp_length_(max_udp_length),
       limits_(limits),
       counters_(counters),
+      notices_(notices),
+      support_(notices),
       bytes_(std::make_unique_for_overwrite<uint8_t[]>(kBurst * max_udp_length)) {}
 
 size_t UdpSender::send(std::span<io::TxPacket> packets) {
@@ -37,13 +40,13 @@ size_t UdpSender::send(std::span<io::TxPacket> packets) {
 }
 
 UdpSender::Staged UdpSender::stage(std::span<io::TxPacket> packets) {
-  RunLimits limits = limits_;
-  if (!support_.allowed()) limits.packets = 1;
   Staged staged;
   uint8_t* out = bytes_.get();
   while (staged.packets < packets.size() && !staged.unreadable) {
     const std::span<io::TxPacket> rest = packets.subspan(staged.packets);
-    const std::span<io::TxPacket> run = rest.first(run_length(rest, limits));
+    const wire::Envelope& envelope = *rest.front().envelope;
+    const std::span<io::TxPacket> run =
+        rest.first(support_.allowed(envelope.destination) ? run_length(rest, limits_) : 1);
     uint8_t* const begin = out;
     size_t readable = 0;
     for (; readable < run.size(); ++readable) {
@@ -55,9 +58,9 @@ UdpSender::Staged UdpSender::stage(std::span<io::TxPacket> packets) {
     staged.unreadable = readable < run.size();
     if (readable == 0) break;
     const size_t message = staged.messages++;
-    prepare_send(slots_[message], *run[0].envelope, ifindex_, {begin, out}, run[0].udp_length() - wire::kUdpSize,
-                 headers_[message].msg_hdr);
-    packets_in_[message] = readable;
+    const size_t segment = run[0].udp_length() - wire::kUdpSize;
+    prepare_send(slots_[message], envelope, ifindex_, {begin, out}, segment, headers_[message].msg_hdr);
+    messages_[message] = {&envelope, readable, segment};
     staged.packets += readable;
   }
   return staged;
@@ -65,40 +68,52 @@ UdpSender::Staged UdpSender::stage(std::span<io::TxPacket> packets) {
 
 UdpSender::Sent UdpSender::send_staged(const Staged& staged) {
   Sent sent;
-  for (size_t message = 0; message < staged.messages;) {
-    const auto left = static_cast<unsigned>(staged.messages - message);
-    const int count = sendmmsg(fd_, &headers_[message], left, MSG_DONTWAIT);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && errno == EAGAIN) {
+  for (size_t next = 0; next < staged.messages;) {
+    const int count = sendmmsg(fd_, &headers_[next], static_cast<unsigned>(staged.messages - next), MSG_DONTWAIT);
+    const int error = count < 0 ? errno : 0;
+    if (error == EINTR) continue;
+    if (error == EAGAIN) {
       sent.full = true;
       break;
     }
-    if (count < 0 && packets_in_[message] > 1 && may_be_for_the_run(errno)) {
-      support_.doubt();  // what is left is staged again, packet by packet
+    const Message& first = messages_[next];
+    if (first.packets > 1 && may_be_for_the_run(error)) {
+      support_.doubt(first.envelope->destination, error);  // what is left is staged again, this one packet by packet
       break;
     }
-    for (const size_t end = message + static_cast<size_t>(std::max(count, 1)); message < end; ++message) {
-      account(message, count > 0);
-      sent.packets += packets_in_[message];
+    if (error != 0) on_refused(first, error);
+    for (const size_t end = next + static_cast<size_t>(std::max(count, 1)); next < end; ++next) {
+      if (error == 0) on_sent(next);
+      sent.packets += messages_[next].packets;
     }
   }
   return sent;
 }
 
-// A refused packet is lost: no route, larger than the path MTU, source address gone ...
-void UdpSender::account(size_t message, bool sent) {
-  const size_t packets = packets_in_[message];
-  if (packets == 1) support_.on_alone(sent);
-  if (!sent) {
-    counters_.tx_errors += packets;
-    return;
-  }
-  counters_.tx_packets += packets;
-  counters_.tx_bytes += slots_[message].buffer.iov_len + packets * wire::kUdpSize;
-  if (packets == 1) return;
-  support_.on_run_sent();
+void UdpSender::on_sent(size_t index) {
+  const Message& message = messages_[index];
+  const wire::IpAddress& to = message.envelope->destination;
+  counters_.tx_packets += message.packets;
+  counters_.tx_bytes += slots_[index].buffer.iov_len + message.packets * wire::kUdpSize;
+  if (notices_.any()) notices_.end(Notice::What::kTooLong, to, message.ip_length());
+  if (message.packets == 1) return support_.on_alone(to, true);
+  support_.on_run_sent(to);
   ++counters_.tx_runs;
-  counters_.tx_run_packets += packets;
+  counters_.tx_run_packets += message.packets;
+}
+
+// It is lost: no route, longer than the path MTU, source address gone ...
+void UdpSender::on_refused(const Message& message, int error) {
+  const wire::IpAddress& to = message.envelope->destination;
+  counters_.tx_errors += message.packets;
+  if (message.packets == 1) support_.on_alone(to, false);
+  if (error != EMSGSIZE) return;
+  notices_.note({.what = Notice::What::kTooLong, .to = to, .error = error, .length = message.ip_length()});
+}
+
+uint32_t UdpSender::Message::ip_length() const {
+  const size_t ip = envelope->destination.is_v4() ? wire::kIpv4Size : wire::kIpv6Size;
+  return static_cast<uint32_t>(ip + wire::kUdpSize + segment);
 }
 
 }  // namespace uroce::io

@@ -23,9 +23,9 @@ constexpr size_t kV4 = 0, kV6 = 1;
 }  // namespace
 
 struct UdpIo::Port {
-  Port(UdpSocket its_socket, const UdpConfig& config, uint32_t max_udp_length, IoCounters& counters)
+  Port(UdpSocket its_socket, const UdpConfig& config, uint32_t max_udp_length, IoCounters& counters, Notices& notices)
       : socket(std::move(its_socket)),
-        sender(socket.fd(), config.ifindex, max_udp_length, RunLimits(config.gso_max_size), counters),
+        sender(socket.fd(), config.ifindex, max_udp_length, RunLimits(config.gso_max_size), counters, notices),
         receiver(socket.fd(), counters) {}
 
   UdpSocket socket;
@@ -42,7 +42,8 @@ IoResult<UdpIo> UdpIo::open(const UdpConfig& config) {
       return *error;
     }
     io->wait_descriptors_.push_back({socket.fd(), POLLIN, 0});
-    io->ports_.push_back(std::make_unique<Port>(std::move(socket), config, io->max_udp_length_, io->counters_));
+    io->ports_.push_back(
+        std::make_unique<Port>(std::move(socket), config, io->max_udp_length_, io->counters_, io->notices_));
   }
   return io;
 }
@@ -108,7 +109,7 @@ IoCounters UdpIo::counters() const {
   IoCounters counters = counters_;
   for (const auto& port : ports_) {
     counters.rx_no_buffer += port->receiver.dropped();
-    counters.tx_run_refusals += port->sender.runs().pauses();
+    counters.tx_run_refusals += port->sender.runs().refusals();
   }
   return counters;
 }

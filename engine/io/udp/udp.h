@@ -15,6 +15,7 @@
 
 #include "engine/io/io_error.h"
 #include "engine/io/packet_io.h"
+#include "engine/io/udp/notices.h"
 #include "engine/io/udp/run.h"
 
 namespace uroce::io {
@@ -43,6 +44,9 @@ class UdpIo final : public PacketIo {
   bool kernel_routes() const override { return true; }
   IoCounters counters() const override;
 
+  // What has been found out since the last call and people should know of. May be called while traffic flows.
+  std::vector<std::string> take_notices() { return notices_.take(); }
+
  private:
   struct Port;  // one IP version
 
@@ -51,6 +55,7 @@ class UdpIo final : public PacketIo {
 
   uint32_t max_udp_length_;
   IoCounters counters_;
+  Notices notices_;
   std::vector<std::unique_ptr<Port>> ports_;  // IPv4, and IPv6 if the host has it
   std::vector<pollfd> wait_descriptors_;      // of each port
   size_t busy_ = 0;                           // the port that had packets last

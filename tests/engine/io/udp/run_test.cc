@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <gtest/gtest.h>
 
-#include "engine/io/udp/sender.h"
 #include "tests/engine/io/test_packet.h"
 #include "wire/bth.h"
 
@@ -103,40 +102,6 @@ TEST_F(Run, PacketsThatGoAloneDo) {
   EXPECT_EQ(run_length(burst_.packets(), RunLimits()), 2u);
   EXPECT_EQ(run_length(burst_.packets().subspan(2), RunLimits()), 1u);
   EXPECT_EQ(run_length(burst_.packets().subspan(3), RunLimits()), 1u);
-}
-
-// --- RunSupport ------------------------------------------------------------------------------------------------------
-
-RunSupport::Clock::time_point now{};
-
-TEST(RunSupport, RefusedRunsAreTriedAgainAfterATimeThatDoubles) {
-  RunSupport support([] { return now; });
-  EXPECT_TRUE(support.allowed());
-  RunSupport::Clock::duration pause = RunSupport::kFirstPause;
-  for (uint64_t refusals = 1; refusals < 10; ++refusals) {
-    support.doubt();
-    EXPECT_FALSE(support.allowed());
-    support.on_alone(true);
-    EXPECT_EQ(support.pauses(), refusals);
-    now += pause - std::chrono::nanoseconds(1);
-    EXPECT_FALSE(support.allowed()) << refusals;
-    now += std::chrono::nanoseconds(1);
-    EXPECT_TRUE(support.allowed()) << refusals;
-    pause = std::min(2 * pause, RunSupport::kLongestPause);
-  }
-  support.on_run_sent();
-  support.doubt();
-  support.on_alone(true);
-  now += RunSupport::kFirstPause;
-  EXPECT_TRUE(support.allowed());
-}
-
-TEST(RunSupport, WhatIsRefusedAloneTooSaysNothingOfRuns) {
-  RunSupport support([] { return now; });
-  support.doubt();
-  support.on_alone(false);
-  EXPECT_TRUE(support.allowed());
-  EXPECT_EQ(support.pauses(), 0u);
 }
 
 }  // namespace

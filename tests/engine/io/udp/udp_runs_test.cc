@@ -1,11 +1,16 @@
 // Runs of packets through real UDP sockets.
 #include <array>
+#include <cerrno>
+#include <cstring>
+#include <functional>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <memory>
 #include <netinet/in.h>
 #include <netinet/udp.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <vector>
 
@@ -21,6 +26,10 @@
 
 namespace uroce::io::test {
 namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
 
 class UdpRuns : public testing::Test {
  protected:
@@ -191,7 +200,9 @@ TEST_F(ForeignRuns, CrumbsAreHandedOutAndBounded) {
         EXPECT_FALSE(wire::icrc_matches(received[i].envelope, received[i].ib));
         total += received[i].ib.size();
       }
-      if (total < bytes.size() && total > 0) EXPECT_FALSE(b_->prepare_to_wait()) << "some are waiting";
+      if (total < bytes.size() && total > 0) {
+        EXPECT_FALSE(b_->prepare_to_wait()) << "some are waiting";
+      }
       return total >= bytes.size();
     }));
     EXPECT_EQ(total, bytes.size());
@@ -203,6 +214,46 @@ TEST_F(ForeignRuns, CrumbsAreHandedOutAndBounded) {
 
 // --- kernels and paths that cannot ----------------------------------------------------------------------------------
 
+// Refuses messages as paths do that this machine does not have: errno value, or 0.
+std::function<int(const msghdr&)> refusal;
+
+bool is_run(const msghdr& message) {
+  for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(const_cast<msghdr*>(&message), c)) {
+    if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_SEGMENT) return true;
+  }
+  return false;
+}
+
+class RefusedRuns : public UdpRuns {
+ protected:
+  void TearDown() override { refusal = nullptr; }
+};
+
+// A route with IPsec takes packets and no runs, and other routes take both.
+TEST_F(RefusedRuns, ToOneDestinationLeaveOthersAlone) {
+  VethPair::run(veth_->b(), "ip address add 192.0.2.22/24 dev vb");
+  const wire::IpAddress protected_address = ipv4(192, 0, 2, 22);
+  refusal = [&](const msghdr& message) {
+    const auto& to = *static_cast<const sockaddr_in*>(message.msg_name);
+    const bool goes_there = std::memcmp(&to.sin_addr, protected_address.v4_bytes(), 4) == 0;
+    return goes_there && is_run(message) ? EIO : 0;
+  };
+  wire::Envelope other = envelope(true);
+  other.destination = protected_address;
+  TestBurst burst = equal_packets(20, 1024);
+  for (uint32_t psn = 20; psn < 40; ++psn) burst.add(other, psn, 1024);
+  for (uint32_t psn = 40; psn < 60; ++psn) burst.add(envelope(true), psn, 1024);
+  exchange(*a_, *b_, burst);
+  EXPECT_EQ(a_->counters().tx_errors, 0u);
+  EXPECT_EQ(a_->counters().tx_run_packets, 40u);
+  EXPECT_EQ(a_->counters().tx_run_refusals, 1u);
+  EXPECT_THAT(a_->take_notices(), ElementsAre(HasSubstr("192.0.2.22 (Input/output error)")));
+  exchange(*a_, *b_, burst);
+  EXPECT_EQ(a_->counters().tx_run_packets, 80u);
+  EXPECT_EQ(a_->counters().tx_run_refusals, 1u) << "not tried again so soon";
+  EXPECT_THAT(a_->take_notices(), IsEmpty());
+}
+
 // A socket without checksums cannot send runs: EINVAL, as of an IPsec route EIO.
 TEST_F(UdpRuns, RefusedRunsLeaveAsPackets) {
   const int no_checksum = 1;
@@ -211,6 +262,7 @@ TEST_F(UdpRuns, RefusedRunsLeaveAsPackets) {
   EXPECT_EQ(a_->counters().tx_errors, 0u);
   EXPECT_EQ(a_->counters().tx_runs, 0u);
   EXPECT_EQ(a_->counters().tx_run_refusals, 1u);
+  EXPECT_THAT(a_->take_notices(), ElementsAre(HasSubstr("no runs of packets (Invalid argument)")));
   exchange(*a_, *b_, equal_packets(200, 1024, false));
   EXPECT_GT(a_->counters().tx_runs, 0u) << "IPv6 has its own socket";
 }
@@ -228,14 +280,27 @@ TEST_F(UdpRuns, PacketsThatCannotLeaveAtAllEndNoRuns) {
   EXPECT_GT(a_->counters().tx_runs, 0u);
 }
 
-// The path MTU has shrunk: neither runs nor packets of this size leave, shorter ones do.
-TEST_F(UdpRuns, PacketsLongerThanTheMtuAreLostAlone) {
-  VethPair::run(veth_->a(), "ip link set va mtu 2000");
-  TestBurst burst = equal_packets(10, 2048);
-  EXPECT_EQ(a_->send(burst.packets()), burst.size());
-  EXPECT_EQ(a_->counters().tx_errors, burst.size());
-  exchange(*a_, *b_, equal_packets(100, 1024));
-  EXPECT_GT(a_->counters().tx_runs, 0u);
+// The MTU of the netdev or of the route has shrunk: neither runs nor packets of this size leave, shorter ones do. When
+// it has grown again, all do.
+TEST_F(UdpRuns, PacketsLongerThanThePathTakesAreLostAlone) {
+  for (const auto& [shrink, grow] :
+       {std::pair{"ip link set va mtu 2000", "ip link set va mtu 4200"},
+        {"ip route change 192.0.2.0/24 dev va mtu 2000", "ip route change 192.0.2.0/24 dev va"}}) {
+    const uint64_t errors = a_->counters().tx_errors;
+    VethPair::run(veth_->a(), shrink);
+    TestBurst burst = equal_packets(10, 2048);
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(a_->send(burst.packets()), burst.size());
+    EXPECT_EQ(a_->counters().tx_errors - errors, 3 * burst.size()) << shrink;
+    EXPECT_THAT(a_->take_notices(), ElementsAre(HasSubstr("packets of 2092 bytes to 192.0.2.2"))) << shrink;
+    const uint64_t runs = a_->counters().tx_runs;
+    exchange(*a_, *b_, equal_packets(100, 1024));
+    EXPECT_GT(a_->counters().tx_runs, runs) << shrink;
+    VethPair::run(veth_->a(), grow);
+    exchange(*a_, *b_, burst);
+    EXPECT_EQ(a_->counters().tx_errors - errors, 3 * burst.size()) << grow;
+    EXPECT_EQ(a_->counters().tx_run_refusals, 0u);
+    EXPECT_THAT(a_->take_notices(), IsEmpty());
+  }
 }
 
 // Memory that goes away in the middle of a run takes only its own packet with it.
@@ -277,3 +342,15 @@ TEST_F(UdpRuns, LeaveTheFaultInjectorAsRuns) {
 
 }  // namespace
 }  // namespace uroce::io::test
+
+// The sender's: the kernel's, but for what is refused.
+extern "C" int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
+  const auto error = [](const mmsghdr& message) {
+    return uroce::io::test::refusal ? uroce::io::test::refusal(message.msg_hdr) : 0;
+  };
+  unsigned taken = 0;
+  while (taken < count && error(messages[taken]) == 0) ++taken;
+  if (taken > 0) return static_cast<int>(syscall(SYS_sendmmsg, fd, messages, taken, flags));
+  errno = error(messages[0]);
+  return -1;
+}

@@ -1,0 +1,59 @@
+#!/usr/bin/env -S python3 -B
+"""The MTU shrinks under a transfer, so that its packets do not leave any more: that is said once; the transfer goes on
+when the MTU grows again in time, and ends with an error completion otherwise. See suite.py."""
+
+import re
+import sys
+
+from suite import Case, check, main
+from lab import wait_until
+
+PORT = 22100
+SAID = "are longer than the path takes now"
+SHRUNK, LARGE = 1500, 4200  # a packet of path MTU 2048 fits only the latter
+RETRY_EXCEEDED = 12  # ibv_wc_status
+
+
+def transfer(lab, timeout):
+    """A server on host a and a client on host b, packets of whose WRITEs are under way. `timeout`: the QP's, with
+    seven retries."""
+    command = ["ib_write_bw", "-d", lab.a.device, "-F", "-x", 0, "-p", PORT, "-m", 2048, "-u", timeout, "-D", 3]
+    server = lab.a.start(command, io="udp")
+    server.wait_listening(PORT)
+    client = lab.b.start([*command, lab.a.ipv4], io="udp", env={"UROCE_COUNTERS": "1"})
+    before = lab.b.packets()
+    wait_until(lambda: lab.b.packets() > before + 1000, 20, "packets flow")
+    return server, client
+
+
+def set_mtu(host, mtu):
+    host.system("ip", "link", "set", host.netdev, "mtu", str(mtu))
+
+
+def shrink(lab, client):
+    set_mtu(lab.b, SHRUNK)
+    wait_until(lambda: SAID in client.output, 20, "the client says that its packets are too long")
+
+
+def grows_again(lab):
+    server, client = transfer(lab, 19)  # 2 s
+    shrink(lab, client)
+    set_mtu(lab.b, LARGE)
+    codes = [client.wait(60), server.wait(60)]
+    check(codes == [0, 0], f"exit codes {codes}\n{client.output}\n--- server\n{server.output}")
+    check(client.output.count(SAID) == 1, f"not said once\n{client.output}")
+
+
+def stays(lab):
+    _, client = transfer(lab, 14)  # 67 ms
+    shrink(lab, client)
+    code = client.wait(60)
+    set_mtu(lab.b, LARGE)
+    check(code not in (None, 0), f"exit code {code}\n{client.output}")
+    check(re.search(rf"status {RETRY_EXCEEDED}\b", client.output), f"no error completion\n{client.output}")
+    check(client.output.count(SAID) == 1, f"not said once\n{client.output}")
+    check("packets the kernel refused to send" in client.output, f"not counted\n{client.output}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(__doc__, [Case("mtu-shrinks-and-grows", grows_again, LARGE), Case("mtu-shrinks", stays, LARGE)]))
