@@ -34,7 +34,7 @@ std::string devices_text(const std::vector<Device>& devices, const Privileges& p
     const XdpMode mode = forecast_xdp(device.probe, privileges, af_xdp_in_kernel);
     rows.push_back({device.name, device.netdev, state_name(device), std::to_string(device.mtu),
                     device.path_mtu == 0 ? "-" : std::to_string(device.path_mtu),
-                    device.probe.driver.empty() ? "-" : device.probe.driver, xdp_mode_name(mode)});
+                    device.probe.features.driver.empty() ? "-" : device.probe.features.driver, xdp_mode_name(mode)});
   }
   Row::size_type column = 0;
   std::array<size_t, std::tuple_size_v<Row>> widths{};
@@ -66,7 +66,7 @@ std::string devices_json(const std::vector<Device>& devices, const Privileges& p
   {{"device": {}, "netdev": {}, "state": "{}", "mtu": {}, "path_mtu": {}, "driver": {}, "queues": {}, "af_xdp": "{}", )"
         R"("why_not": {}, "gids": [{}]}})",
         out.empty() ? "" : ",", json_string(device.name), json_string(device.netdev), state_name(device), device.mtu,
-        device.path_mtu, json_string(device.probe.driver), device.probe.queues, xdp_mode_name(mode),
+        device.path_mtu, json_string(device.probe.features.driver), device.probe.queues, xdp_mode_name(mode),
         json_string(why_no_xdp(device.netdev, device.probe, privileges, af_xdp_in_kernel)), gid_json(device));
   }
   return "[" + out + "\n]\n";

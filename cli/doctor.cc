@@ -131,7 +131,7 @@ Finding check_mtu(const Device& device, KernelVersion kernel) {
             fmt::format("ip link set dev {} mtu 1500", device.netdev)};
   }
   const std::string text = fmt::format("{}, so path MTU {}", device.mtu, device.path_mtu);
-  if (device.path_mtu == 4096 && (!device.probe.xdp.multi_buffer || kernel < kKernelWithMultiBuffer)) {
+  if (device.path_mtu == 4096 && (!device.probe.features.xdp.multi_buffer || kernel < kKernelWithMultiBuffer)) {
     return {Status::kWarn, "mtu", text + "; with AF_XDP less, since multi-buffer is missing in the kernel or driver",
             ""};
   }
@@ -139,11 +139,11 @@ Finding check_mtu(const Device& device, KernelVersion kernel) {
 }
 
 Finding check_driver(const Device& device) {
-  const std::string text =
-      fmt::format("{}, {} receive queue{}", device.probe.driver.empty() ? "unknown" : device.probe.driver,
-                  device.probe.queues, device.probe.queues == 1 ? "" : "s");
-  if (device.probe.xdp.zero_copy) return {Status::kOk, "driver", text + ", XDP zero-copy", ""};
-  if (device.probe.xdp.native) return {Status::kOk, "driver", text + ", native XDP", ""};
+  const std::string text = fmt::format("{}, {} receive queue{}",
+                                       device.probe.features.driver.empty() ? "unknown" : device.probe.features.driver,
+                                       device.probe.queues, device.probe.queues == 1 ? "" : "s");
+  if (device.probe.features.xdp.zero_copy) return {Status::kOk, "driver", text + ", XDP zero-copy", ""};
+  if (device.probe.features.xdp.native) return {Status::kOk, "driver", text + ", native XDP", ""};
   return {Status::kWarn, "driver", text + ", no native XDP: AF_XDP in generic mode, slower", ""};
 }
 

@@ -6,8 +6,8 @@ namespace uroce::cli {
 
 XdpMode forecast_xdp(const NetdevProbe& netdev, const Privileges& privileges, bool af_xdp_in_kernel) {
   if (!af_xdp_in_kernel || !privileges.af_xdp() || netdev.attached) return XdpMode::kNone;
-  if (netdev.xdp.zero_copy) return XdpMode::kZeroCopy;
-  return netdev.xdp.native ? XdpMode::kNative : XdpMode::kGeneric;
+  if (netdev.features.xdp.zero_copy) return XdpMode::kZeroCopy;
+  return netdev.features.xdp.native ? XdpMode::kNative : XdpMode::kGeneric;
 }
 
 const char* xdp_mode_name(XdpMode mode) {

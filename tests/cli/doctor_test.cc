@@ -38,8 +38,8 @@ HostFacts ordinary_user() {
 Device good_device() {
   Device device{.name = "uroce_eth0", .netdev = "eth0", .up = true, .active = true, .mtu = 1500, .path_mtu = 1024};
   device.gids = {wire::IpAddress::v4(kAddress)};
-  device.probe.driver = "veth";
-  device.probe.xdp = {.native = true, .zero_copy = false, .multi_buffer = true};
+  device.probe.features.driver = "veth";
+  device.probe.features.xdp = {.native = true, .zero_copy = false, .multi_buffer = true};
   return device;
 }
 
@@ -164,9 +164,9 @@ TEST(Doctor, WithoutItsModuleThereIsNoAfXdp) {
 TEST(Forecast, BestModeThatTheDriverHas) {
   NetdevProbe probe;
   EXPECT_EQ(forecast_xdp(probe, {}, true), XdpMode::kGeneric);
-  probe.xdp.native = true;
+  probe.features.xdp.native = true;
   EXPECT_EQ(forecast_xdp(probe, {}, true), XdpMode::kNative);
-  probe.xdp.zero_copy = true;
+  probe.features.xdp.zero_copy = true;
   EXPECT_EQ(forecast_xdp(probe, {}, true), XdpMode::kZeroCopy);
 }
 
@@ -183,15 +183,6 @@ TEST(Forecast, NoneAndWhy) {
   EXPECT_THAT(why_no_xdp("eth0", probe, {}, true), HasSubstr("ip link set dev eth0 xdp off"));
   probe.attached.reset();
   EXPECT_EQ(why_no_xdp("eth0", probe, {}, true), "");
-}
-
-TEST(DriverTable, ErrsOnTheSideOfLess) {
-  EXPECT_TRUE(xdp_support_of_driver("ice").zero_copy);
-  EXPECT_TRUE(xdp_support_of_driver("ice").native);
-  EXPECT_TRUE(xdp_support_of_driver("veth").native);
-  EXPECT_FALSE(xdp_support_of_driver("veth").zero_copy);
-  EXPECT_FALSE(xdp_support_of_driver("e1000e").native);
-  EXPECT_FALSE(xdp_support_of_driver("").native);
 }
 
 TEST(Devices, TextShowsGidsStateAndMode) {

@@ -1,4 +1,4 @@
-#include "cli/netdev_genl.h"
+#include "engine/net/netdev_genl.h"
 
 #include <functional>
 #include <linux/genetlink.h>
@@ -8,7 +8,7 @@
 #include <netlink/netlink.h>
 #include <netlink/socket.h>
 
-namespace uroce::cli {
+namespace uroce::net {
 namespace {
 
 // From <linux/netdev.h> of Linux 6.3.
@@ -70,4 +70,4 @@ std::optional<uint64_t> query_xdp_features(int ifindex) {
   return ask<uint64_t>(socket.get(), request.get(), kAttributeXdpFeatures, nla_get_u64);
 }
 
-}  // namespace uroce::cli
+}  // namespace uroce::net
