@@ -10,6 +10,7 @@ std::optional<std::vector<Device>> list_devices() {
   std::vector<Device> devices;
   for (const engine::DeviceInfo& info : host->devices()) {
     const engine::PortStatus port = host->engine(info)->port_status();
+    const engine::IoFacts facts = engine::io_facts(info.netdev, host->options());
     devices.push_back({.name = info.name,
                        .netdev = info.netdev.name,
                        .up = info.netdev.up,
@@ -17,7 +18,9 @@ std::optional<std::vector<Device>> list_devices() {
                        .mtu = port.netdev_mtu,
                        .path_mtu = port.active_mtu,
                        .gids = port.gids,
-                       .probe = probe_netdev(info.netdev.index, info.netdev.name)});
+                       .probe = probe_netdev(info.netdev.name),
+                       .io_facts = facts,
+                       .io = engine::choose_io(facts, host->options().io)});
   }
   return devices;
 }

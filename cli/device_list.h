@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/netdev_probe.h"
+#include "engine/device/io_choice.h"
 #include "wire/envelope.h"
 
 namespace uroce::cli {
@@ -21,6 +22,8 @@ struct Device {
   uint32_t path_mtu = 0;  // of RoCE, bytes; 0: the netdev's MTU is too small
   std::vector<wire::IpAddress> gids{};
   NetdevProbe probe{};
+  engine::IoFacts io_facts{};
+  engine::IoChoice io{};  // what a program would get
 };
 
 // nullopt: netlink cannot be read or UROCE_* is malformed; a line about it has gone to stderr.

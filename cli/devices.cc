@@ -4,7 +4,6 @@
 #include <array>
 #include <fmt/format.h>
 
-#include "cli/io_forecast.h"
 #include "cli/report.h"
 
 namespace uroce::cli {
@@ -13,6 +12,28 @@ namespace {
 const char* state_name(const Device& device) {
   if (device.active) return "active";
   return device.up ? "no link" : "down";
+}
+
+const char* mode_name(engine::XdpMode mode) {
+  switch (mode) {
+    case engine::XdpMode::kGeneric:
+      return "generic";
+    case engine::XdpMode::kNative:
+      return "native";
+    default:
+      return "zero-copy";
+  }
+}
+
+const char* kind_name(engine::IoKind kind) {
+  switch (kind) {
+    case engine::IoKind::kAfXdp:
+      return "af_xdp";
+    case engine::IoKind::kUdp:
+      return "udp";
+    default:
+      return "none";
+  }
 }
 
 std::string gid_json(const Device& device) {
@@ -25,16 +46,22 @@ std::string gid_json(const Device& device) {
 
 }  // namespace
 
-std::string devices_text(const std::vector<Device>& devices, const Privileges& privileges, bool af_xdp_in_kernel) {
+std::string io_name(const Device& device) {
+  std::string name = kind_name(device.io.kind);
+  if (device.io.kind == engine::IoKind::kAfXdp) name += fmt::format(", {}", mode_name(device.io_facts.xdp_mode));
+  return name;
+}
+
+std::string devices_text(const std::vector<Device>& devices) {
   if (devices.empty())
     return "no devices: there is no Ethernet netdev with an address here, or UROCE_NETDEV names none\n";
   using Row = std::array<std::string, 7>;
-  std::vector<Row> rows = {{"DEVICE", "NETDEV", "STATE", "MTU", "PATH MTU", "DRIVER", "AF_XDP"}};
+  std::vector<Row> rows = {{"DEVICE", "NETDEV", "STATE", "MTU", "PATH MTU", "DRIVER", "PACKET I/O"}};
   for (const Device& device : devices) {
-    const XdpMode mode = forecast_xdp(device.probe, privileges, af_xdp_in_kernel);
+    const std::string& driver = device.io_facts.features.driver;
     rows.push_back({device.name, device.netdev, state_name(device), std::to_string(device.mtu),
-                    device.path_mtu == 0 ? "-" : std::to_string(device.path_mtu),
-                    device.probe.features.driver.empty() ? "-" : device.probe.features.driver, xdp_mode_name(mode)});
+                    device.path_mtu == 0 ? "-" : std::to_string(device.path_mtu), driver.empty() ? "-" : driver,
+                    io_name(device)});
   }
   Row::size_type column = 0;
   std::array<size_t, std::tuple_size_v<Row>> widths{};
@@ -51,23 +78,23 @@ std::string devices_text(const std::vector<Device>& devices, const Privileges& p
     for (size_t gid = 0; gid < device.gids.size(); ++gid) {
       if (!device.gids[gid].is_unspecified()) out += fmt::format("  gid {}  {}\n", gid, device.gids[gid].text());
     }
-    const std::string why = why_no_xdp(device.netdev, device.probe, privileges, af_xdp_in_kernel);
-    if (!why.empty()) out += "  no AF_XDP: " + why + "\n";
+    out += fmt::format("  {}: {}\n", kind_name(device.io.kind), device.io.why);
   }
   return out;
 }
 
-std::string devices_json(const std::vector<Device>& devices, const Privileges& privileges, bool af_xdp_in_kernel) {
+std::string devices_json(const std::vector<Device>& devices) {
   std::string out;
   for (const Device& device : devices) {
-    const XdpMode mode = forecast_xdp(device.probe, privileges, af_xdp_in_kernel);
+    const engine::IoFacts& facts = device.io_facts;
     out += fmt::format(
         R"({}
-  {{"device": {}, "netdev": {}, "state": "{}", "mtu": {}, "path_mtu": {}, "driver": {}, "queues": {}, "af_xdp": "{}", )"
-        R"("why_not": {}, "gids": [{}]}})",
+  {{"device": {}, "netdev": {}, "state": "{}", "mtu": {}, "path_mtu": {}, "driver": {}, "queues": {}, "io": "{}", )"
+        R"("why": {}, "af_xdp": "{}", "why_not": {}, "gids": [{}]}})",
         out.empty() ? "" : ",", json_string(device.name), json_string(device.netdev), state_name(device), device.mtu,
-        device.path_mtu, json_string(device.probe.features.driver), device.probe.queues, xdp_mode_name(mode),
-        json_string(why_no_xdp(device.netdev, device.probe, privileges, af_xdp_in_kernel)), gid_json(device));
+        device.path_mtu, json_string(facts.features.driver), device.probe.queues, kind_name(device.io.kind),
+        json_string(device.io.why), facts.no_af_xdp ? "none" : mode_name(facts.xdp_mode),
+        json_string(facts.no_af_xdp ? facts.no_af_xdp->text() : ""), gid_json(device));
   }
   return "[" + out + "\n]\n";
 }

@@ -5,11 +5,13 @@
 #include <vector>
 
 #include "cli/device_list.h"
-#include "cli/host_probe.h"
 
 namespace uroce::cli {
 
-std::string devices_text(const std::vector<Device>& devices, const Privileges& privileges, bool af_xdp_in_kernel);
-std::string devices_json(const std::vector<Device>& devices, const Privileges& privileges, bool af_xdp_in_kernel);
+std::string devices_text(const std::vector<Device>& devices);
+std::string devices_json(const std::vector<Device>& devices);
+
+// The packet I/O that programs would get: "udp", "af_xdp, native", "none".
+std::string io_name(const Device& device);
 
 }  // namespace uroce::cli

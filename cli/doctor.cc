@@ -7,20 +7,20 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "cli/io_forecast.h"
+#include "cli/devices.h"
 #include "cli/library.h"
 #include "engine/io/af_xdp/privileges.h"
 
 namespace uroce::cli {
 namespace {
 
+using engine::IoKind;
+using engine::XdpMode;
+using net::Segmentation;
+
 constexpr KernelVersion kKernelWithXdpLink{5, 9};      // XDP bpf_link: detaches when its process ends
 constexpr KernelVersion kKernelWithMultiBuffer{6, 6};  // multi-buffer AF_XDP
 constexpr size_t kPacketMemory = size_t{64} << 20;     // what AF_XDP locks at most (engine/io/af_xdp/open.cc)
-
-bool af_xdp_in_kernel(const HostFacts& host) {
-  return host.af_xdp_socket_error != EAFNOSUPPORT;
-}
 
 Finding check_kernel(const HostFacts& host) {
   const std::string version = fmt::format("Linux {}.{}", host.kernel.major, host.kernel.minor);
@@ -82,6 +82,15 @@ Finding check_port(const HostFacts& host) {
                  : "UDP sockets (--io udp) need it: end that process first (ss -lunp sport = :4791)"};
 }
 
+Finding check_udp_buffer(const HostFacts& host) {
+  constexpr size_t kPacketCost = 2304;  // of one with 1 KiB (docs/reference/udp-sockets.md "Receive buffers")
+  const std::string text = fmt::format("room for {} packets of 1 KiB", host.udp_receive_buffer / kPacketCost);
+  if (host.udp_receive_buffer >= 2 * io::kUdpBufferSize) return {Status::kOk, "udp buffer", text, ""};
+  return {
+      Status::kWarn, "udp buffer", text + " in the receive buffer of a UDP socket; longer bursts are lost",
+      fmt::format("sysctl -w net.core.rmem_max={} (for good: in /etc/sysctl.d), or CAP_NET_ADMIN", io::kUdpBufferSize)};
+}
+
 Finding check_library(const HostFacts& host) {
   if (!host.library.empty()) return {Status::kOk, "library", host.library, ""};
   return {Status::kFail, "library", fmt::format("there is no liburoce.so in {}", library_directory()),
@@ -106,6 +115,7 @@ Section host_section(const HostFacts& host) {
            check_memlock(host),
            {Status::kOk, "bpffs", fmt::format("{}mounted; not needed", host.bpffs ? "" : "not "), ""},
            {Status::kOk, "btf", fmt::format("kernel BTF is {}; not needed", host.btf ? "there" : "missing"), ""},
+           check_udp_buffer(host),
            check_port(host)}};
 }
 
@@ -131,7 +141,8 @@ Finding check_mtu(const Device& device, KernelVersion kernel) {
             fmt::format("ip link set dev {} mtu 1500", device.netdev)};
   }
   const std::string text = fmt::format("{}, so path MTU {}", device.mtu, device.path_mtu);
-  if (device.path_mtu == 4096 && (!device.probe.features.xdp.multi_buffer || kernel < kKernelWithMultiBuffer)) {
+  const bool multi_buffer = device.io_facts.features.xdp.multi_buffer && kernel >= kKernelWithMultiBuffer;
+  if (device.path_mtu == 4096 && !multi_buffer && device.io.kind == IoKind::kAfXdp) {
     return {Status::kWarn, "mtu", text + "; with AF_XDP less, since multi-buffer is missing in the kernel or driver",
             ""};
   }
@@ -139,25 +150,73 @@ Finding check_mtu(const Device& device, KernelVersion kernel) {
 }
 
 Finding check_driver(const Device& device) {
-  const std::string text = fmt::format("{}, {} receive queue{}",
-                                       device.probe.features.driver.empty() ? "unknown" : device.probe.features.driver,
+  const net::NetdevFeatures& features = device.io_facts.features;
+  const std::string text = fmt::format("{}, {} receive queue{}", features.driver.empty() ? "unknown" : features.driver,
                                        device.probe.queues, device.probe.queues == 1 ? "" : "s");
-  if (device.probe.features.xdp.zero_copy) return {Status::kOk, "driver", text + ", XDP zero-copy", ""};
-  if (device.probe.features.xdp.native) return {Status::kOk, "driver", text + ", native XDP", ""};
+  if (features.xdp.zero_copy) return {Status::kOk, "driver", text + ", XDP zero-copy", ""};
+  if (features.xdp.native) return {Status::kOk, "driver", text + ", native XDP", ""};
+  if (device.io.kind != IoKind::kAfXdp) return {Status::kOk, "driver", text + ", no native XDP", ""};
   return {Status::kWarn, "driver", text + ", no native XDP: AF_XDP in generic mode, slower", ""};
 }
 
+Finding segmentation_withdrawn(const Device& device) {
+  const std::string text = "tx-udp-segmentation is turned on, but not to be had now";
+  if (device.io_facts.features.driver == "veth") {
+    return {Status::kWarn, "segmentation", text + ": the other end of the veth pair has native XDP",
+            "run uroce there with --io udp, or end what uses XDP there"};
+  }
+  if (device.io_facts.features.driver == "tun") {
+    return {Status::kWarn, "segmentation", text + ": who is behind the tap device does not take it",
+            "a virtual machine whose virtio-net has USO"};
+  }
+  return {Status::kWarn, "segmentation", text, ""};
+}
+
+Finding check_segmentation(const Device& device) {
+  switch (device.io_facts.features.udp_segmentation) {
+    case Segmentation::kOn:
+      return {Status::kOk, "segmentation", "tx-udp-segmentation is on", ""};
+    case Segmentation::kWithdrawn:
+      return segmentation_withdrawn(device);
+    case Segmentation::kOff:
+      return {device.io_facts.xdp_mode == XdpMode::kZeroCopy ? Status::kOk : Status::kWarn, "segmentation",
+              "tx-udp-segmentation is off, and the driver has it",
+              fmt::format("ethtool -K {} tx-udp-segmentation on", device.netdev)};
+    default:
+      return {Status::kOk, "segmentation", "the driver has no tx-udp-segmentation", ""};
+  }
+}
+
+Finding foreign_program(const Device& device) {
+  const io::AttachedProgram& program = *device.io_facts.attached;
+  return {
+      Status::kWarn, "xdp",
+      fmt::format("XDP program {}{} is attached: no AF_XDP, and where it runs in the driver of a veth or virtio-net, "
+                  "who sends to it has lost segmentation offload",
+                  program.id, program.name.empty() ? "" : " (" + program.name + ")"),
+      fmt::format("if nothing needs it: ip link set dev {} xdp off", device.netdev)};
+}
+
+// UDP without runs is slow.
 Finding check_io(const Device& device, const HostFacts& host) {
-  const XdpMode mode = forecast_xdp(device.probe, host.privileges, af_xdp_in_kernel(host));
-  if (mode != XdpMode::kNone) return {Status::kOk, "io", fmt::format("AF_XDP, {}", xdp_mode_name(mode)), ""};
-  const std::string why = why_no_xdp(device.netdev, device.probe, host.privileges, af_xdp_in_kernel(host));
-  if (host.port_holders.empty()) return {Status::kWarn, "io", "UDP sockets; no AF_XDP: " + why, ""};
-  return {Status::kFail, "io", "none: UDP port 4791 is in use, and no AF_XDP: " + why, ""};
+  const std::string text = fmt::format("{} ({})", io_name(device), device.io.why);
+  if (device.io.kind == IoKind::kNone) return {Status::kFail, "io", text, ""};
+  if (device.io.kind == IoKind::kAfXdp) return {Status::kOk, "io", text, ""};
+  if (!host.port_holders.empty()) {
+    return {Status::kFail, "io", text + ", but UDP port 4791 is in use",
+            device.io_facts.no_af_xdp ? "" : "AF_XDP does not need the port: --io af_xdp"};
+  }
+  const bool runs = device.io_facts.features.udp_segmentation == Segmentation::kOn;
+  return {runs ? Status::kOk : Status::kWarn, "io", text, ""};
 }
 
 Section device_section(const Device& device, const HostFacts& host) {
   Section section{fmt::format("netdev {} (device {})", device.netdev, device.name),
-                  {check_link(device), check_gids(device), check_mtu(device, host.kernel), check_driver(device)}};
+                  {check_link(device), check_gids(device), check_mtu(device, host.kernel), check_driver(device),
+                   check_segmentation(device)}};
+  if (device.io_facts.attached && !device.io_facts.attached->is_ours()) {
+    section.findings.push_back(foreign_program(device));
+  }
   if (!device.probe.rxe_device.empty()) {
     section.findings.push_back(
         {Status::kWarn, "soft-roce",
@@ -183,6 +242,7 @@ HostFacts collect_host_facts() {
           .af_xdp_socket_error = af_xdp_socket_error(),
           .privileges = current_privileges(),
           .lockable_memory = io::lockable_memory(),
+          .udp_receive_buffer = io::udp_receive_buffer(),
           .port_holders = roce_port_holders(),
           .btf = access("/sys/kernel/btf/vmlinux", R_OK) == 0,
           .bpffs = statfs("/sys/fs/bpf", &bpffs) == 0 && bpffs.f_type == BPF_FS_MAGIC,

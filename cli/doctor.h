@@ -9,6 +9,7 @@
 #include "cli/device_list.h"
 #include "cli/host_probe.h"
 #include "cli/report.h"
+#include "engine/io/udp/socket.h"
 
 namespace uroce::cli {
 
@@ -17,7 +18,8 @@ struct HostFacts {
   KernelVersion kernel;
   int af_xdp_socket_error = 0;
   Privileges privileges;
-  size_t lockable_memory = SIZE_MAX;  // bytes; SIZE_MAX: unlimited
+  size_t lockable_memory = SIZE_MAX;                   // bytes; SIZE_MAX: unlimited
+  size_t udp_receive_buffer = 2 * io::kUdpBufferSize;  // bytes as the kernel counts
   std::vector<PortHolder> port_holders;
   bool btf = false;
   bool bpffs = false;

@@ -18,14 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool in_initial_user_namespace() {
-  // The initial user namespace maps every id onto itself.
-  std::istringstream map(read_line("/proc/self/uid_map"));
-  uint64_t inside = 1, outside = 1, count = 0;
-  map >> inside >> outside >> count;
-  return inside == 0 && outside == 0 && count == 0xffffffff;
-}
-
 // Who has socket:[inode] open, as "pid (name)".
 std::string socket_owner(uint64_t inode) {
   const std::string wanted = "socket:[" + std::to_string(inode) + "]";
@@ -74,7 +66,7 @@ KernelVersion kernel_version() {
 }
 
 Privileges current_privileges() {
-  return {.missing = io::missing_capabilities(), .user_namespace = !in_initial_user_namespace()};
+  return {.missing = io::missing_capabilities(), .user_namespace = io::in_user_namespace()};
 }
 
 std::string privilege_problem(const Privileges& privileges) {

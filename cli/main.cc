@@ -29,7 +29,7 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
   run->add_option("command", options.command, "The program and its arguments; whatever follows it is not for uroce")
       ->option_text(" ")
       ->required();
-  run->add_option("--io", options.io, "Packet I/O: af_xdp (root), udp (anybody), or auto: the best one available")
+  run->add_option("--io", options.io, "Packet I/O: af_xdp (root), udp (anybody), or auto: what is best for the netdev")
       ->check(CLI::IsMember({"auto", "af_xdp", "udp"}))
       ->envname("UROCE_IO")
       ->option_text("auto|af_xdp|udp");
@@ -160,9 +160,7 @@ CLI::App* add_check(CLI::App& app, CheckOptions& options) {
 int show_devices(bool json) {
   const auto devices = list_devices();
   if (!devices) return kExitFailed;
-  const bool af_xdp_in_kernel = af_xdp_socket_error() != EAFNOSUPPORT;
-  const auto format = json ? devices_json : devices_text;
-  fmt::print("{}", format(*devices, current_privileges(), af_xdp_in_kernel));
+  fmt::print("{}", json ? devices_json(*devices) : devices_text(*devices));
   return kExitOk;
 }
 

@@ -18,11 +18,8 @@ std::string rxe_on(const std::string& name) {
 
 }  // namespace
 
-NetdevProbe probe_netdev(int ifindex, const std::string& name) {
-  return {.queues = io::rx_queue_count(name),
-          .features = net::netdev_features(ifindex, name),
-          .attached = io::attached_xdp_program(ifindex),
-          .rxe_device = rxe_on(name)};
+NetdevProbe probe_netdev(const std::string& name) {
+  return {.queues = io::rx_queue_count(name), .rxe_device = rxe_on(name)};
 }
 
 }  // namespace uroce::cli

@@ -11,8 +11,8 @@
 #include "engine/base/concat.h"
 #include "engine/base/fork.h"
 #include "engine/device/capture_setup.h"
+#include "engine/device/io_choice.h"
 #include "engine/io/af_xdp/af_xdp.h"
-#include "engine/io/af_xdp/error.h"
 #include "engine/io/udp/udp.h"
 #include "engine/net/multicast_memberships.h"
 
@@ -78,7 +78,9 @@ std::variant<OpenedIo, io::IoError> open_af_xdp(const net::Netdev& netdev, const
 }
 
 std::variant<OpenedIo, io::IoError> open_udp(const net::Netdev& netdev) {
-  auto result = io::UdpIo::open({.netdev = netdev.name, .ifindex = netdev.index, .mtu = netdev.mtu});
+  io::UdpConfig config{.netdev = netdev.name, .ifindex = netdev.index, .mtu = netdev.mtu};
+  if (netdev.gso_max_size != 0) config.gso_max_size = netdev.gso_max_size;
+  auto result = io::UdpIo::open(config);
   if (auto* error = std::get_if<io::IoError>(&result)) return *error;
   auto& udp = std::get<std::unique_ptr<io::UdpIo>>(result);
   OpenedIo opened;
@@ -89,36 +91,30 @@ std::variant<OpenedIo, io::IoError> open_udp(const net::Netdev& netdev) {
   return opened;
 }
 
-// Another process, a parent or child of this one perhaps, has the netdev's packets through AF_XDP: UDP sockets would
-// get none. The name of the attached program can be read with CAP_SYS_ADMIN only; without it there is no error here.
-std::optional<io::IoError> taken_error(const net::Netdev& netdev) {
-  const std::optional<io::AttachedProgram> program = io::attached_xdp_program(netdev.index);
-  if (!program || !program->is_ours()) return std::nullopt;
-  return io::program_present_error(netdev.name, *program);
-}
-
-std::string text_of(const io::IoError& error) {
-  return concat(error.what, "; ", error.remedy);
-}
-
-// `reason`: why it is not AF_XDP.
-std::variant<OpenedIo, io::IoError> choose(const net::Netdev& netdev, const Options& options, std::string& reason) {
-  if (std::optional<io::IoError> error = taken_error(netdev)) return *error;
-  if (options.io == Options::Io::kUdp) return open_udp(netdev);
-  std::variant<OpenedIo, io::IoError> result = open_af_xdp(netdev, options);
-  const auto* const error = std::get_if<io::IoError>(&result);
-  if (error == nullptr || options.io == Options::Io::kAfXdp) return result;
-  reason = text_of(*error);
+// `why`: why it is UDP, if nobody asked for that.
+std::variant<OpenedIo, io::IoError> open_best(const net::Netdev& netdev, const Options& options, std::string& why) {
+  const IoFacts facts = io_facts(netdev, options);
+  const IoChoice choice = choose_io(facts, options.io);
+  const bool automatic = options.io == Options::Io::kAuto;
+  if (choice.kind == IoKind::kNone) return *facts.taken;
+  if (choice.kind == IoKind::kAfXdp) {
+    std::variant<OpenedIo, io::IoError> result = open_af_xdp(netdev, options);
+    const auto* const error = std::get_if<io::IoError>(&result);
+    if (error == nullptr || !automatic) return result;
+    why = concat("not AF_XDP: ", error->text());
+  } else if (automatic) {
+    why = choice.why;
+  }
   return open_udp(netdev);
 }
 
 }  // namespace
 
 std::variant<OpenedIo, io::IoError> open_packet_io(const net::Netdev& netdev, const Options& options) {
-  std::string reason;
-  std::variant<OpenedIo, io::IoError> result = choose(netdev, options, reason);
+  std::string why;
+  std::variant<OpenedIo, io::IoError> result = open_best(netdev, options, why);
   if (const auto* const error = std::get_if<io::IoError>(&result)) {
-    say_once(netdev, text_of(*error));
+    say_once(netdev, error->text());
     return result;
   }
   auto& opened = std::get<OpenedIo>(result);
@@ -129,7 +125,7 @@ std::variant<OpenedIo, io::IoError> open_packet_io(const net::Netdev& netdev, co
   opened.leave = [memberships](const wire::IpAddress& group) { memberships->leave(group); };
   add_faults_and_capture(opened, netdev, options);
   if (!options.quiet) {
-    say(netdev, opened.io.front()->description() + (reason.empty() ? "" : concat(" (not AF_XDP: ", reason, ")")));
+    say(netdev, opened.io.front()->description() + (why.empty() ? "" : concat(" (", why, ")")));
   }
   return result;
 }

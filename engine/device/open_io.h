@@ -1,4 +1,4 @@
-// Which packet I/O an engine gets: what UROCE_IO asks for, or the best that the process may open.
+// Which packet I/O an engine gets: what UROCE_IO asks for, or the best that the process may open (io_choice.h).
 #pragma once
 
 #include <functional>
@@ -29,8 +29,8 @@ struct OpenedIo {
   std::function<void(const wire::IpAddress& group)> leave;
 };
 
-// Opens packet I/O for a netdev. The outcome has been told on stderr: an error with its remedy, or one line when the
-// automatic choice was not AF_XDP.
+// Opens packet I/O for a netdev. The outcome has been told on stderr: an error with its remedy, or one line that says
+// what it is, and why if it is UDP sockets without being asked for.
 using IoOpener = std::function<std::variant<OpenedIo, io::IoError>(const net::Netdev&, const Options&)>;
 
 std::variant<OpenedIo, io::IoError> open_packet_io(const net::Netdev& netdev, const Options& options);

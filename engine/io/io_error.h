@@ -12,6 +12,8 @@ struct IoError {
   int code = 0;        // errno value
   std::string what;    // one line: what failed
   std::string remedy;  // one line: what to do about it
+
+  std::string text() const { return what + "; " + remedy; }
 };
 
 template <class T>

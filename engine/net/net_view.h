@@ -35,6 +35,7 @@ struct Netdev {
   uint32_t speed_mbps = 0;          // from ethtool; 0 = unknown (veth says 10000)
   std::optional<uint16_t> vlan_id;  // of an 802.1Q netdev
   std::string kind;                 // of a virtual one: "veth", "bridge" ...
+  uint32_t gso_max_size = 0;        // frames of so many bytes are cut before the netdev gets them; 0 = unknown
   std::vector<std::string> vlans;   // names of the 802.1Q netdevs above it; those of other namespaces are not known
   // IPv4, then global IPv6, then link-local. Within a group in the kernel's order; for IPv6 that is the latest first.
   // Each address once. Tentative and dadfailed addresses are left out; deprecated ones stay, since what uses them goes

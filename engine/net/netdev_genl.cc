@@ -1,12 +1,11 @@
 #include "engine/net/netdev_genl.h"
 
-#include <functional>
 #include <linux/genetlink.h>
-#include <memory>
 #include <netlink/attr.h>
-#include <netlink/msg.h>
-#include <netlink/netlink.h>
-#include <netlink/socket.h>
+#include <new>
+#include <system_error>
+
+#include "engine/net/netlink_socket.h"
 
 namespace uroce::net {
 namespace {
@@ -16,58 +15,46 @@ constexpr uint8_t kCommandDevGet = 1;
 constexpr int kAttributeIfindex = 1;
 constexpr int kAttributeXdpFeatures = 3;
 
-using GenlSocket = std::unique_ptr<nl_sock, decltype(&nl_socket_free)>;
-using GenlMessage = std::unique_ptr<nl_msg, decltype(&nlmsg_free)>;
-
-GenlMessage make_request(uint16_t family, uint8_t command) {
-  GenlMessage message(nlmsg_alloc_simple(family, NLM_F_REQUEST), nlmsg_free);
-  if (message) {
-    const genlmsghdr header{.cmd = command, .version = 1, .reserved = 0};
-    nlmsg_append(message.get(), const_cast<genlmsghdr*>(&header), sizeof(header), NLMSG_ALIGNTO);
-  }
+NlMessage make_request(uint16_t family, uint8_t command) {
+  NlMessage message(nlmsg_alloc_simple(family, NLM_F_REQUEST));
+  genlmsghdr header{.cmd = command, .version = 1, .reserved = 0};
+  if (!message || nlmsg_append(message.get(), &header, sizeof(header), NLMSG_ALIGNTO) != 0) throw std::bad_alloc();
   return message;
 }
 
-// Sends the request and returns the attribute of that number in the answer, turned into a number by `read`.
+// The number in the answer's attribute of that type; nullopt: there is none of that size.
 template <class Value>
-std::optional<Value> ask(nl_sock* socket, nl_msg* request, int attribute, Value (*read)(const nlattr*)) {
-  struct Answer {
-    int attribute;
-    Value (*read)(const nlattr*);
-    std::optional<Value> value;
-  } answer{attribute, read, std::nullopt};
-  nl_socket_modify_cb(
-      socket, NL_CB_VALID, NL_CB_CUSTOM,
-      [](nl_msg* message, void* context) -> int {
-        auto* out = static_cast<Answer*>(context);
-        const nlattr* found = nlmsg_find_attr(nlmsg_hdr(message), sizeof(genlmsghdr), out->attribute);
-        if (found != nullptr) out->value = out->read(found);
-        return NL_STOP;
-      },
-      &answer);
-  if (nl_send_auto(socket, request) < 0 || nl_recvmsgs_default(socket) < 0) return std::nullopt;
-  return answer.value;
+std::optional<Value> ask(NetlinkSocket& socket, nl_msg& request, int attribute) {
+  std::optional<Value> value;
+  const auto read = [&](const nlmsghdr& answer) {
+    auto* header = const_cast<nlmsghdr*>(&answer);  // libnl takes no const, and does not write
+    if (!nlmsg_valid_hdr(header, sizeof(genlmsghdr))) return;
+    const nlattr* found = nlmsg_find_attr(header, sizeof(genlmsghdr), attribute);
+    Value number;
+    if (found != nullptr && nla_memcpy(&number, found, sizeof(number)) == sizeof(number)) value = number;
+  };
+  return socket.request(request, read) ? value : std::nullopt;
 }
 
-std::optional<uint16_t> resolve_family(nl_sock* socket, const char* name) {
-  const GenlMessage request = make_request(GENL_ID_CTRL, CTRL_CMD_GETFAMILY);
-  if (!request || nla_put_string(request.get(), CTRL_ATTR_FAMILY_NAME, name) != 0) return std::nullopt;
-  return ask<uint16_t>(socket, request.get(), CTRL_ATTR_FAMILY_ID, nla_get_u16);
+std::optional<uint64_t> ask_features(int ifindex) {
+  NetlinkSocket socket(NETLINK_GENERIC);
+  const NlMessage get_family = make_request(GENL_ID_CTRL, CTRL_CMD_GETFAMILY);
+  nla_put_string(get_family.get(), CTRL_ATTR_FAMILY_NAME, "netdev");
+  const auto family = ask<uint16_t>(socket, *get_family, CTRL_ATTR_FAMILY_ID);
+  if (!family) return std::nullopt;
+  const NlMessage get_netdev = make_request(*family, kCommandDevGet);
+  nla_put_u32(get_netdev.get(), kAttributeIfindex, static_cast<uint32_t>(ifindex));
+  return ask<uint64_t>(socket, *get_netdev, kAttributeXdpFeatures);
 }
 
 }  // namespace
 
 std::optional<uint64_t> query_xdp_features(int ifindex) {
-  const GenlSocket socket(nl_socket_alloc(), nl_socket_free);
-  if (!socket || nl_connect(socket.get(), NETLINK_GENERIC) != 0) return std::nullopt;
-  nl_socket_disable_auto_ack(socket.get());
-  const std::optional<uint16_t> family = resolve_family(socket.get(), "netdev");
-  if (!family) return std::nullopt;
-  const GenlMessage request = make_request(*family, kCommandDevGet);
-  if (!request || nla_put_u32(request.get(), kAttributeIfindex, static_cast<uint32_t>(ifindex)) != 0) {
+  try {
+    return ask_features(ifindex);
+  } catch (const std::system_error&) {  // no such socket here
     return std::nullopt;
   }
-  return ask<uint64_t>(socket.get(), request.get(), kAttributeXdpFeatures, nla_get_u64);
 }
 
 }  // namespace uroce::net

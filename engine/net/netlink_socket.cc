@@ -32,7 +32,7 @@ void NetlinkSocket::SocketDeleter::operator()(nl_sock* socket) const {
   nl_socket_free(socket);
 }
 
-NetlinkSocket::NetlinkSocket() : socket_(open()) {}
+NetlinkSocket::NetlinkSocket(int protocol) : protocol_(protocol), socket_(open()) {}
 
 NetlinkSocket::Socket NetlinkSocket::open() {
   Socket socket(nl_socket_alloc(), SocketDeleter{process_generation()});
@@ -63,7 +63,7 @@ NetlinkSocket::Socket NetlinkSocket::open() {
   check(nl_socket_modify_err_cb(socket.get(), NL_CB_CUSTOM, refuse, this), "netlink callback");
   nl_socket_disable_auto_ack(socket.get());
   ForkGuard guard;
-  check(nl_connect(socket.get(), NETLINK_ROUTE), "netlink socket");
+  check(nl_connect(socket.get(), protocol_), "netlink socket");
   const int descriptor = nl_socket_get_fd(socket.get());
   guard.close_in_children(descriptor);
   const timeval limit{kAnswerTime.count(), 0};

@@ -1,4 +1,4 @@
-// A NETLINK_ROUTE socket: requests answered by the kernel, or a subscription to its notifications. A thin owner of
+// A netlink socket: requests answered by the kernel, or a subscription to its notifications. A thin owner of
 // libnl's socket that turns its callbacks into one function per message. Used by NetView, whose tests change what it
 // answers; not thread-safe.
 #pragma once
@@ -28,7 +28,7 @@ class NetlinkSocket {
   static constexpr std::chrono::seconds kAnswerTime{1};
 
   // Connects in the calling thread's network namespace. Throws std::system_error.
-  NetlinkSocket();
+  explicit NetlinkSocket(int protocol = NETLINK_ROUTE);
   virtual ~NetlinkSocket() = default;
   NetlinkSocket(const NetlinkSocket&) = delete;
   NetlinkSocket& operator=(const NetlinkSocket&) = delete;
@@ -61,6 +61,7 @@ class NetlinkSocket {
   Answer ask(nl_msg& message, const Handler& handler);
   int receive(const Handler& handler);
 
+  const int protocol_;
   Socket socket_;
   const Handler* handler_ = nullptr;  // set while libnl is inside receive()
   bool out_of_memory_ = false;        // so was the handler

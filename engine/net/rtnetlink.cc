@@ -2,6 +2,7 @@
 // rtnetlink.h and neighbour.h.
 #include "engine/net/rtnetlink.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <linux/if_addr.h>
@@ -107,6 +108,17 @@ std::optional<uint16_t> read_vlan_id(nlattr* link_info) {
   return nla_get_u16(vlan[IFLA_VLAN_ID]);
 }
 
+// Of Linux 6.3: before, IFLA_GSO_MAX_SIZE is for both IP versions.
+constexpr int kGsoIpv4MaxSize = 63;
+constexpr int kLastLinkAttribute = std::max<int>(IFLA_MAX, kGsoIpv4MaxSize);
+using LinkAttributes = Attributes<kLastLinkAttribute>;
+
+// The smaller one of those for IPv4 and IPv6.
+uint32_t read_gso_max_size(const LinkAttributes& link) {
+  const uint32_t size = read_u32(link[IFLA_GSO_MAX_SIZE]).value_or(0);
+  return std::min(size, read_u32(link[kGsoIpv4MaxSize]).value_or(size));
+}
+
 NeighbourState neighbour_state(uint16_t nud) {
   if (nud & (NUD_REACHABLE | NUD_PERMANENT | NUD_NOARP)) return NeighbourState::kUsable;
   if (nud & (NUD_STALE | NUD_DELAY | NUD_PROBE)) return NeighbourState::kStale;
@@ -165,8 +177,8 @@ NlMessage use_neighbour(int netdev_index, const IpAddress& address) {
 }
 
 std::optional<Link> parse_link(const nlmsghdr& message) {
-  Attributes<IFLA_MAX> attributes{};
-  const auto* header = parse<ifinfomsg, IFLA_MAX>(message, attributes);
+  LinkAttributes attributes{};
+  const auto* header = parse<ifinfomsg, kLastLinkAttribute>(message, attributes);
   if (header == nullptr || header->ifi_family != AF_UNSPEC) return std::nullopt;
   auto mtu = read_u32(attributes[IFLA_MTU]);
   if (!mtu || attributes[IFLA_IFNAME] == nullptr) return std::nullopt;
@@ -182,6 +194,7 @@ std::optional<Link> parse_link(const nlmsghdr& message) {
   link.ethernet = mac && header->ifi_type == ARPHRD_ETHER && (header->ifi_flags & IFF_LOOPBACK) == 0;
   link.netdev.vlan_id = read_vlan_id(attributes[IFLA_LINKINFO]);
   link.netdev.kind = read_kind(attributes[IFLA_LINKINFO]);
+  link.netdev.gso_max_size = read_gso_max_size(attributes);
   // With a namespace's number IFLA_LINK is an index of that namespace.
   if (link.netdev.kind == "vlan" && attributes[IFLA_LINK_NETNSID] == nullptr) {
     link.vlan_lower = static_cast<int>(read_u32(attributes[IFLA_LINK]).value_or(0));

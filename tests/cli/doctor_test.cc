@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 
 #include "cli/devices.h"
-#include "cli/io_forecast.h"
 
 namespace uroce::cli {
 namespace {
@@ -19,6 +18,7 @@ HostFacts good_host() {
           .af_xdp_socket_error = 0,
           .privileges = {},
           .lockable_memory = SIZE_MAX,
+          .udp_receive_buffer = 2 * io::kUdpBufferSize,
           .port_holders = {},
           .btf = true,
           .bpffs = true,
@@ -35,12 +35,33 @@ HostFacts ordinary_user() {
   return host;
 }
 
+// With the packet I/O that a program would get.
+Device chosen(Device device) {
+  device.io = engine::choose_io(device.io_facts, engine::Options::Io::kAuto);
+  return device;
+}
+
 Device good_device() {
   Device device{.name = "uroce_eth0", .netdev = "eth0", .up = true, .active = true, .mtu = 1500, .path_mtu = 1024};
   device.gids = {wire::IpAddress::v4(kAddress)};
-  device.probe.features.driver = "veth";
-  device.probe.features.xdp = {.native = true, .zero_copy = false, .multi_buffer = true};
-  return device;
+  device.io_facts.features = {.driver = "veth",
+                              .xdp = {.native = true, .zero_copy = false, .multi_buffer = true},
+                              .udp_segmentation = net::Segmentation::kOn};
+  device.io_facts.xdp_mode = engine::XdpMode::kNative;
+  device.io_facts.to_software = true;
+  return chosen(device);
+}
+
+// As a program of a user without rights has it.
+Device without_rights(Device device) {
+  device.io_facts.no_af_xdp = io::IoError{.code = EPERM, .what = "AF_XDP lacks CAP_BPF", .remedy = "run as root"};
+  return chosen(device);
+}
+
+Device with_segmentation(net::Segmentation segmentation) {
+  Device device = good_device();
+  device.io_facts.features.udp_segmentation = segmentation;
+  return chosen(device);
 }
 
 const Finding& finding(const Report& report, const std::string& name) {
@@ -69,28 +90,79 @@ TEST(Doctor, EverythingFine) {
 }
 
 TEST(Doctor, OrdinaryUserHasUdp) {
-  const Report report = diagnose(ordinary_user(), {good_device()});
+  const Report report = diagnose(ordinary_user(), {without_rights(good_device())});
   EXPECT_TRUE(report.usable);
   expect(report, "capabilities", Status::kWarn, "CAP_NET_RAW");
   expect(report, "memlock", Status::kWarn, "8192 KiB");
-  expect(report, "io", Status::kWarn, "UDP sockets");
+  expect(report, "io", Status::kOk, "udp (tx-udp-segmentation is on)");
+  const Device slow = without_rights(with_segmentation(net::Segmentation::kNone));
+  expect(diagnose(ordinary_user(), {slow}), "io", Status::kWarn, "udp (not AF_XDP: AF_XDP lacks CAP_BPF; run as root)");
 }
 
-TEST(Doctor, OrdinaryUserWithoutThePortHasNothing) {
-  HostFacts host = ordinary_user();
+TEST(Doctor, UdpWithoutThePortIsNothing) {
+  HostFacts host = good_host();
   host.port_holders = {{.inode = 7, .process = "12 (other)"}};
   const Report report = diagnose(host, {good_device()});
   EXPECT_FALSE(report.usable);
   expect(report, "udp port 4791", Status::kWarn, "12 (other)");
-  expect(report, "io", Status::kFail, "none");
+  expect(report, "io", Status::kFail, "4791 is in use");
+  EXPECT_THAT(finding(report, "io").remedy, HasSubstr("--io af_xdp"));
+  EXPECT_EQ(finding(diagnose(host, {without_rights(good_device())}), "io").remedy, "");
 }
 
-TEST(Doctor, RootWithoutThePortHasAfXdp) {
+TEST(Doctor, AfXdpDoesWithoutThePort) {
   HostFacts host = good_host();
   host.port_holders = {{.inode = 0, .process = ""}};
-  const Report report = diagnose(host, {good_device()});
+  const Report report = diagnose(host, {with_segmentation(net::Segmentation::kNone)});
   EXPECT_TRUE(report.usable);
   expect(report, "udp port 4791", Status::kWarn, "Soft-RoCE");
+  expect(report, "io", Status::kOk, "af_xdp, native");
+}
+
+TEST(Doctor, NothingWhereAnotherProcessHasTheNetdev) {
+  Device device = good_device();
+  device.io_facts.taken = io::IoError{.code = EBUSY, .what = "another uroce process", .remedy = "one per netdev"};
+  const Report report = diagnose(good_host(), {chosen(device)});
+  EXPECT_FALSE(report.usable);
+  expect(report, "io", Status::kFail, "none (another uroce process; one per netdev)");
+}
+
+TEST(Doctor, SegmentationThatIsMissing) {
+  using net::Segmentation;
+  const Report off = diagnose(good_host(), {with_segmentation(Segmentation::kOff)});
+  expect(off, "segmentation", Status::kWarn, "is off, and the driver has it");
+  EXPECT_EQ(finding(off, "segmentation").remedy, "ethtool -K eth0 tx-udp-segmentation on");
+  Device device = with_segmentation(Segmentation::kWithdrawn);
+  expect(diagnose(good_host(), {device}), "segmentation", Status::kWarn, "other end of the veth pair has native XDP");
+  device.io_facts.features.driver = "tun";
+  expect(diagnose(good_host(), {device}), "segmentation", Status::kWarn, "behind the tap device");
+  device.io_facts.features.driver = "somenic";
+  expect(diagnose(good_host(), {device}), "segmentation", Status::kWarn, "not to be had now");
+  expect(diagnose(good_host(), {with_segmentation(Segmentation::kNone)}), "segmentation", Status::kOk, "has no");
+}
+
+TEST(Doctor, SegmentationDoesNotMatterWithZeroCopy) {
+  Device device = with_segmentation(net::Segmentation::kOff);
+  device.io_facts.xdp_mode = engine::XdpMode::kZeroCopy;
+  const Report report = diagnose(good_host(), {chosen(device)});
+  expect(report, "segmentation", Status::kOk, "is off");
+  expect(report, "io", Status::kOk, "af_xdp, zero-copy (zero-copy)");
+}
+
+TEST(Doctor, ForeignXdpProgram) {
+  Device device = good_device();
+  device.io_facts.attached = io::AttachedProgram{.id = 42, .name = "dispatcher"};
+  const Report report = diagnose(good_host(), {chosen(device)});
+  expect(report, "xdp", Status::kWarn, "XDP program 42 (dispatcher)");
+  EXPECT_THAT(finding(report, "xdp").remedy, HasSubstr("ip link set dev eth0 xdp off"));
+}
+
+TEST(Doctor, SmallReceiveBuffer) {
+  HostFacts host = good_host();
+  host.udp_receive_buffer = 2 * 212992;
+  const Report report = diagnose(host, {good_device()});
+  expect(report, "udp buffer", Status::kWarn, "room for 184 packets of 1 KiB");
+  EXPECT_THAT(finding(report, "udp buffer").remedy, HasSubstr("net.core.rmem_max=8388608"));
 }
 
 TEST(Doctor, NeedsLinkAndAddress) {
@@ -161,41 +233,25 @@ TEST(Doctor, WithoutItsModuleThereIsNoAfXdp) {
   expect(report, "af_xdp", Status::kWarn, "uroce_af_xdp.so is missing");
 }
 
-TEST(Forecast, BestModeThatTheDriverHas) {
-  NetdevProbe probe;
-  EXPECT_EQ(forecast_xdp(probe, {}, true), XdpMode::kGeneric);
-  probe.features.xdp.native = true;
-  EXPECT_EQ(forecast_xdp(probe, {}, true), XdpMode::kNative);
-  probe.features.xdp.zero_copy = true;
-  EXPECT_EQ(forecast_xdp(probe, {}, true), XdpMode::kZeroCopy);
-}
-
-TEST(Forecast, NoneAndWhy) {
-  NetdevProbe probe;
-  EXPECT_EQ(forecast_xdp(probe, {}, false), XdpMode::kNone);
-  EXPECT_THAT(why_no_xdp("eth0", probe, {}, false), HasSubstr("no AF_XDP"));
-  const Privileges user{.missing = "CAP_BPF"};
-  EXPECT_EQ(forecast_xdp(probe, user, true), XdpMode::kNone);
-  EXPECT_THAT(why_no_xdp("eth0", probe, user, true), HasSubstr("CAP_BPF"));
-  EXPECT_EQ(forecast_xdp(probe, {.user_namespace = true}, true), XdpMode::kNone);
-  probe.attached = io::AttachedProgram{.id = 42, .name = "dispatcher"};
-  EXPECT_EQ(forecast_xdp(probe, {}, true), XdpMode::kNone);
-  EXPECT_THAT(why_no_xdp("eth0", probe, {}, true), HasSubstr("ip link set dev eth0 xdp off"));
-  probe.attached.reset();
-  EXPECT_EQ(why_no_xdp("eth0", probe, {}, true), "");
-}
-
 TEST(Devices, TextShowsGidsStateAndMode) {
   Device down = good_device();
   down.name = "uroce_eth10";
   down.up = down.active = false;
-  const std::string text = devices_text({good_device(), down}, {}, true);
-  EXPECT_THAT(text, HasSubstr("uroce_eth0   eth0    active  1500  1024      veth    native\n  gid 0  192.0.2.1\n"));
+  const std::string text = devices_text({good_device(), down});
+  EXPECT_THAT(text, HasSubstr("uroce_eth0   eth0    active  1500  1024      veth    udp\n  gid 0  192.0.2.1\n"
+                              "  udp: tx-udp-segmentation is on\n"));
   EXPECT_THAT(text, HasSubstr("uroce_eth10  eth0    down "));
 }
 
+TEST(Devices, JsonSaysWhatAfXdpWouldBe) {
+  EXPECT_THAT(devices_json({good_device()}),
+              HasSubstr(R"("io": "udp", "why": "tx-udp-segmentation is on", "af_xdp": "native", "why_not": "")"));
+  EXPECT_THAT(devices_json({without_rights(good_device())}),
+              HasSubstr(R"("af_xdp": "none", "why_not": "AF_XDP lacks CAP_BPF; run as root")"));
+}
+
 TEST(Devices, JsonOfNothingIsAnEmptyArray) {
-  EXPECT_EQ(devices_json({}, {}, true), "[\n]\n");
+  EXPECT_EQ(devices_json({}), "[\n]\n");
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ def ucx_environment(lab, transport):
 
 def ucx_info(lab):
     """Both transports can be opened on the device."""
-    program = lab.a.run(["ucx_info", "-d"])
+    program = lab.a.run(["ucx_info", "-d"], io="af_xdp")
     check(program.process.returncode == 0, program.output)
     for transport in ("rc_verbs", "ud_verbs"):
         found = re.search(rf"Transport: {transport}\n.*Device: {lab.a.device}:1\n", program.stdout)

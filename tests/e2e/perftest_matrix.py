@@ -15,6 +15,7 @@ WITH_EVENTS = [p for p in PROGRAMS if not p.startswith("ib_write")]  # a WRITE t
 WITH_INLINE = [p for p in PROGRAMS if p.startswith(("ib_write", "ib_send"))]
 WITH_ALL_SIZES = [p for p in PROGRAMS if p not in ATOMIC]
 JUMBO = 9000
+AF_XDP = Side(io="af_xdp")
 FAULTS = "drop=1%,dup=0.5%,reorder=1%,corrupt=0.1%"
 SIZES = [2**n for n in range(1, 24)]  # of -a
 
@@ -23,24 +24,23 @@ def iterations(program):
     return ["-n", "500" if program in BANDWIDTH else "2000"]
 
 
-def pair_case(program, way, arguments, expected_rows=1, timeout=60, mtu=1500, quick=True, **how):
+def pair_case(program, way, arguments, expected_rows=1, timeout=60, mtu=1500, quick=True, server=AF_XDP, client=AF_XDP, **how):
     """A case that runs the pair and wants a result for every message size."""
 
     def run(lab):
-        result = run_pair(lab, program, arguments, timeout=timeout, **how)
+        result = run_pair(lab, program, arguments, timeout=timeout, server=server, client=client, **how)
         check(not result.problem, f"{result.problem}\n{result.report()}")
         check(len(result.rows) == expected_rows, f"{len(result.rows)} rows, not {expected_rows}\n{result.report(40)}")
-        check_io(result, how)
+        check_io(result, server, client)
         return describe(result.rows[-1])
 
     return Case(f"{program}/{way}", run, mtu, quick)
 
 
-def check_io(result, how):
-    """Both sides use the packet I/O that was asked for, as ordinary users UDP sockets, and make the faults asked for."""
-    for side, mode in zip(("server", "client"), result.io_modes):
-        wanted = how.get(side, Side())
-        expected = wanted.io or ("udp" if wanted.user else "af_xdp")
+def check_io(result, server, client):
+    """Both sides use the packet I/O that was asked for, or what is best over veth, and make the faults asked for."""
+    for side, wanted, mode in zip(("server", "client"), (server, client), result.io_modes):
+        expected = wanted.io or "udp"
         check(mode.startswith(expected), f"the {side} says '{mode}', not {expected}\n{result.report()}")
         check((wanted.faults or "") in mode, f"the {side} says '{mode}', not {wanted.faults}\n{result.report()}")
 
@@ -106,14 +106,15 @@ def depths():
 
 
 def packet_io():
-    xdp, udp, user = Side(io="af_xdp"), Side(io="udp"), Side(user=True)
+    default, udp, user = Side(), Side(io="udp"), Side(user=True)
     ways = {
         "udp": (udp, udp),
-        "udp-to-af_xdp": (xdp, udp),
-        "af_xdp-to-udp": (udp, xdp),
+        "udp-to-af_xdp": (AF_XDP, udp),
+        "af_xdp-to-udp": (udp, AF_XDP),
         "users": (user, user),
-        "user-to-root": (Side(), user),
-        "root-to-user": (user, Side()),
+        "user-to-root": (AF_XDP, user),
+        "root-to-user": (user, AF_XDP),
+        "default": (default, default),
     }
     for program in PROGRAMS:
         for way, (server, client) in ways.items():

@@ -55,7 +55,7 @@ def shared_receive_queues():
         yield pair_case("ib_send_bw", f"srq-{transport.lower()}", ["-c", transport, "--use-srq", "-n", 100, *arguments])
     yield pair_case("ib_send_bw", "srq-rx-depth", ["-r", "32", "--use-srq", "-q", "8", "-n", "200"])
     yield pair_case("ib_send_bw", "srq-faults", ["--use-srq", "-q", "2", "-n", "500"], 1, 120,
-                    server=Side(faults=FAULTS), client=Side(faults=FAULTS), quick=False)
+                    server=Side("af_xdp", FAULTS), client=Side("af_xdp", FAULTS), quick=False)
 
 
 def xrc():
@@ -63,7 +63,7 @@ def xrc():
         yield pair_case(program, "xrc", ["-c", "XRC", *iterations(program)])
     yield pair_case("ib_send_bw", "xrc-qps", ["-c", "XRC", "-q", "4", *iterations("ib_send_bw")])
     yield pair_case("ib_send_bw", "xrc-faults", ["-c", "XRC", *iterations("ib_send_bw")], 1, 120,
-                    server=Side(faults=FAULTS), client=Side(faults=FAULTS), quick=False)
+                    server=Side("af_xdp", FAULTS), client=Side("af_xdp", FAULTS), quick=False)
 
 
 def pingpongs():

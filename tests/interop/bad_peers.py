@@ -62,7 +62,7 @@ def begin_writes(lab, evidence):
     server = lab.b.start(["ib_write_bw", "-d", lab.b.device, "-x", lab.b.gid_index["ipv4"], *words])
     server.wait_listening(PERFTEST_PORT)
     command = ["ib_write_bw", "-d", lab.a.device, "-x", lab.a.gid_index["ipv4"], *words, lab.b.ipv4]
-    client = lab.a.start(command, options=ours(lab.a, evidence, None, None).options)
+    client = lab.a.start(command, io="af_xdp", options=ours(lab.a, evidence, "af_xdp", None).options)
     wait_for_traffic(lab, client)
     return server, client
 

@@ -116,7 +116,7 @@ def judge(lab, hosts, evidence):
 # --- cases ---------------------------------------------------------------------------------------------------------------
 
 
-def pair(program, way, arguments, direction, gid="ipv4", faults=None, io=None, timeout=60, hosts=None, name=None, **case):
+def pair(program, way, arguments, direction, gid="ipv4", faults=None, io="af_xdp", timeout=60, hosts=None, name=None, **case):
     """perftest or a pingpong."""
     name = name or f"{program}/{way}-{direction}"
 
@@ -137,10 +137,10 @@ def pair(program, way, arguments, direction, gid="ipv4", faults=None, io=None, t
 
 def check_io(host, mode, io, faults):
     if host.uroce:
-        check(mode.startswith(io or "af_xdp") and (faults or "") in mode, f"uroce says '{mode}', not {io} {faults}")
+        check(mode.startswith(io) and (faults or "") in mode, f"uroce says '{mode}', not {io} {faults}")
 
 
-def start_transfer(roles, arguments, gid="ipv4", io=None, faults=None, evidence=None):
+def start_transfer(roles, arguments, gid="ipv4", io="af_xdp", faults=None, evidence=None):
     """Starts both sides of rc_transfer; returns (server, client). With `evidence` uroce captures there."""
     port = next(_ports)
     own = ["--port", port, *(() if "--ack-timeout" in arguments else ("--ack-timeout", PATIENCE))]
@@ -165,7 +165,7 @@ def start_transfer(roles, arguments, gid="ipv4", io=None, faults=None, evidence=
     return server, roles.b.start(command(roles.b, [*plan, "--client", roles.a.ipv4]), **seeded(roles.b, 2))
 
 
-def transfer(way, arguments, direction, gid="ipv4", io=None, faults=None, timeout=120, hosts=None, name=None, **case):
+def transfer(way, arguments, direction, gid="ipv4", io="af_xdp", faults=None, timeout=120, hosts=None, name=None, **case):
     """rc_transfer: every byte right, every completion exactly once."""
     name = name or f"rc_transfer/{way}-{direction}"
 
@@ -184,7 +184,7 @@ def transfer(way, arguments, direction, gid="ipv4", io=None, faults=None, timeou
     return Case(name, run, **case)
 
 
-def errors(way, direction, gid="ipv4", io=None, timeout=120, **case):
+def errors(way, direction, gid="ipv4", io="af_xdp", timeout=120, **case):
     """rc_errors: requests that have to fail, and what is left after them."""
     name = f"rc_errors/{way}-{direction}"
 

@@ -10,7 +10,7 @@ PROGRAMS = ("ib_write_bw", "ib_send_lat")
 VERBS_TEST = ["verbs_client_test", "--gtest_filter=NameService.*:*Vlan*"]
 
 
-def with_host(make, what, way, arguments, direction, io=None):
+def with_host(make, what, way, arguments, direction, io):
     """uroce here and uroce there, in the place of rxe."""
     case = make(*what, way, arguments, direction=direction, io=io, hosts=lambda lab: (lab.a, lab.uroce_guest),
                 name=f"guest-uroce/{(*what, 'rc_transfer')[0]}-{way}-{direction}")
@@ -23,7 +23,7 @@ def with_host(make, what, way, arguments, direction, io=None):
     return Case(case.name, run)
 
 
-def with_rxe(make, what, way, arguments, direction, io=None):
+def with_rxe(make, what, way, arguments, direction, io):
     """Both in the guest, on a wire inside of it."""
     return make(*what, way, arguments, direction=direction, io=io, hosts=lambda lab: lab.join_inside(),
                 name=f"guest-rxe/{(*what, 'rc_transfer')[0]}-{way}-{direction}")
@@ -46,10 +46,9 @@ def vlans():
 
 def cases():
     for direction in common.DIRECTIONS:
-        for io in (None, "udp"):
-            way = io or "af_xdp"
+        for io in ("af_xdp", "udp"):
             for pairing in (with_host, with_rxe):
-                yield pairing(common.transfer, (), way, ["--messages", 200], direction, io)
+                yield pairing(common.transfer, (), io, ["--messages", 200], direction, io)
                 for program in PROGRAMS:
-                    yield pairing(common.pair, (program,), way, ["-n", "200"], direction, io)
+                    yield pairing(common.pair, (program,), io, ["-n", "200"], direction, io)
     yield vlans()

@@ -1,5 +1,5 @@
-// PacketIo over AF_XDP: whole frames, built in and parsed from memory shared with the kernel. The engine opens it when
-// the process may; UdpIo is the alternative.
+// PacketIo over AF_XDP: whole frames, built in and parsed from memory shared with the kernel. When the engine uses it:
+// device/io_choice.h; UdpIo is the alternative.
 //
 // One socket on every receive queue of the netdev, all on one UMEM. Native XDP where the driver has it, otherwise
 // generic; zero-copy where the driver and the kernel agree, otherwise copy mode. A frame larger than a chunk travels in
@@ -41,6 +41,8 @@ class AfXdp final : public PacketIo {
   // Attaches to the netdev in the calling thread's network namespace; the destructor, or the end of the process,
   // detaches.
   static IoResult<AfXdp> open(const AfXdpConfig& config);
+  // Why open() would fail, as far as that can be seen without loading anything.
+  static std::optional<IoError> obstacle(int ifindex, const std::string& netdev, const std::vector<std::string>& vlans);
   ~AfXdp() override;
 
   size_t receive(std::span<RxPacket> out) override { return receiver_.receive(queues_, out); }

@@ -67,17 +67,23 @@ IoResult<AfXdp> AfXdp::open(const AfXdpConfig& config) {
   return io;
 }
 
+std::optional<IoError> AfXdp::obstacle(int ifindex, const std::string& netdev, const std::vector<std::string>& vlans) {
+  if (!kernel_has_af_xdp()) return socket_error(netdev, 0, EAFNOSUPPORT);
+  if (!netdev_is_up(netdev)) return netdev_down_error(netdev);
+  if (!missing_capabilities().empty() || in_user_namespace()) return permission_error(netdev);
+  // Whoever is in one of the VLANs could send packets to this netdev, which the kernel would give to the VLAN's.
+  if (!vlans.empty() && strips_vlan_tags(netdev)) return vlan_error(netdev, vlans);
+  if (const std::optional<AttachedProgram> other = attached_xdp_program(ifindex)) {
+    return program_present_error(netdev, *other);
+  }
+  return std::nullopt;
+}
+
 std::optional<IoError> AfXdp::attach(const AfXdpConfig& config) {
   netdev_ = config.netdev;
   opened_mtu_ = config.mtu;
   queue_count_ = rx_queue_count(config.netdev);
-  if (!netdev_is_up(config.netdev)) return netdev_down_error(config.netdev);
-  if (!missing_capabilities().empty()) return permission_error(config.netdev);
-  // Whoever is in one of the VLANs could send packets to this netdev, which the kernel would give to the VLAN's.
-  if (!config.vlans.empty() && strips_vlan_tags(config.netdev)) return vlan_error(config.netdev, config.vlans);
-  if (const std::optional<AttachedProgram> other = attached_xdp_program(config.ifindex)) {
-    return program_present_error(config.netdev, *other);
-  }
+  if (std::optional<IoError> error = obstacle(config.ifindex, config.netdev, config.vlans)) return error;
   if (std::optional<IoError> error = load_xdp_library()) return error;
   if (const int error = program_.load(queue_count_)) return program_load_error(config.netdev, error);
   if (const int error = program_.attach(config.ifindex, config.force_generic)) {

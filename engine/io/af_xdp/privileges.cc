@@ -1,10 +1,15 @@
 #include "engine/io/af_xdp/privileges.h"
 
+#include <cerrno>
 #include <cstdint>
+#include <fstream>
 #include <linux/capability.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "engine/base/unique_fd.h"
 
 namespace uroce::io {
 namespace {
@@ -37,6 +42,19 @@ std::string missing_capabilities() {
   need(capabilities.has(CAP_NET_ADMIN), "CAP_NET_ADMIN");
   need(capabilities.has(kCapBpf) || capabilities.has(CAP_SYS_ADMIN), "CAP_BPF");
   return missing;
+}
+
+// The initial user namespace maps every id onto itself.
+bool in_user_namespace() {
+  std::ifstream map("/proc/self/uid_map");
+  uint64_t inside = 1, outside = 1, count = 0;
+  map >> inside >> outside >> count;
+  return inside != 0 || outside != 0 || count != UINT32_MAX;
+}
+
+bool kernel_has_af_xdp() {
+  const UniqueFd fd(socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0));
+  return fd || errno != EAFNOSUPPORT;
 }
 
 size_t lockable_memory() {

@@ -9,13 +9,13 @@
 #include <unistd.h>
 
 #include "engine/base/fork.h"
+#include "engine/base/unique_fd.h"
 #include "wire/envelope.h"
 
 namespace uroce::io {
 namespace {
 
 constexpr int kUdpNoCheck6Rx = 102;  // UDP_NO_CHECK6_RX of <linux/udp.h>, which clashes with <netinet/udp.h>
-constexpr int kBufferSize = 8 << 20;
 
 int set_option(int fd, int level, int name, int value) {
   return setsockopt(fd, level, name, &value, sizeof(value)) == 0 ? 0 : errno;
@@ -23,8 +23,10 @@ int set_option(int fd, int level, int name, int value) {
 
 // As large as allowed: beyond net.core.[rw]mem_max only with CAP_NET_ADMIN.
 void set_buffer_sizes(int fd) {
-  if (set_option(fd, SOL_SOCKET, SO_RCVBUFFORCE, kBufferSize) != 0) set_option(fd, SOL_SOCKET, SO_RCVBUF, kBufferSize);
-  if (set_option(fd, SOL_SOCKET, SO_SNDBUFFORCE, kBufferSize) != 0) set_option(fd, SOL_SOCKET, SO_SNDBUF, kBufferSize);
+  if (set_option(fd, SOL_SOCKET, SO_RCVBUFFORCE, kUdpBufferSize) != 0)
+    set_option(fd, SOL_SOCKET, SO_RCVBUF, kUdpBufferSize);
+  if (set_option(fd, SOL_SOCKET, SO_SNDBUFFORCE, kUdpBufferSize) != 0)
+    set_option(fd, SOL_SOCKET, SO_SNDBUF, kUdpBufferSize);
 }
 
 // The process's own members of a group get their copies from the engine, not from the kernel (MULTICAST_LOOP).
@@ -66,6 +68,15 @@ IoError make_error(int error, const std::string& call, std::string remedy) {
 }
 
 }  // namespace
+
+size_t udp_receive_buffer() {
+  const UniqueFd fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!fd) return 0;
+  set_buffer_sizes(fd.get());
+  int size = 0;
+  socklen_t length = sizeof(size);
+  return getsockopt(fd.get(), SOL_SOCKET, SO_RCVBUF, &size, &length) == 0 ? static_cast<size_t>(size) : 0;
+}
 
 UdpSocket::~UdpSocket() {
   ForkGuard().close(fd_);

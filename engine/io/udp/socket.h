@@ -1,6 +1,7 @@
 // One UDP socket on port 4791, bound to a netdev and set up the way RoCE v2 needs it. UdpIo has one per IP version.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -9,6 +10,12 @@
 #include "engine/io/io_error.h"
 
 namespace uroce::io {
+
+// What a socket asks for in each direction: room for 7000 packets of 1 KiB as the kernel counts.
+constexpr int kUdpBufferSize = 8 << 20;
+// The receive buffer that the kernel gives this process, as it counts: with what it keeps beside the packets, for which
+// it doubles the size that is asked for. 0: there is no UDP.
+size_t udp_receive_buffer();
 
 class UdpSocket {
  public:

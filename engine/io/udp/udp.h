@@ -1,5 +1,4 @@
-// PacketIo over UDP sockets: no privilege needed, works on any netdev. The engine uses it when
-// AF_XDP is not to be had or not wanted.
+// PacketIo over UDP sockets: no privilege needed, works on any netdev. When the engine uses it: device/io_choice.h.
 //
 // The kernel makes Ethernet, IP and UDP headers and picks route and neighbour: envelopes' MAC addresses and flow labels
 // are ignored, and the source port is 4791. Equal packets in a row leave as one message and arrive as one (sender.h,

@@ -1,10 +1,14 @@
 // What people are told when the packet I/O is opened.
 #include "engine/device/open_io.h"
 
+#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sstream>
 #include <string>
+#include <utility>
 
+#include "tests/engine/io/test_packet.h"
 #include "tests/engine/io/veth_pair.h"
 
 namespace uroce::engine {
@@ -30,15 +34,77 @@ TEST(IoSelection, AnErrorIsSaidOnce) {
   EXPECT_THAT(said_about(1002, "nosuchdev2"), testing::HasSubstr("nosuchdev2")) << "another netdev";
 }
 
+// What the packet I/O on a netdev is without a wish, and what is said about it.
+std::pair<std::variant<OpenedIo, io::IoError>, std::string> open_with(const net::Netdev& netdev,
+                                                                      const Options& options = {}) {
+  testing::internal::CaptureStderr();
+  auto opened = open_packet_io(netdev, options);
+  return {std::move(opened), testing::internal::GetCapturedStderr()};
+}
+
+net::Netdev as_netdev(const io::test::VethPair::End& end) {
+  net::Netdev netdev;
+  netdev.index = end.ifindex;
+  netdev.name = end.netdev;
+  netdev.mtu = 1500;
+  netdev.kind = "veth";
+  return netdev;
+}
+
+TEST(IoSelection, UdpWhereTheNetdevTakesRunsElseAfXdp) {
+  UROCE_SKIP_UNLESS_ROOT();
+  const io::test::VethPair veth;
+  io::test::VethPair::enter(veth.a());
+  const net::Netdev netdev = as_netdev(veth.a());
+  EXPECT_EQ(open_with(netdev).second, "uroce: va: udp (tx-udp-segmentation is on)\n");
+  io::test::VethPair::run(veth.a(), "ethtool -K va tx-udp-segmentation off");
+  EXPECT_THAT(open_with(netdev).second, testing::StartsWith("uroce: va: af_xdp, native, "));
+  net::Netdev lower = netdev;
+  lower.vlans = {"va.7"};
+  EXPECT_THAT(open_with(lower).second, testing::StartsWith("uroce: va: udp (not AF_XDP: "));
+}
+
+// Frames that the netdev has sent.
+uint64_t frames_sent(const std::string& netdev) {
+  std::ifstream table("/proc/thread-self/net/dev");
+  std::string line;
+  while (std::getline(table, line)) {
+    std::istringstream fields(line);
+    std::string name;
+    uint64_t packets = 0, skipped = 0;
+    fields >> name;
+    for (int i = 0; i < 9; ++i) fields >> skipped;  // eight of reception, bytes sent
+    if (fields >> packets && name == netdev + ":") return packets;
+  }
+  return 0;
+}
+
+// A longer run would be cut in software, packet by packet.
+TEST(IoSelection, RunsAreNoLongerThanTheNetdevTakes) {
+  UROCE_SKIP_UNLESS_ROOT();
+  const io::test::VethPair veth;
+  io::test::VethPair::run(veth.a(), "ip link set va gso_max_size 20000");
+  io::test::VethPair::enter(veth.a());
+  net::Netdev netdev = as_netdev(veth.a());
+  netdev.gso_max_size = 20000;
+  auto result = open_with(netdev).first;
+  ASSERT_TRUE(std::holds_alternative<OpenedIo>(result));
+  io::PacketIo& io = *std::get<OpenedIo>(result).io.front();
+  io::test::TestBurst burst;
+  for (uint32_t psn = 0; psn < 64; ++psn) {
+    burst.add(io::test::VethPair::envelope_v4(veth.a(), veth.b()), psn, 1024);
+  }
+  const uint64_t before = frames_sent("va");
+  ASSERT_EQ(io.send(burst.packets()), 64u);
+  EXPECT_LE(frames_sent("va") - before, 10u);
+}
+
 // Each thing once, as long as it stays so; the network changes more often.
 TEST(IoSelection, WhatIsNotFollowedIsSaidOnce) {
   UROCE_SKIP_UNLESS_ROOT();
   const io::test::VethPair veth;
   io::test::VethPair::enter(veth.a());
-  net::Netdev netdev;
-  netdev.index = veth.a().ifindex;
-  netdev.name = veth.a().netdev;
-  netdev.mtu = 1500;
+  net::Netdev netdev = as_netdev(veth.a());
   Options options;
   options.io = Options::Io::kAfXdp;
   options.quiet = true;

@@ -51,6 +51,7 @@ TEST_F(NetViewTest, DescribesANetdev) {
   expected.up = expected.running = true;
   expected.speed_mbps = 10000;
   expected.kind = "veth";
+  expected.gso_max_size = 65536;
   expected.addresses = expected.gids = {ip("192.0.2.1"), ip("fe80::a")};
   EXPECT_EQ(view_->netdev(index_), expected);
   EXPECT_THAT(view_->netdevs(), ElementsAre(expected));
@@ -167,6 +168,13 @@ TEST_F(NetViewTest, FollowsMtuMacAndName) {
   run("ip link set va0 down; ip link set va0 name renamed0");
   EXPECT_TRUE(settle());
   EXPECT_EQ(va0().name, "renamed0");
+}
+
+// A change of it alone is not announced.
+TEST_F(NetViewTest, KnowsHowLongFramesMayBe) {
+  run("ip link set va0 gso_max_size 20000");
+  open(1);
+  EXPECT_EQ(va0().gso_max_size, 20000u);
 }
 
 TEST_F(NetViewTest, FollowsLinkState) {
