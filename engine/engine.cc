@@ -117,7 +117,8 @@ std::string Engine::counters_text() const {
   line("packets sent in runs", io->tx_run_packets);
   line("times the kernel refused a run: packets sent one by one for a while", io->tx_run_refusals);
   line("drop: not a well-formed IP/UDP packet", io->rx_malformed);
-  line("drop: no receive buffer", io->rx_no_buffer);
+  line("drop: frame longer than a packet: a run that nobody cut, and that AF_XDP cannot take", io->rx_too_long);
+  line("drop: no receive buffer (of a UDP socket, a run counts as one)", io->rx_no_buffer);
   line("backpressure while sending", io->tx_backpressure);
   line("packets the kernel refused to send", io->tx_errors);
   line("times the kernel refused to send: netdev down", io->kick_errors);

@@ -12,7 +12,8 @@ PortCounters port_counters(const CounterSums& engine, const io::IoCounters& io) 
       {"counters/port_xmit_data", io.tx_bytes / 4},
       {"counters/port_xmit_packets", io.tx_packets},
       {"counters/port_xmit_wait", io.tx_backpressure},
-      {"counters/port_rcv_errors", io.rx_malformed + sum(C::kDropParse, C::kDropUnknownOpcode, C::kDropBadIcrc)},
+      {"counters/port_rcv_errors",
+       io.rx_malformed + io.rx_too_long + sum(C::kDropParse, C::kDropUnknownOpcode, C::kDropBadIcrc)},
       {"counters/port_xmit_discards", io.tx_errors + sum(C::kDropNoNeighbour, C::kDropPathMtu)},
       // What there is on InfiniBand links only.
       {"counters/excessive_buffer_overrun_errors", 0},

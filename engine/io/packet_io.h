@@ -45,8 +45,9 @@ struct IoCounters {
   uint64_t rx_packets = 0;
   uint64_t rx_bytes = 0;      // UDP length
   uint64_t rx_malformed = 0;  // not IP/UDP 4791 as we expect it: options, fragments, length mismatch
-  uint64_t rx_no_buffer =
-      0;  // the kernel dropped: ring full, fill ring or socket buffer; of a socket a run counts as 1
+  uint64_t rx_too_long = 0;   // longer than any packet: mostly a run that nobody has cut; AF_XDP only, which drops it
+  // The kernel dropped it: ring full, no chunk, socket buffer full. A socket counts messages: a run of packets is one.
+  uint64_t rx_no_buffer = 0;
   uint64_t tx_packets = 0;
   uint64_t tx_bytes = 0;
   // Messages of several packets that the kernel or the NIC cut or joined (UDP_SEGMENT, UDP_GRO), and their packets.
@@ -63,6 +64,7 @@ struct IoCounters {
     rx_packets += other.rx_packets;
     rx_bytes += other.rx_bytes;
     rx_malformed += other.rx_malformed;
+    rx_too_long += other.rx_too_long;
     rx_no_buffer += other.rx_no_buffer;
     tx_packets += other.tx_packets;
     tx_bytes += other.tx_bytes;

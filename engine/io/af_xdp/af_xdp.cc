@@ -117,7 +117,12 @@ IoCounters AfXdp::counters() const {
   counters.rx_bytes = received.rx_bytes;
   counters.rx_malformed = received.rx_malformed;
   counters.ring_errors += received.ring_errors;
-  for (const std::unique_ptr<Queue>& queue : queues_) counters.rx_no_buffer += queue->xsk.rx_no_buffer();
+  counters.rx_too_long = received.rx_too_long;
+  for (const std::unique_ptr<Queue>& queue : queues_) {
+    const XskQueue::Dropped dropped = queue->xsk.dropped();
+    counters.rx_no_buffer += dropped.no_buffer;
+    counters.rx_too_long += dropped.too_long;
+  }
   return counters;
 }
 

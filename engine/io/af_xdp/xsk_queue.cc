@@ -78,6 +78,7 @@ int XskQueue::open(const std::string& netdev, uint32_t queue_id, XskUmem& umem, 
     setsockopt(fd(), SOL_SOCKET, SO_SNDBUF, &send_buffer, sizeof(send_buffer));
   }
   copies_ = !zero_copy();
+  multi_buffer_ = (config.bind_flags & XDP_USE_SG) != 0;
   return 0;
 }
 
@@ -87,11 +88,16 @@ bool XskQueue::zero_copy() const {
   return getsockopt(fd(), SOL_XDP, XDP_OPTIONS, &options, &size) == 0 && (options.flags & XDP_OPTIONS_ZEROCOPY) != 0;
 }
 
-uint64_t XskQueue::rx_no_buffer() const {
+// What found the FILL ring empty is among the dropped. Without multi-buffer the others were too long (xsk_rcv_check).
+XskQueue::Dropped XskQueue::dropped() const {
   xdp_statistics statistics{};
   socklen_t size = sizeof(statistics);
-  if (getsockopt(fd(), SOL_XDP, XDP_STATISTICS, &statistics, &size) != 0) return 0;
-  return statistics.rx_dropped + statistics.rx_ring_full;  // an empty FILL ring shows as dropped
+  if (getsockopt(fd(), SOL_XDP, XDP_STATISTICS, &statistics, &size) != 0) return {};
+  const bool tells = size == sizeof(statistics);  // not before Linux 5.9
+  const uint64_t too_long = tells && !multi_buffer_ && statistics.rx_dropped > statistics.rx_fill_ring_empty_descs
+                                ? statistics.rx_dropped - statistics.rx_fill_ring_empty_descs
+                                : 0;
+  return {.no_buffer = statistics.rx_dropped - too_long + statistics.rx_ring_full, .too_long = too_long};
 }
 
 bool XskQueue::fill(std::span<const uint64_t> addresses) {

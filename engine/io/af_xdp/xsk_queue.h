@@ -59,8 +59,11 @@ class XskQueue {
 
   int fd() const { return xsk_socket__fd(socket_); }
   bool zero_copy() const;
-  // Packets that the kernel dropped for want of ring entries or chunks.
-  uint64_t rx_no_buffer() const;
+  // What the kernel dropped: for want of ring entries or chunks; and frames that need more than the one chunk they may.
+  struct Dropped {
+    uint64_t no_buffer = 0, too_long = 0;
+  };
+  Dropped dropped() const;
 
   xsk_ring_prod& fill_ring() { return fill_; }
   xsk_ring_cons& completion_ring() { return completion_; }
@@ -102,6 +105,7 @@ class XskQueue {
   uint32_t pushed_ = 0;       // descriptors not yet submitted
   uint32_t outstanding_ = 0;  // descriptors submitted and not completed
   bool copies_ = false;       // copy mode: the kernel copies and sends inside the kick
+  bool multi_buffer_ = false;
 };
 
 }  // namespace uroce::io

@@ -17,6 +17,7 @@ bool XskReceiver::gather(Source& source, const xdp_desc& descriptor, size_t slot
     frame = area_.subspan(descriptor.addr, descriptor.len);
     return true;
   }
+  if (counts) source.partial_size += descriptor.len;
   if (counts && source.partial_count < Source::kMaxChunks) {
     source.partial[source.partial_count++] = descriptor;
   } else {
@@ -26,26 +27,24 @@ bool XskReceiver::gather(Source& source, const xdp_desc& descriptor, size_t slot
   if (!last) return false;
   const bool complete = assemble(source, slot, frame);
   for (size_t i = 0; i < source.partial_count; ++i) source.chunks.recycle(source.partial[i].addr);
+  if (!complete) ++(source.partial_size > kMaxFrameSize ? counters_.rx_too_long : counters_.rx_malformed);
   source.partial_count = 0;
+  source.partial_size = 0;
   source.partial_broken = false;
-  if (!complete) ++counters_.rx_malformed;
   return complete;
 }
 
 bool XskReceiver::assemble(const Source& source, size_t slot, std::span<const uint8_t>& frame) {
   if (source.partial_broken || bounce_.empty()) return false;
-  const auto chunks = std::span(source.partial).first(source.partial_count);
-  size_t size = 0;
-  for (const xdp_desc& chunk : chunks) size += chunk.len;
-  if (size > kMaxFrameSize) return false;
+  if (source.partial_size > kMaxFrameSize) return false;
   assert(slot < kMaxBurst);
   uint8_t* const start = bounce_.data() + slot * kMaxFrameSize;
   uint8_t* end = start;
-  for (const xdp_desc& chunk : chunks) {
+  for (const xdp_desc& chunk : std::span(source.partial).first(source.partial_count)) {
     std::memcpy(end, area_.data() + chunk.addr, chunk.len);
     end += chunk.len;
   }
-  frame = {start, size};
+  frame = {start, end};
   return true;
 }
 

@@ -6,7 +6,8 @@
 //    nothing outside the area is read, and no chunk is given to the kernel that it has already: the FILL ring has room.
 //  - A frame in several chunks is put together in the slot that has the number of the packet it may become. So there
 //    are as many slots as packets in a burst, and a frame that is no packet leaves its slot to the next one.
-//  - A frame under construction holds kMaxChunks chunks at most; one that needs more is dropped and counted.
+//  - A frame under construction holds kMaxChunks chunks at most; one that needs more is dropped and counted. In generic
+//    mode that may be a run that nobody has cut (reference/af-xdp.md "Frame sizes").
 #pragma once
 
 #include <algorithm>
@@ -85,6 +86,7 @@ class XskReceiver {
     RxChunks chunks;
     std::array<xdp_desc, kMaxChunks> partial{};
     size_t partial_count = 0;
+    uint64_t partial_size = 0;    // with what there was no place for
     bool partial_broken = false;  // it will be no frame: a descriptor did not count, or there are too many
   };
 
@@ -136,7 +138,7 @@ class XskReceiver {
   // The frame that `descriptor` completes, in one piece, copied to `slot` if need be. False: more is to come, or it is
   // no frame.
   bool gather(Source& source, const xdp_desc& descriptor, size_t slot, std::span<const uint8_t>& frame);
-  // False: too large, or broken.
+  // False: too long, or broken.
   bool assemble(const Source& source, size_t slot, std::span<const uint8_t>& frame);
   bool parse(std::span<const uint8_t> frame, RxPacket& packet);
 

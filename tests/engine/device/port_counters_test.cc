@@ -35,11 +35,11 @@ TEST(PortCounters, ErrorsOfPacketsAndOfTheTransport) {
   engine.add(Counter::kRxPsnNaks, 6);
   engine.add(Counter::kTimeouts, 7);
   io::IoCounters io;
-  io.rx_malformed = 10, io.rx_no_buffer = 20, io.tx_errors = 30;
+  io.rx_malformed = 10, io.rx_too_long = 100, io.rx_no_buffer = 20, io.tx_errors = 30;
   CounterSums sums;
   sums.add(engine);
   const auto counters = named(port_counters(sums, io));
-  EXPECT_EQ(counters.at("counters/port_rcv_errors"), 15u);
+  EXPECT_EQ(counters.at("counters/port_rcv_errors"), 115u);
   EXPECT_EQ(counters.at("counters/port_xmit_discards"), 34u);
   EXPECT_EQ(counters.at("hw_counters/rx_icrc_encapsulated"), 2u);
   EXPECT_EQ(counters.at("hw_counters/out_of_buffer"), 25u);

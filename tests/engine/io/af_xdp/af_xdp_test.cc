@@ -83,6 +83,30 @@ void cut_runs(Backend from_backend, const VethPair::End& from, Backend to_backen
   VethPair::run(from, "ethtool -K " + from.netdev + " tx-udp-segmentation off");
 }
 
+// Whoever looks for losses finds them: in one chunk the kernel drops such a frame, in several it reaches the receiver.
+TEST(AfXdp, RunsThatNobodyCutsAreCounted) {
+  UROCE_SKIP_UNLESS_ROOT();
+  for (const uint32_t mtu : {1500u, 9000u}) {
+    const VethPair veth({.mtu = mtu});
+    const auto a = open_io(Backend::kUdp, veth.a(), mtu);
+    const auto b = open_af_xdp(veth.b(), mtu, true);
+    ASSERT_TRUE(a && b);
+    TestBurst run;
+    for (uint32_t psn = 0; psn < 32; ++psn) run.add(VethPair::envelope_v4(veth.a(), veth.b()), psn, 1024);
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(a->send(run.packets()), run.size());
+    EXPECT_EQ(a->counters().tx_runs, 3u);
+    std::array<RxPacket, 64> received;
+    EXPECT_TRUE(eventually([&] { return b->receive(received) == 0 && b->counters().rx_too_long == 3; })) << mtu;
+    EXPECT_EQ(b->counters().rx_no_buffer + b->counters().rx_malformed, 0u);
+    // A receiver that does not keep up is another reason.
+    ASSERT_TRUE(eventually([&] {
+      for (io::TxPacket& packet : run.packets()) a->send({&packet, 1});
+      return b->counters().rx_no_buffer > 0;
+    }));
+    EXPECT_EQ(b->counters().rx_too_long, 3u) << mtu;
+  }
+}
+
 class Backends : public testing::TestWithParam<std::tuple<Backend, Backend, uint32_t>> {};
 
 TEST_P(Backends, PacketsArriveExactlyInBothDirections) {
