@@ -37,10 +37,13 @@ std::string no_segmentation(Segmentation state) {
 // that handles them one by one, runs are better (reference/udp-sockets.md, reference/af-xdp.md "Measured").
 IoChoice best_io(const IoFacts& facts) {
   const bool runs = facts.features.udp_segmentation == Segmentation::kOn;
-  if (facts.xdp_mode == XdpMode::kZeroCopy && !(runs && facts.to_software)) return {IoKind::kAfXdp, "zero-copy"};
+  const bool native_only = facts.to_software;  // as runs_reach_af_xdp() would say otherwise
+  if (facts.xdp_mode == XdpMode::kZeroCopy && !(runs && facts.to_software)) {
+    return {IoKind::kAfXdp, "zero-copy", native_only};
+  }
   if (runs) return {IoKind::kUdp, "tx-udp-segmentation is on"};
   if (runs_reach_af_xdp(facts)) return {IoKind::kUdp, "runs of packets may arrive, which AF_XDP would lose"};
-  return {IoKind::kAfXdp, no_segmentation(facts.features.udp_segmentation)};
+  return {IoKind::kAfXdp, no_segmentation(facts.features.udp_segmentation), native_only};
 }
 
 }  // namespace

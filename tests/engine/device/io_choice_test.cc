@@ -63,6 +63,7 @@ TEST(IoChoice, ByKindOfNetdev) {
     const IoChoice root = choose_io(those, Options::Io::kAuto);
     EXPECT_EQ(root.kind, row.root);
     EXPECT_THAT(root.why, HasSubstr(row.why));
+    EXPECT_EQ(root.native_only, root.kind == kAfXdp && row.to_software) << "else runs are lost where native XDP fails";
     those.no_af_xdp = kNoRights;
     const IoChoice user = choose_io(those, Options::Io::kAuto);
     EXPECT_EQ(user.kind, row.user);

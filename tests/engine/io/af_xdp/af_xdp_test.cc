@@ -28,7 +28,8 @@ namespace {
 
 enum class Backend { kNative, kGeneric, kUdp };
 
-std::unique_ptr<AfXdp> open_af_xdp(const VethPair::End& end, uint32_t mtu, bool force_generic = false) {
+std::unique_ptr<AfXdp> open_af_xdp(const VethPair::End& end, uint32_t mtu,
+                                   XdpProgram::Attach attach = XdpProgram::Attach::kNativeOrGeneric) {
   VethPair::enter(end);
   AfXdpConfig config;
   config.netdev = end.netdev;
@@ -36,7 +37,7 @@ std::unique_ptr<AfXdp> open_af_xdp(const VethPair::End& end, uint32_t mtu, bool 
   config.mtu = mtu;
   config.mac = end.mac;
   config.local_addresses = {end.v4, end.v6};
-  config.force_generic = force_generic;
+  config.attach = attach;
   IoResult<AfXdp> result = AfXdp::open(config);
   if (const IoError* error = std::get_if<IoError>(&result)) {
     ADD_FAILURE() << error->what << "; " << error->remedy;
@@ -46,7 +47,8 @@ std::unique_ptr<AfXdp> open_af_xdp(const VethPair::End& end, uint32_t mtu, bool 
 }
 
 std::unique_ptr<PacketIo> open_io(Backend backend, const VethPair::End& end, uint32_t mtu) {
-  if (backend != Backend::kUdp) return open_af_xdp(end, mtu, backend == Backend::kGeneric);
+  using enum XdpProgram::Attach;
+  if (backend != Backend::kUdp) return open_af_xdp(end, mtu, backend == Backend::kGeneric ? kGeneric : kNative);
   VethPair::enter(end);
   IoResult<UdpIo> result = UdpIo::open({.netdev = end.netdev, .ifindex = end.ifindex, .mtu = mtu});
   if (const IoError* error = std::get_if<IoError>(&result)) {
@@ -203,7 +205,7 @@ TEST(AfXdp, DescriptionSaysHowItIsAttached) {
   UROCE_SKIP_UNLESS_ROOT();
   const VethPair veth({.mtu = 9000});
   EXPECT_EQ(open_af_xdp(veth.a(), 9000)->description(), "af_xdp, native, copy, multi-buffer, 1 queue");
-  EXPECT_EQ(open_af_xdp(veth.a(), 1500, true)->description(), "af_xdp, generic, copy, 1 queue");
+  EXPECT_EQ(open_af_xdp(veth.a(), 1500, XdpProgram::Attach::kGeneric)->description(), "af_xdp, generic, copy, 1 queue");
 }
 
 // A program that the application starts must not keep the netdev's queue.
