@@ -41,8 +41,8 @@ class XdpProgram {
   // Loads for netdevs of up to `queue_count` receive queues. Returns 0 or an errno value.
   int load(uint32_t queue_count);
 
-  // Attaches where `how` says; kNativeOrGeneric: in generic mode if the driver cannot. From here on our packets are looked
-  // for, and still passed to the kernel as long as the maps are empty. Returns 0 or an errno value.
+  // Attaches where `how` says; kNativeOrGeneric: in generic mode if the driver cannot. From here on our packets are
+  // looked for, and still passed to the kernel as long as the maps are empty. Returns 0 or an errno value.
   int attach(int ifindex, Attach how);
   int link_fd() const { return link_fd_; }  // -1: not attached
   Mode mode() const { return mode_; }
