@@ -97,7 +97,8 @@ int Datapath::modify(Qp& qp, const transport::QpAttributes& attributes, uint32_t
   if (error == 0 && path) {
     qp.stop_waiting();
     qp.transport->share_probes(path->to->probes);
-    qp.transport->share_runs(path->to->runs);
+    const bool in_runs = tx_.queues().run() > 1 && !path->loopback();
+    qp.transport->share_runs(in_runs ? &path->to->runs : nullptr);
     qp.transport->obey(&path->to->congestion);
     qp.path = std::move(*path);
   }

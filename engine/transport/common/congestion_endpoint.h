@@ -9,6 +9,7 @@
 #include "engine/io/tx_packet.h"
 #include "engine/transport/common/go_back_window.h"
 #include "engine/transport/common/qp_context.h"
+#include "engine/transport/reliable/run_trial.h"
 #include "wire/bth.h"
 #include "wire/opcode.h"
 
@@ -59,7 +60,8 @@ class CongestionEndpoint {
     const uint32_t bytes = qp_.attr.path_mtu + kHeaders;
     const bool first = !qp_.turn.taken;
     const bool allowed = qp_.congestion->may_send(qp_.turn, bytes, qp_.now);
-    qp_.window = qp_.congestion->window(bytes).value_or(go_back_.window());
+    qp_.window =
+        qp_.congestion->window(bytes).value_or(in_runs() ? congestion::Controller::kWindow : go_back_.window());
     resume_at_ = allowed ? Time::min() : qp_.congestion->resume_at(qp_.turn);
     if (!allowed && first) qp_.counters.add(Counter::kPaced);
     return allowed;
@@ -103,6 +105,9 @@ class CongestionEndpoint {
 
  private:
   static constexpr uint32_t kHeaders = 60;  // about, of Ethernet to ICRC
+
+  // What runs cost is counted in runs: to send many packets again is cheaper than to send short runs.
+  bool in_runs() const { return qp_.run_trial != nullptr && qp_.run_trial->allowed(qp_.now); }
 
   // One packet at a time, of those that ask for an acknowledgement.
   struct Timed {

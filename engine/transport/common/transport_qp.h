@@ -46,7 +46,8 @@ class TransportQp {
   }
   // That of the destination that the QP is connected to; lives until the QP ends or gets another one.
   void share_probes(ProbeBudget& budget) { qp_.probe_budget = &budget; }
-  void share_runs(RunTrial& trial) { qp_.run_trial = &trial; }
+  // Null: packets do not leave in runs.
+  void share_runs(RunTrial* trial) { qp_.run_trial = trial; }
   // Likewise; UD: of the next packet's destination, told before each pull(). Null: none.
   void obey(congestion::Controller* controller) {
     if (controller == qp_.congestion) return;

@@ -129,7 +129,7 @@ void Responder::replay_read(ReplayEntry& entry, const Packet& packet) {
     qp_.counters.add(Counter::kDropDuplicateUnknown);
     return;
   }
-  try_runs(packet.bth.psn);
+  try_runs(entry, packet.bth.psn);
   const uint32_t stop = static_cast<uint32_t>(skipped) + reth.length;
   const bool further = !entry.answering || stop > entry.stop;
   // What is on its way to be sent anyway needs no second time: most duplicates are made by the network.
@@ -140,9 +140,9 @@ void Responder::replay_read(ReplayEntry& entry, const Packet& packet) {
 
 // The same for responses as Sender::try_runs() for requests. A peer that goes back asks for all its READs again, in
 // order; what counts is where it begins.
-void Responder::try_runs(Psn asked_for) {
-  const bool begins = Psn::distance(asked_again_, asked_for) <= 0;
-  asked_again_ = asked_for;
+void Responder::try_runs(const ReplayEntry& entry, Psn asked_for) {
+  const bool begins = !asked_again_ || Psn::distance(*asked_again_, asked_for) <= 0;
+  asked_again_ = entry.first + (entry.count - 1);
   if (!begins) return;
   const auto progress = static_cast<uint32_t>(Psn::distance(went_back_to_, asked_for));
   went_back_to_ = asked_for;
@@ -441,6 +441,7 @@ Responder::Pulled Responder::pull_read_response(ReplayEntry& entry, io::TxPacket
   emit_bth(qp_, opcode, entry.first + n, out);
   if (first || last) emit_aeth(ack_aeth(), out);
   out.reason = n < entry.furthest ? SendReason::kAnswerAgain : SendReason::kFirst;
+  out.alone = first && entry.replay;  // as Sender::build() has it
   entry.furthest = std::max(entry.furthest, ++entry.next);
   if (last) replays_.answered(entry);
   qp_.counters.add(Counter::kTxReadResponses);

@@ -26,7 +26,10 @@ class Responder {
 
   void reset();
   // To RTR: expects `psn` first.
-  void start(wire::Psn psn) { expected_ = psn; }
+  void start(wire::Psn psn) {
+    expected_ = went_back_to_ = psn;
+    asked_again_.reset();
+  }
 
   // READs and atomics that it can remember: as many as the peer may be granted.
   uint32_t answers_remembered() const { return replays_.size(); }
@@ -87,7 +90,7 @@ class Responder {
   memory::Translation translate(uint32_t rkey, uint64_t va, uint64_t length, uint32_t right) const;
   ReplayEntry& remember(const wire::Packet& packet, ReplayEntry::Kind kind, uint32_t psns);
   void replay_read(ReplayEntry& entry, const wire::Packet& packet);
-  void try_runs(wire::Psn asked_for);
+  void try_runs(const ReplayEntry& entry, wire::Psn asked_for);
 
   void accepted(const wire::Packet& packet, uint32_t psns, bool message_done);
 
@@ -109,9 +112,9 @@ class Responder {
   wire::Msn msn_;
   ReplayCache replays_;
   Nak nak_;
-  wire::Psn asked_again_;   // by the last READ that came once more
-  wire::Psn went_back_to_;  // by the first of those that came together
-  bool silent_ = false;     // a NAK reported the gap: nothing more until the expected PSN comes (IBTA 9.7.5.2.8)
+  std::optional<wire::Psn> asked_again_;  // the end of the last READ that came once more
+  wire::Psn went_back_to_;                // the first response asked for by those that came together
+  bool silent_ = false;  // a NAK reported the gap: nothing more until the expected PSN comes (IBTA 9.7.5.2.8)
   bool ack_owed_ = false;
   uint32_t acks_coalesced_ = 0;
   std::optional<wire::Psn> ack_again_;  // all that the ACK owed is for came more than once; the newest PSN

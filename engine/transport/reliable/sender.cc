@@ -90,9 +90,11 @@ bool Sender::build(bool probe, io::TxPacket& out) {
   const bool again = window_.resending();
   const uint32_t n = (psn.value() - entry.progress.first_psn) & wire::kMask24;
   const bool responds = awaits_response(entry.wqe.opcode);
-  const bool asks = responds || probe || want_ack(entry, n);
+  // Whether that one arrives and those behind it do not (run_trial.h).
+  const bool tries_runs = qp_.run_trial != nullptr && again && window_.in_flight() == 0;
+  const bool asks = responds || probe || tries_runs || want_ack(entry, n);
   out.clear_payload();
-  out.alone = probe;
+  out.alone = probe || tries_runs;
   out.reason = probe ? io::SendReason::kProbe : again ? recovery_.cause() : io::SendReason::kFirst;
   // The QP's first packet asks in any case: none queue in front of it, so that it tells the round trip.
   const bool very_first = entry.progress.message == 1 && n == 0;

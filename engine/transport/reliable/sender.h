@@ -34,7 +34,10 @@ class Sender {
 
   void reset();
   // To RTS: numbers the packets from `first` on.
-  void start(wire::Psn first) { window_.reset(first); }
+  void start(wire::Psn first) {
+    window_.reset(first);
+    went_back_to_ = first;
+  }
   // The oldest PSN that is not acknowledged.
   wire::Psn unacknowledged() const { return window_.unacknowledged(); }
   // Completes everything left with a flush error, in order (IBTA 10.3.1).
@@ -124,7 +127,7 @@ class Sender {
 
   QpContext& qp_;
   SendWindow window_;
-  wire::Psn went_back_to_;  // by the last rewind
+  wire::Psn went_back_to_;  // by the last rewind; before the first one, where it began
   std::optional<LocalError> local_error_;
   LossRecovery recovery_;
   RequestPackets packets_;

@@ -8,6 +8,7 @@ namespace {
 using namespace std::chrono_literals;
 using namespace test;
 using queue::WrOpcode;
+using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::Not;
 using testing::SizeIs;
@@ -19,8 +20,15 @@ int times_until_pause(RunTrial& trial, Time now, uint32_t progress = 1) {
   return times;
 }
 
+// Of the packets that the QP has to send now, which leave alone.
+std::vector<bool> alone(ScriptedQp& host) {
+  std::vector<bool> alone;
+  for (io::TxPacket packet; host.qp.pull(packet, host.now);) alone.push_back(packet.alone);
+  return alone;
+}
+
 TEST(RunTrial, RunsPauseWhenATransferCrawls) {
-  for (const uint32_t progress : {0u, 1u, RunTrial::kStep}) {
+  for (const uint32_t progress : {1u, RunTrial::kStep}) {
     RunTrial trial;
     EXPECT_TRUE(trial.allowed(Time{}));
     EXPECT_EQ(times_until_pause(trial, Time{}, progress), RunTrial::kSteps);
@@ -33,7 +41,26 @@ TEST(RunTrial, RunsPauseWhenATransferCrawls) {
 TEST(RunTrial, LossesOfATransferThatGetsOnDoNotCount) {
   RunTrial trial;
   EXPECT_EQ(times_until_pause(trial, Time{}, RunTrial::kStep + 1), 100);
-  for (int i = 0; i < 100; ++i) EXPECT_FALSE(trial.on_went_back(i % RunTrial::kSteps == 0 ? 3 : 0, Time{}));
+  for (int i = 0; i < 100; ++i) EXPECT_FALSE(trial.on_went_back(i % RunTrial::kSteps == 0 ? 3 : 1, Time{}));
+}
+
+// What leaves alone does not arrive either.
+TEST(RunTrial, LossesOfSinglePacketsDoNotCount) {
+  RunTrial trial;
+  EXPECT_EQ(times_until_pause(trial, Time{}, 0), 100);
+  EXPECT_FALSE(trial.on_went_back(1, Time{}));
+  EXPECT_FALSE(trial.on_went_back(0, Time{}));
+  EXPECT_FALSE(trial.on_went_back(1, Time{}));
+  EXPECT_TRUE(trial.on_went_back(1, Time{})) << "nor do they end a row";
+}
+
+TEST(RunTrial, RunsThatArrivedAMomentAgoDoNotPause) {
+  RunTrial trial;
+  Time now{1h};
+  EXPECT_FALSE(trial.on_went_back(RunTrial::kStep + 1, now));
+  now += RunTrial::kProven - 1ns;
+  EXPECT_EQ(times_until_pause(trial, now), 100);
+  EXPECT_EQ(times_until_pause(trial, now + 1ns), 1);
 }
 
 TEST(RunTrial, PausesDoubleUntilRunsWork) {
@@ -42,7 +69,7 @@ TEST(RunTrial, PausesDoubleUntilRunsWork) {
   Duration pause = RunTrial::kFirstPause;
   for (int i = 0; i < 10; ++i) {
     EXPECT_EQ(times_until_pause(trial, now), RunTrial::kSteps);
-    EXPECT_FALSE(trial.on_went_back(0, now)) << "it pauses already";
+    EXPECT_FALSE(trial.on_went_back(1, now)) << "it pauses already";
     now += pause;
     EXPECT_TRUE(trial.allowed(now));
     EXPECT_FALSE(trial.allowed(now - 1ns));
@@ -51,6 +78,7 @@ TEST(RunTrial, PausesDoubleUntilRunsWork) {
   }
   now += pause + 1ns;
   EXPECT_FALSE(trial.on_went_back(50, now));
+  now += RunTrial::kProven;
   EXPECT_EQ(times_until_pause(trial, now), RunTrial::kSteps);
   EXPECT_TRUE(trial.allowed(now + RunTrial::kFirstPause));
 }
@@ -60,11 +88,12 @@ TEST(RunTrial, HearsOfRequestsThatCrawl) {
   ScriptedQp host;
   host.to_rts();
   RunTrial trial;
-  host.qp.share_runs(trial);
+  host.qp.share_runs(&trial);
   for (uint64_t id = 0; id < 60; ++id) host.post(work(WrOpcode::kSend, id));
   host.pull();
   host.receive(nak(wire::NakCode::kPsnSequenceError, kSqPsn + 20));
   host.pull();
+  host.now += RunTrial::kProven;
   for (uint32_t i = 1; i <= RunTrial::kSteps; ++i) {
     EXPECT_TRUE(trial.allowed(host.now));
     host.receive(nak(wire::NakCode::kPsnSequenceError, kSqPsn + 20 + i));
@@ -79,7 +108,7 @@ TEST(RunTrial, DoesNotCountWaitsForReceiveRequests) {
   ScriptedQp host;
   host.to_rts();
   RunTrial trial;
-  host.qp.share_runs(trial);
+  host.qp.share_runs(&trial);
   for (uint64_t id = 0; id < 60; ++id) host.post(work(WrOpcode::kSend, id));
   host.pull();
   for (uint32_t i = 0; i < 20; ++i) {
@@ -91,23 +120,61 @@ TEST(RunTrial, DoesNotCountWaitsForReceiveRequests) {
   EXPECT_TRUE(trial.allowed(host.now));
 }
 
-// The peer gets no responses and asks for the same READs again.
+// The peer gets the first response of those that it asked for again, which leaves alone, and no other.
 TEST(RunTrial, HearsOfResponsesThatDoNotArrive) {
-  for (const uint32_t reads : {1u, 4u}) {
+  ScriptedQp host;
+  const Buffer buffer = host.make_buffer(8 * kMtu);
+  host.to_rts();
+  RunTrial trial;
+  host.qp.share_runs(&trial);
+  host.receive(read_request(kRqPsn, buffer.iova, buffer.key, 8 * kMtu));
+  EXPECT_THAT(alone(host), ElementsAre(false, false, false, false, false, false, false, false));
+  for (uint32_t n = 0; n <= RunTrial::kSteps; ++n) {
+    EXPECT_TRUE(trial.allowed(host.now));
+    host.receive(read_request(kRqPsn + n, buffer.iova + n * kMtu, buffer.key, (8 - n) * kMtu));
+    std::vector<bool> expected(8 - n, false);
+    expected[0] = true;
+    EXPECT_EQ(alone(host), expected);
+  }
+  EXPECT_FALSE(trial.allowed(host.now));
+  EXPECT_EQ(host.count(Counter::kRunsPaused), 1u);
+}
+
+// The first of the packets that are sent again tells whether single packets arrive, and asks for an answer.
+TEST(RunTrial, TheOldestPacketLeavesAloneWhenItIsSentAgain) {
+  for (const bool in_runs : {true, false}) {
     ScriptedQp host;
-    const Buffer buffer = host.make_buffer(8 * kMtu);
     host.to_rts();
     RunTrial trial;
-    host.qp.share_runs(trial);
-    int rounds = 0;
-    while (trial.allowed(host.now) && ++rounds < 100) {
-      for (uint32_t i = 0; i < reads; ++i) {
-        host.receive(read_request(kRqPsn + 8 * i, buffer.iova, buffer.key, 8 * kMtu));
-        EXPECT_THAT(host.drain(), SizeIs(8));
-      }
-    }
-    EXPECT_LE(rounds, RunTrial::kSteps + 3) << reads << " READs";
-    EXPECT_EQ(host.count(Counter::kRunsPaused), 1u);
+    if (in_runs) host.qp.share_runs(&trial);
+    for (uint64_t id = 0; id < 5; ++id) host.post(work(WrOpcode::kSend, id));
+    EXPECT_THAT(alone(host), ElementsAre(false, false, false, false, false));
+    host.receive(nak(wire::NakCode::kPsnSequenceError, kSqPsn + 2));
+    io::TxPacket packet;
+    ASSERT_TRUE(host.qp.pull(packet, host.now));
+    EXPECT_EQ(packet.alone, in_runs);
+    if (in_runs) EXPECT_TRUE(wire::BthView::at(packet.header.data()).ack_request());
+    EXPECT_THAT(alone(host), ElementsAre(false, false));
+  }
+}
+
+// A loss makes the window no smaller: short runs would cost more than packets that are sent for nothing.
+TEST(RunTrial, LossesDoNotShortenRuns) {
+  for (const bool in_runs : {true, false}) {
+    ScriptedQp host;
+    congestion::Controller controller;
+    host.qp.obey(&controller);
+    host.to_rts();
+    RunTrial trial;
+    if (in_runs) host.qp.share_runs(&trial);
+    host.post(work(WrOpcode::kSend, 0));
+    host.pull();
+    host.now += 10us;
+    host.receive(ack(kSqPsn));  // a round trip of one packet
+    for (uint64_t id = 1; id < 60; ++id) host.post(work(WrOpcode::kSend, id));
+    EXPECT_THAT(host.drain(), SizeIs(59));
+    host.receive(nak(wire::NakCode::kPsnSequenceError, kSqPsn + 1));
+    EXPECT_THAT(host.drain(), in_runs ? SizeIs(59) : SizeIs(16));
   }
 }
 
