@@ -91,7 +91,7 @@ TEST(AfXdp, RunsThatNobodyCutsAreCounted) {
   for (const uint32_t mtu : {1500u, 9000u}) {
     const VethPair veth({.mtu = mtu});
     const auto a = open_io(Backend::kUdp, veth.a(), mtu);
-    const auto b = open_af_xdp(veth.b(), mtu, true);
+    const auto b = open_af_xdp(veth.b(), mtu, XdpProgram::Attach::kGeneric);
     ASSERT_TRUE(a && b);
     TestBurst run;
     for (uint32_t psn = 0; psn < 32; ++psn) run.add(VethPair::envelope_v4(veth.a(), veth.b()), psn, 1024);
