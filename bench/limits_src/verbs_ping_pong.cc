@@ -4,6 +4,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstdio>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <unistd.h>
@@ -64,7 +65,7 @@ class Side {
   // Takes completions of the latency QP; true: a message has come.
   bool message_arrived() {
     ibv_wc completion;
-    if (!poll(*latency_cq_, completion) || completion.opcode != IBV_WC_RECV) return false;
+    if (poll(*latency_cq_, {&completion, 1}) == 0 || completion.opcode != IBV_WC_RECV) return false;
     post_receive();
     return true;
   }
@@ -76,11 +77,11 @@ class Side {
     request.opcode = IBV_WR_SEND;
     post(*latency_, request);
   }
-  // Adds a WRITE to those under way, if there is room; returns how many have completed. Only one: the caller looks for
-  // the answer to its message in between.
+  // Takes what has completed, adds a WRITE to those under way, if there is room, and returns how many have completed.
+  // Both once only: the caller looks for the answer to its message in between, and further WRITEs may complete for as
+  // long as one polls.
   uint32_t drive_bulk(uint32_t bytes) {
-    uint32_t completed = 0;
-    for (ibv_wc completion; poll(*bulk_cq_, completion);) ++completed;
+    const uint32_t completed = poll(*bulk_cq_, bulk_completions_);
     under_way_ -= completed;
     if (under_way_ == depth_) return completed;
     ibv_sge part = sge(kBulkOffset, bytes);
@@ -113,12 +114,14 @@ class Side {
     errno = ibv_post_send(&qp, &request, &bad);
     check(errno == 0, "ibv_post_send");
   }
-  static bool poll(ibv_cq& cq, ibv_wc& completion) {
-    const int count = ibv_poll_cq(&cq, 1, &completion);
+  static uint32_t poll(ibv_cq& cq, std::span<ibv_wc> completions) {
+    const int count = ibv_poll_cq(&cq, static_cast<int>(completions.size()), completions.data());
     check(count >= 0, "ibv_poll_cq");
-    if (count > 0 && completion.status != IBV_WC_SUCCESS)
-      throw std::runtime_error(std::string("a work request failed: ") + ibv_wc_status_str(completion.status));
-    return count > 0;
+    for (const ibv_wc& completion : completions.first(static_cast<size_t>(count))) {
+      if (completion.status != IBV_WC_SUCCESS)
+        throw std::runtime_error(std::string("a work request failed: ") + ibv_wc_status_str(completion.status));
+    }
+    return static_cast<uint32_t>(count);
   }
 
   bench::Device device_;
@@ -128,6 +131,7 @@ class Side {
   bench::QpPtr bulk_ = create_qp(device_, *bulk_cq_, {depth_, 1, 1, 1, 0});
   Contact peer_;
   uint32_t under_way_ = 0;
+  std::array<ibv_wc, 16> bulk_completions_;  // of one look
 };
 
 }  // namespace
