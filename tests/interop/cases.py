@@ -44,7 +44,7 @@ def ours(host, evidence, io, faults):
     """How the programs of a host are started."""
     if not host.uroce:
         return Side()
-    return Side(io, faults, options=("--capture", own_capture(host, evidence)) if evidence else ())
+    return Side(io, faults, options=("--counters", *(("--capture", own_capture(host, evidence)) if evidence else ())))
 
 
 def is_guest(host):
@@ -165,8 +165,8 @@ def start_transfer(roles, arguments, gid="ipv4", io="af_xdp", faults=None, evide
     return server, roles.b.start(command(roles.b, [*plan, "--client", roles.a.ipv4]), **seeded(roles.b, 2))
 
 
-def transfer(way, arguments, direction, gid="ipv4", io="af_xdp", faults=None, timeout=120, hosts=None, name=None, **case):
-    """rc_transfer: every byte right, every completion exactly once."""
+def transfer(way, arguments, direction, gid="ipv4", io="af_xdp", faults=None, timeout=120, hosts=None, name=None, runs=False, **case):
+    """rc_transfer: every byte right, every completion exactly once. runs: uroce has sent packets in runs."""
     name = name or f"rc_transfer/{way}-{direction}"
 
     def run(lab):
@@ -178,6 +178,7 @@ def transfer(way, arguments, direction, gid="ipv4", io="af_xdp", faults=None, ti
             check(codes == (0, 0), f"exit codes {codes} (None: hangs)\n{client.output}\n--- server\n{server.output}")
             for host, program in ((roles.a, server), (roles.b, client)):
                 check_io(host, io_mode(program.output), io, faults)
+                check(not (runs and host.uroce) or "packets sent in runs: " in program.output, f"no runs\n{program.output}")
             judge(lab, (roles.a, roles.b), evidence)
         return client.stdout.strip().splitlines()[-1]
 

@@ -101,7 +101,6 @@ def transfers():
     yield from both(transfer, "events", ["--events", "--messages", 200])
     yield from both(transfer, "unsignaled", ["--unsignaled", "--messages", 200], quick=False)
     yield from both(transfer, "rnr", ["--rnr", "--mix", "send,send_imm,write_imm", "--messages", 100, "--max-size", 20000])
-    yield from both(transfer, "udp", ["--mix", EVERYTHING, "--messages", 200], io="udp")
     yield from both(transfer, "long", ["--mix", EVERYTHING, "--bidirectional", "--messages", 5000], timeout=600, quick=False)
     for kind in KINDS:
         yield from both(transfer, f"only-{kind}", ["--mix", kind, "--messages", 300], quick=False)
@@ -113,10 +112,24 @@ def faults():
     yield from both(transfer, "faults-bidirectional", [*PLAIN, "--bidirectional", "--qps", 2], faults=FAULTS)
     for fault in ("drop=3%", "reorder=5%", "dup=5%", "corrupt=3%"):
         yield from both(transfer, fault.split("=")[0], PLAIN, faults=fault, quick=False)
-    yield from both(transfer, "faults-udp", PLAIN, faults=FAULTS, io="udp", quick=False)
     yield from both(transfer, "faults-ipv6", PLAIN, faults=FAULTS, gid="ipv6", quick=False)
     for program in BANDWIDTH:
         yield from both(pair, program, "faults", iterations(program), faults=FAULTS, timeout=120, quick=program == "ib_read_bw")
+
+
+def over_udp():
+    """Runs leave, which rxe takes, and packets come one by one."""
+    how = {"io": "udp", "runs": True}
+    yield from both(transfer, "udp", ["--mix", EVERYTHING, "--messages", 200], **how)
+    yield from both(transfer, "udp-ipv6", PLAIN, gid="ipv6", **how, quick=False)
+    yield from both(transfer, "udp-mtu-4096", ["--mtu", 4096, "--messages", 100, "--max-size", 1 << 20], mtu=JUMBO, **how, quick=False)
+    yield from both(transfer, "udp-bidirectional", [*PLAIN, "--bidirectional", "--qps", 4], **how, quick=False)
+    yield from both(transfer, "udp-faults", PLAIN, faults=FAULTS, **how)
+    for fault in ("drop=3%", "reorder=5%", "dup=5%", "corrupt=3%"):
+        yield from both(transfer, f"udp-{fault.split('=')[0]}", PLAIN, faults=fault, **how, quick=False)
+    for program in ("ib_write_bw", "ib_read_bw", "ib_send_bw"):
+        yield from both(pair, program, "udp", iterations(program), io="udp", quick=program == "ib_write_bw")
+        yield from both(pair, program, "udp-faults", iterations(program), faults=FAULTS, io="udp", timeout=120, quick=False)
 
 
 def failing_requests():
@@ -125,7 +138,7 @@ def failing_requests():
 
 
 def cases(options):
-    chosen = [*perftest(), *unreliable(), *pingpongs(), *path_mtus(), *transfers(), *faults(), *failing_requests()]
+    chosen = [*perftest(), *unreliable(), *pingpongs(), *path_mtus(), *transfers(), *faults(), *over_udp(), *failing_requests()]
     if options.peer and not (options.address6 and options.peer_address6):
         chosen = [case for case in chosen if "ipv6" not in case.name]
     return chosen if options.peer else [*chosen, *inside_guest.cases(), *bad_peers.cases()]
