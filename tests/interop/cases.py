@@ -44,7 +44,7 @@ def ours(host, evidence, io, faults):
     """How the programs of a host are started."""
     if not host.uroce:
         return Side()
-    return Side(io, faults, options=("--counters", *(("--capture", own_capture(host, evidence)) if evidence else ())))
+    return Side(io, faults, options=("--capture", own_capture(host, evidence)) if evidence else ())
 
 
 def is_guest(host):
@@ -158,7 +158,8 @@ def start_transfer(roles, arguments, gid="ipv4", io="af_xdp", faults=None, evide
         return [program, "--device", host.device, "--gid-index", host.gid_index[gid], *own, *each, *rest]
 
     def seeded(host, seed):
-        return dataclasses.asdict(ours(host, evidence, io, f"{faults},seed={seed}" if faults else None))
+        how = dataclasses.asdict(ours(host, evidence, io, f"{faults},seed={seed}" if faults else None))
+        return {**how, "env": {"UROCE_COUNTERS": "1"}} if host.uroce else how
 
     server = roles.a.start(command(roles.a, ["--server"]), **seeded(roles.a, 1))
     server.wait_listening(port)
