@@ -1,8 +1,10 @@
 #include "engine/io/udp/notices.h"
 
+#include <atomic>
 #include <cerrno>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <thread>
 
 #include "tests/engine/io/test_packet.h"
 
@@ -11,6 +13,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
+using testing::Not;
 using testing::SizeIs;
 using What = Notice::What;
 
@@ -55,6 +58,24 @@ TEST(Notices, AreBounded) {
   notices.end(What::kTooLong, ipv4(192, 0, 2, 3), 1100);
   notices.note(too_long(200, 1100));
   EXPECT_THAT(notices.take(), SizeIs(1));
+}
+
+TEST(Notices, AreTakenByAnotherThread) {
+  Notices notices;
+  constexpr int kRounds = 1000;
+  std::atomic<bool> over = false;
+  std::thread says([&] {
+    while (!over) notices.take();
+  });
+  for (int i = 0; i < kRounds; ++i) {
+    notices.note(too_long(1, 1100));
+    if (notices.any()) notices.end(What::kTooLong, ipv4(192, 0, 2, 1), 1100);
+  }
+  notices.note(too_long(2, 1100));
+  over = true;
+  says.join();
+  notices.note(too_long(3, 1100));
+  EXPECT_THAT(notices.take(), Not(IsEmpty()));
 }
 
 }  // namespace

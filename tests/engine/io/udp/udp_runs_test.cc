@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <vector>
 
+#include "engine/io/af_xdp/af_xdp.h"
 #include "engine/io/fault_injector.h"
 #include "engine/io/udp/message.h"
 #include "engine/io/udp/udp.h"
@@ -112,6 +113,28 @@ TEST_F(UdpRuns, RunsThatAreCutAndJoinedAgain) {
   VethPair::run(veth_->b(), "ethtool -K vb gro on");
   for (const bool v4 : {true, false}) exchange(*a_, *b_, equal_packets(300, 1024, v4));
   EXPECT_GT(b_->counters().rx_runs, 0u);
+}
+
+// An XDP program at the receiver, of somebody else, lets everything pass: in the driver it makes the sender's netdev
+// cut.
+TEST_F(UdpRuns, PassAnXdpProgram) {
+  using Attach = XdpProgram::Attach;
+  for (const Attach attach : {Attach::kNative, Attach::kGeneric}) {
+    const VethPair::End& b = veth_->b();
+    VethPair::enter(b);
+    const IoResult<AfXdp> result = AfXdp::open({.ifindex = b.ifindex,
+                                                .netdev = b.netdev,
+                                                .mtu = kMtu,
+                                                .mac = b.mac,
+                                                .local_addresses = {},
+                                                .vlans = {},
+                                                .attach = attach});
+    ASSERT_TRUE(std::holds_alternative<std::unique_ptr<AfXdp>>(result));
+    const uint64_t runs = b_->counters().rx_runs;
+    for (const bool v4 : {true, false}) exchange(*a_, *b_, equal_packets(300, 1024, v4));
+    EXPECT_EQ(b_->counters().rx_runs > runs, attach == Attach::kGeneric);
+  }
+  exchange(*a_, *b_, equal_packets(300, 1024));
 }
 
 // --- what others send -----------------------------------------------------------------------------------------------
