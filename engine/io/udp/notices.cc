@@ -29,21 +29,23 @@ Notices::Entry* Notices::find(Notice::What what, const wire::IpAddress& to) {
   return found == end ? nullptr : found;
 }
 
+// What is looked at without the lock, nobody else changes.
 void Notices::note(const Notice& notice) {
+  Entry* const known = find(notice.what, notice.to);
+  if (known != nullptr ? known->notice.length <= notice.length : count_ == kMost) return;
   std::lock_guard guard(lock_);
-  if (Entry* const known = find(notice.what, notice.to)) {
-    known->notice.length = std::min(known->notice.length, notice.length);
+  if (known != nullptr) {
+    known->notice.length = notice.length;
     return;
   }
-  if (count_ == kMost) return;
   entries_[count_++] = {notice, false};
   fresh_ = true;
 }
 
 void Notices::end(Notice::What what, const wire::IpAddress& to, uint32_t length) {
-  std::lock_guard guard(lock_);
   Entry* const known = find(what, to);
   if (known == nullptr || length < known->notice.length) return;
+  std::lock_guard guard(lock_);
   *known = entries_[--count_];
 }
 

@@ -47,7 +47,7 @@ class Notices {
   };
   Entry* find(Notice::What what, const wire::IpAddress& to);
 
-  std::mutex lock_;  // held for a few instructions
+  std::mutex lock_;  // of changes, and of take(); held for a few instructions
   std::array<Entry, kMost> entries_;
   std::atomic<size_t> count_ = 0;
   std::atomic<bool> fresh_ = false;

@@ -31,6 +31,10 @@ TEST(Notices, AreTakenOnce) {
                           "MTU"));
   notices.note(too_long(1, 1000));
   EXPECT_THAT(notices.take(), IsEmpty());
+  notices.end(What::kTooLong, ipv4(192, 0, 2, 1), 999);
+  EXPECT_TRUE(notices.any());
+  notices.end(What::kTooLong, ipv4(192, 0, 2, 1), 1000);
+  EXPECT_FALSE(notices.any());
   notices.note(too_long(2, 1100));
   EXPECT_THAT(notices.take(), SizeIs(1));
 }
