@@ -179,8 +179,9 @@ Finding check_segmentation(const Device& device) {
     case Segmentation::kWithdrawn:
       return segmentation_withdrawn(device);
     case Segmentation::kOff:
-      return {device.io_facts.xdp_mode == XdpMode::kZeroCopy ? Status::kOk : Status::kWarn, "segmentation",
-              "tx-udp-segmentation is off, and the driver has it",
+      return {device.io.kind == IoKind::kAfXdp && device.io_facts.xdp_mode == XdpMode::kZeroCopy ? Status::kOk
+                                                                                                 : Status::kWarn,
+              "segmentation", "tx-udp-segmentation is off, and the driver has it",
               fmt::format("ethtool -K {} tx-udp-segmentation on", device.netdev)};
     default:
       return {Status::kOk, "segmentation", "the driver has no tx-udp-segmentation", ""};

@@ -7,43 +7,24 @@
 namespace uroce::engine {
 namespace {
 
-using net::Segmentation;
-
 XdpMode xdp_mode(const net::XdpSupport& driver, bool force_generic) {
   if (force_generic || !driver.native) return XdpMode::kGeneric;
   return driver.zero_copy ? XdpMode::kZeroCopy : XdpMode::kNative;
 }
 
-// Frames with a run of packets can come although an XDP program is attached: AF_XDP would lose them. Native XDP ends
-// them at a veth or virtio-net device; what a guest sends comes to its tap device whole all the same.
-bool runs_reach_af_xdp(const IoFacts& facts) {
-  return facts.to_software && (facts.xdp_mode == XdpMode::kGeneric || facts.features.driver == "tun");
-}
-
-std::string no_segmentation(Segmentation state) {
-  switch (state) {
-    case Segmentation::kOff:
-      return "tx-udp-segmentation is off";
-    case Segmentation::kWithdrawn:
-      return "tx-udp-segmentation is on, but not possible at present";
-    default:
-      return "the driver has no tx-udp-segmentation";
-  }
-}
-
-// The best one if nothing keeps us from AF_XDP. A system call and the kernel's way through its stack per packet are the
-// price of UDP sockets, and a run of packets pays it once; but without segmentation offload each pays for itself, even
-// if the kernel cuts the run late. Zero-copy is better than either where frames go to a wire; where they go to software
-// that handles them one by one, runs are better (reference/udp-sockets.md, reference/af-xdp.md "Measured").
+// The best one if nothing keeps us from AF_XDP.
+//
+// Where frames go to software, UDP sockets: XDP there ends segmentation offload for everybody who sends to the netdev,
+// or loses runs that arrive, and runs are faster, even those that the kernel cuts (docs/performance.md "Netdevs without
+// segmentation offload"). On a wire zero-copy is better than runs, and runs are better than AF_XDP in copy mode.
 IoChoice best_io(const IoFacts& facts) {
-  const bool runs = facts.features.udp_segmentation == Segmentation::kOn;
-  const bool native_only = facts.to_software;  // as runs_reach_af_xdp() would say otherwise
-  if (facts.xdp_mode == XdpMode::kZeroCopy && !(runs && facts.to_software)) {
-    return {IoKind::kAfXdp, "zero-copy", native_only};
+  const bool runs = facts.features.udp_segmentation == net::Segmentation::kOn;
+  const bool zero_copy = facts.xdp_mode == XdpMode::kZeroCopy;
+  if (runs && (facts.to_software || !zero_copy)) return {IoKind::kUdp, "tx-udp-segmentation is on"};
+  if (facts.to_software) {
+    return {IoKind::kUdp, "a virtual netdev, where AF_XDP ends segmentation offload for others or loses runs"};
   }
-  if (runs) return {IoKind::kUdp, "tx-udp-segmentation is on"};
-  if (runs_reach_af_xdp(facts)) return {IoKind::kUdp, "runs of packets may arrive, which AF_XDP would lose"};
-  return {IoKind::kAfXdp, no_segmentation(facts.features.udp_segmentation), native_only};
+  return {IoKind::kAfXdp, zero_copy ? "zero-copy" : "no tx-udp-segmentation"};
 }
 
 }  // namespace

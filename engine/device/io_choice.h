@@ -32,8 +32,7 @@ enum class IoKind : uint8_t { kNone, kAfXdp, kUdp };
 
 struct IoChoice {
   IoKind kind = IoKind::kNone;
-  std::string why;           // for people
-  bool native_only = false;  // AF_XDP whose generic mode is not good enough, should native XDP fail
+  std::string why;  // for people
 };
 
 // Asks the kernel; nothing is opened or attached. Needs no privilege.

@@ -41,8 +41,7 @@ void say_once(const net::Netdev& netdev, const std::string& text) {
   say(netdev, text);
 }
 
-std::variant<OpenedIo, io::IoError> open_af_xdp(const net::Netdev& netdev, const Options& options, bool native_only) {
-  using enum io::XdpProgram::Attach;
+std::variant<OpenedIo, io::IoError> open_af_xdp(const net::Netdev& netdev, const Options& options) {
   io::AfXdpConfig config;
   config.ifindex = netdev.index;
   config.netdev = netdev.name;
@@ -50,7 +49,7 @@ std::variant<OpenedIo, io::IoError> open_af_xdp(const net::Netdev& netdev, const
   config.mac = netdev.mac;
   config.local_addresses = netdev.addresses;
   config.vlans = netdev.vlans;
-  config.attach = options.force_generic_xdp ? kGeneric : native_only ? kNative : kNativeOrGeneric;
+  config.force_generic = options.force_generic_xdp;
   auto result = io::AfXdp::open(config);
   if (auto* error = std::get_if<io::IoError>(&result)) return *error;
   auto& xdp = std::get<std::unique_ptr<io::AfXdp>>(result);
@@ -99,7 +98,7 @@ std::variant<OpenedIo, io::IoError> open_best(const net::Netdev& netdev, const O
   const bool automatic = options.io == Options::Io::kAuto;
   if (choice.kind == IoKind::kNone) return *facts.taken;
   if (choice.kind == IoKind::kAfXdp) {
-    std::variant<OpenedIo, io::IoError> result = open_af_xdp(netdev, options, choice.native_only);
+    std::variant<OpenedIo, io::IoError> result = open_af_xdp(netdev, options);
     const auto* const error = std::get_if<io::IoError>(&result);
     if (error == nullptr || !automatic) return result;
     why = concat("not AF_XDP: ", error->text());

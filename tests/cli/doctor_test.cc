@@ -64,6 +64,12 @@ Device with_segmentation(net::Segmentation segmentation) {
   return chosen(device);
 }
 
+Device nic(net::Segmentation segmentation) {
+  Device device = with_segmentation(segmentation);
+  device.io_facts.to_software = false;
+  return chosen(device);
+}
+
 const Finding& finding(const Report& report, const std::string& name) {
   for (const Section& section : report.sections) {
     for (const Finding& candidate : section.findings) {
@@ -95,7 +101,7 @@ TEST(Doctor, OrdinaryUserHasUdp) {
   expect(report, "capabilities", Status::kWarn, "CAP_NET_RAW");
   expect(report, "memlock", Status::kWarn, "8192 KiB");
   expect(report, "io", Status::kOk, "udp (tx-udp-segmentation is on)");
-  const Device slow = without_rights(with_segmentation(net::Segmentation::kNone));
+  const Device slow = without_rights(nic(net::Segmentation::kNone));
   expect(diagnose(ordinary_user(), {slow}), "io", Status::kWarn, "udp (not AF_XDP: AF_XDP lacks CAP_BPF; run as root)");
 }
 
@@ -113,7 +119,7 @@ TEST(Doctor, UdpWithoutThePortIsNothing) {
 TEST(Doctor, AfXdpDoesWithoutThePort) {
   HostFacts host = good_host();
   host.port_holders = {{.inode = 0, .process = ""}};
-  const Report report = diagnose(host, {with_segmentation(net::Segmentation::kNone)});
+  const Report report = diagnose(host, {nic(net::Segmentation::kNone)});
   EXPECT_TRUE(report.usable);
   expect(report, "udp port 4791", Status::kWarn, "Soft-RoCE");
   expect(report, "io", Status::kOk, "af_xdp, native");
@@ -142,7 +148,7 @@ TEST(Doctor, SegmentationThatIsMissing) {
 }
 
 TEST(Doctor, SegmentationDoesNotMatterWithZeroCopy) {
-  Device device = with_segmentation(net::Segmentation::kOff);
+  Device device = nic(net::Segmentation::kOff);
   device.io_facts.xdp_mode = engine::XdpMode::kZeroCopy;
   const Report report = diagnose(good_host(), {chosen(device)});
   expect(report, "segmentation", Status::kOk, "is off");

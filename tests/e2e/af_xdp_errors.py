@@ -6,7 +6,6 @@ import subprocess
 import sys
 
 from suite import Case, check, main
-from lab import without_segmentation
 from perftest import PINGPONG
 
 # A program that needs a QP before it does anything else, as server.
@@ -70,16 +69,6 @@ def foreign_program(lab):
         lab.a.system("ip", "link", "set", "dev", lab.a.netdev, "xdpdrv", "off")
 
 
-def falls_back_for_users(lab):
-    """Where AF_XDP would be better an ordinary user gets UDP sockets, and is told so in one line."""
-    with without_segmentation(lab.a):
-        server = lab.a.start(NEEDS_QP + ["-p", "21000"], user=True)
-        server.wait_listening(21000)
-    said = [line for line in server.output.splitlines() if line.startswith("uroce: ")]
-    check(len(said) == 1 and re.search(r"roce0: udp \(not AF_XDP: .*CAP_NET_RAW", said[0]), server.output)
-    return said[0]
-
-
 CASES = [
     Case("no-privileges", as_user_by_run),
     Case("no-privileges-preload", as_user_by_preload),
@@ -87,7 +76,6 @@ CASES = [
     Case("no-such-netdev", no_such_netdev),
     Case("memlock-low", memlock_low),
     Case("foreign-program", foreign_program),
-    Case("user-falls-back", falls_back_for_users),
 ]
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ first: then namespaces, veth pairs and XDP programs end with the script, whateve
 as well (PR_SET_PDEATHSIG).
 """
 
-import contextlib
 import json
 import os
 import shutil
@@ -174,16 +173,6 @@ class Host:
     def xdp_program(self):
         """What `ip link` says of an XDP program on the netdev; None when there is none."""
         return json.loads(self.system("ip", "-json", "link", "show", "dev", self.netdev))[0].get("xdp")
-
-
-@contextlib.contextmanager
-def without_segmentation(host):
-    """The netdev does not take runs of UDP packets: for --io auto AF_XDP is better there."""
-    host.system("ethtool", "-K", host.netdev, "tx-udp-segmentation", "off")
-    try:
-        yield
-    finally:
-        host.system("ethtool", "-K", host.netdev, "tx-udp-segmentation", "on")
 
 
 def clean_environment():

@@ -30,7 +30,7 @@ struct AfXdpConfig {
   wire::MacAddress mac{};                        // the netdev's
   std::vector<wire::IpAddress> local_addresses;  // packets to these are ours
   std::vector<std::string> vlans;                // names of the VLAN netdevs above it
-  XdpProgram::Attach attach = XdpProgram::Attach::kNativeOrGeneric;
+  bool force_generic = false;
   // Powers of two. Fewer are used where they would take more than 64 MiB, or more than half of RLIMIT_MEMLOCK.
   uint32_t rx_frames = 4096;  // per queue
   uint32_t tx_frames = 2048;  // for all queues together

@@ -67,11 +67,9 @@ IoError program_attach_error(const std::string& netdev, int ifindex, uint32_t mt
   if (error == EBUSY || error == EEXIST) {
     return program_present_error(netdev, attached_xdp_program(ifindex).value_or(AttachedProgram{}));
   }
-  const bool native_only = program.mode() == XdpProgram::Mode::kNative;
-  const std::string what =
-      "the XDP program cannot be attached to " + netdev + (native_only ? " in its driver: " : ": ") + error_text(error);
-  if (program.native_error() == 0) return {error, what, "check the netdev and its driver, " + use_udp()};
-  const std::string both = native_only ? what : what + " (native mode: " + error_text(program.native_error()) + ")";
+  const std::string generic = "the XDP program cannot be attached to " + netdev + ": " + error_text(error);
+  if (program.native_error() == 0) return {error, generic, "check the netdev and its driver, " + use_udp()};
+  const std::string both = generic + " (native mode: " + error_text(program.native_error()) + ")";
   if (mtu > 1500 && !program.has_frags()) {
     return {error, both,
             "MTU " + std::to_string(mtu) + " is too large for native XDP before Linux 5.18: ip link set dev " + netdev +

@@ -86,7 +86,7 @@ std::optional<IoError> AfXdp::attach(const AfXdpConfig& config) {
   if (std::optional<IoError> error = obstacle(config.ifindex, config.netdev, config.vlans)) return error;
   if (std::optional<IoError> error = load_xdp_library()) return error;
   if (const int error = program_.load(queue_count_)) return program_load_error(config.netdev, error);
-  if (const int error = program_.attach(config.ifindex, config.attach)) {
+  if (const int error = program_.attach(config.ifindex, config.force_generic)) {
     return program_attach_error(config.netdev, config.ifindex, config.mtu, error, program_);
   }
   return std::nullopt;

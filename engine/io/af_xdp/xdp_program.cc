@@ -85,14 +85,14 @@ int XdpProgram::load(uint32_t queue_count) {
   return error;
 }
 
-int XdpProgram::attach(int ifindex, Attach how) {
+int XdpProgram::attach(int ifindex, bool force_generic) {
   const QuietLibbpf quiet;
   const int program_fd = bpf_program__fd(skeleton_->progs.uroce_steer);
-  if (how != Attach::kGeneric) {
+  if (!force_generic) {
     mode_ = Mode::kNative;
     native_error_ = create_link(program_fd, ifindex, XDP_FLAGS_DRV_MODE, link_fd_);
     const bool generic_may_help = native_error_ != EPERM && native_error_ != EBUSY && native_error_ != EEXIST;
-    if (native_error_ == 0 || !generic_may_help || how == Attach::kNative) return native_error_;
+    if (native_error_ == 0 || !generic_may_help) return native_error_;
   }
   mode_ = Mode::kGeneric;
   return create_link(program_fd, ifindex, XDP_FLAGS_SKB_MODE, link_fd_);

@@ -31,7 +31,6 @@ std::optional<AttachedProgram> attached_xdp_program(int ifindex);
 class XdpProgram {
  public:
   enum class Mode : uint8_t { kNative, kGeneric };
-  enum class Attach : uint8_t { kNativeOrGeneric, kNative, kGeneric };
 
   XdpProgram() = default;
   ~XdpProgram();
@@ -41,9 +40,9 @@ class XdpProgram {
   // Loads for netdevs of up to `queue_count` receive queues. Returns 0 or an errno value.
   int load(uint32_t queue_count);
 
-  // Attaches where `how` says; kNativeOrGeneric: in generic mode if the driver cannot. From here on our packets are
-  // looked for, and still passed to the kernel as long as the maps are empty. Returns 0 or an errno value.
-  int attach(int ifindex, Attach how);
+  // Attaches natively, or failing that (or when `force_generic`) in generic mode. From here on our packets are looked
+  // for, and still passed to the kernel as long as the maps are empty. Returns 0 or an errno value.
+  int attach(int ifindex, bool force_generic);
   int link_fd() const { return link_fd_; }  // -1: not attached
   Mode mode() const { return mode_; }
   // Why the native attach did not work; 0 when it did or was not tried.

@@ -4,6 +4,9 @@
 #include <cerrno>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/engine/io/veth_pair.h"
 
@@ -41,18 +44,18 @@ TEST(IoChoice, ByKindOfNetdev) {
   constexpr bool kWire = false, kSoftware = true;
   const Row rows[] = {
       {"veth", kNative, kSoftware, Segmentation::kOn, kUdp, kUdp, "tx-udp-segmentation is on"},
-      {"veth", kNative, kSoftware, Segmentation::kWithdrawn, kAfXdp, kUdp, "not possible at present"},
-      {"veth", kNative, kSoftware, Segmentation::kOff, kAfXdp, kUdp, "tx-udp-segmentation is off"},
-      {"veth", kGeneric, kSoftware, Segmentation::kWithdrawn, kUdp, kUdp, "runs of packets may arrive"},
-      {"virtio_net", kNative, kSoftware, Segmentation::kOn, kUdp, kUdp, "tx-udp-segmentation is on"},
+      {"veth", kNative, kSoftware, Segmentation::kWithdrawn, kUdp, kUdp, "a virtual netdev"},
+      {"veth", kNative, kSoftware, Segmentation::kOff, kUdp, kUdp, "a virtual netdev"},
+      {"veth", kGeneric, kSoftware, Segmentation::kOn, kUdp, kUdp, "tx-udp-segmentation is on"},
       {"virtio_net", kZeroCopy, kSoftware, Segmentation::kOn, kUdp, kUdp, "tx-udp-segmentation is on"},
-      {"virtio_net", kZeroCopy, kSoftware, Segmentation::kOff, kAfXdp, kUdp, "zero-copy"},
-      {"virtio_net", kNative, kSoftware, Segmentation::kNone, kAfXdp, kUdp, "no tx-udp-segmentation"},
-      {"tun", kNative, kSoftware, Segmentation::kWithdrawn, kUdp, kUdp, "runs of packets may arrive"},
+      {"virtio_net", kZeroCopy, kSoftware, Segmentation::kOff, kUdp, kUdp, "a virtual netdev"},
+      {"virtio_net", kNative, kSoftware, Segmentation::kNone, kUdp, kUdp, "a virtual netdev"},
+      {"tun", kNative, kSoftware, Segmentation::kWithdrawn, kUdp, kUdp, "a virtual netdev"},
       {"macvlan", kGeneric, kSoftware, Segmentation::kOn, kUdp, kUdp, "tx-udp-segmentation is on"},
-      {"802.1Q VLAN Support", kGeneric, kSoftware, Segmentation::kNone, kUdp, kUdp, "runs of packets may arrive"},
       {"vmxnet3", kGeneric, kWire, Segmentation::kNone, kAfXdp, kUdp, "no tx-udp-segmentation"},
       {"ena", kNative, kWire, Segmentation::kNone, kAfXdp, kUdp, "no tx-udp-segmentation"},
+      {"bnxt_en", kNative, kWire, Segmentation::kOn, kUdp, kUdp, "tx-udp-segmentation is on"},
+      {"bnxt_en", kNative, kWire, Segmentation::kOff, kAfXdp, kUdp, "no tx-udp-segmentation"},
       {"mlx5_core", kZeroCopy, kWire, Segmentation::kOn, kAfXdp, kUdp, "zero-copy"},
       {"mlx5_core", kGeneric, kWire, Segmentation::kOn, kUdp, kUdp, "tx-udp-segmentation is on"},
       {"i40e", kZeroCopy, kWire, Segmentation::kOff, kAfXdp, kUdp, "zero-copy"},
@@ -63,7 +66,6 @@ TEST(IoChoice, ByKindOfNetdev) {
     const IoChoice root = choose_io(those, Options::Io::kAuto);
     EXPECT_EQ(root.kind, row.root);
     EXPECT_THAT(root.why, HasSubstr(row.why));
-    EXPECT_EQ(root.native_only, root.kind == kAfXdp && row.to_software) << "else runs are lost where native XDP fails";
     those.no_af_xdp = kNoRights;
     const IoChoice user = choose_io(those, Options::Io::kAuto);
     EXPECT_EQ(user.kind, row.user);
@@ -127,6 +129,20 @@ TEST_F(IoFactsOfVeth, TellWhatKeepsFromAfXdp) {
   EXPECT_THAT(obstacle(netdev), HasSubstr("va.7"));
   VethPair::run(veth.a(), "ip link set va down");
   EXPECT_THAT(obstacle(as_netdev(veth.a())), HasSubstr("is down"));
+}
+
+// There the kernel loads no BPF program, though all capabilities are there.
+TEST_F(IoFactsOfVeth, TellOfUserNamespaces) {
+  const VethPair veth;
+  VethPair::enter(veth.a());
+  const pid_t child = fork();
+  if (child == 0) {
+    if (unshare(CLONE_NEWUSER) != 0) _exit(2);
+    _exit(io_facts(as_netdev(veth.a()), {}).no_af_xdp ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace

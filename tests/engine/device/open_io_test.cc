@@ -1,11 +1,17 @@
 // What people are told when the packet I/O is opened.
 #include "engine/device/open_io.h"
 
+#include <algorithm>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/capability.h>
 #include <sstream>
 #include <string>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <utility>
 
 #include "tests/engine/io/test_packet.h"
@@ -51,6 +57,52 @@ net::Netdev as_netdev(const io::test::VethPair::End& end) {
   return netdev;
 }
 
+void keep_no_capabilities() {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {};
+  ASSERT_EQ(syscall(SYS_capset, &header, data), 0);
+}
+
+void lock_little_memory() {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {};
+  ASSERT_EQ(syscall(SYS_capget, &header, data), 0);
+  data[0].effective &= ~(1U << CAP_IPC_LOCK);
+  ASSERT_EQ(syscall(SYS_capset, &header, data), 0);
+  const rlimit little{65536, 65536};
+  ASSERT_EQ(setrlimit(RLIMIT_MEMLOCK, &little), 0);
+}
+
+// Whether it can be foreseen, or shows when AF_XDP is opened. In a child, which ends with what it has.
+TEST(IoSelection, UdpWhereAfXdpWouldBeBestAndCannotBeHad) {
+  UROCE_SKIP_UNLESS_ROOT();
+  const io::test::VethPair veth;
+  io::test::VethPair::run(veth.a(), "ethtool -K va tx-udp-segmentation off");
+  io::test::VethPair::enter(veth.a());
+  net::Netdev wire = as_netdev(veth.a());
+  wire.kind.clear();
+  const auto said_after = [&](void (*prepare)()) {
+    int channel[2];
+    EXPECT_EQ(pipe(channel), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      prepare();
+      const std::string said = open_with(wire).second;
+      _exit(write(channel[1], said.data(), said.size()) == static_cast<ssize_t>(said.size()) ? 0 : 1);
+    }
+    waitpid(child, nullptr, 0);
+    std::string said(4096, '\0');
+    said.resize(static_cast<size_t>(std::max<ssize_t>(0, read(channel[0], said.data(), said.size()))));
+    close(channel[0]);
+    close(channel[1]);
+    return said;
+  };
+  EXPECT_THAT(said_after(keep_no_capabilities),
+              testing::StartsWith("uroce: va: udp (not AF_XDP: AF_XDP on va lacks CAP_"));
+  EXPECT_THAT(said_after(lock_little_memory),
+              testing::StartsWith("uroce: va: udp (not AF_XDP: locked memory for AF_XDP"));
+}
+
 TEST(IoSelection, UdpWhereTheNetdevTakesRunsElseAfXdp) {
   UROCE_SKIP_UNLESS_ROOT();
   const io::test::VethPair veth;
@@ -58,8 +110,11 @@ TEST(IoSelection, UdpWhereTheNetdevTakesRunsElseAfXdp) {
   const net::Netdev netdev = as_netdev(veth.a());
   EXPECT_EQ(open_with(netdev).second, "uroce: va: udp (tx-udp-segmentation is on)\n");
   io::test::VethPair::run(veth.a(), "ethtool -K va tx-udp-segmentation off");
-  EXPECT_THAT(open_with(netdev).second, testing::StartsWith("uroce: va: af_xdp, native, "));
-  net::Netdev lower = netdev;
+  EXPECT_THAT(open_with(netdev).second, testing::StartsWith("uroce: va: udp (a virtual netdev"));
+  net::Netdev wire = netdev;  // as if it were none
+  wire.kind.clear();
+  EXPECT_THAT(open_with(wire).second, testing::StartsWith("uroce: va: af_xdp, native, "));
+  net::Netdev lower = wire;
   lower.vlans = {"va.7"};
   EXPECT_THAT(open_with(lower).second, testing::StartsWith("uroce: va: udp (not AF_XDP: "));
 }

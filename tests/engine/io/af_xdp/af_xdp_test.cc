@@ -28,8 +28,7 @@ namespace {
 
 enum class Backend { kNative, kGeneric, kUdp };
 
-std::unique_ptr<AfXdp> open_af_xdp(const VethPair::End& end, uint32_t mtu,
-                                   XdpProgram::Attach attach = XdpProgram::Attach::kNativeOrGeneric) {
+std::unique_ptr<AfXdp> open_af_xdp(const VethPair::End& end, uint32_t mtu, bool force_generic = false) {
   VethPair::enter(end);
   AfXdpConfig config;
   config.netdev = end.netdev;
@@ -37,7 +36,7 @@ std::unique_ptr<AfXdp> open_af_xdp(const VethPair::End& end, uint32_t mtu,
   config.mtu = mtu;
   config.mac = end.mac;
   config.local_addresses = {end.v4, end.v6};
-  config.attach = attach;
+  config.force_generic = force_generic;
   IoResult<AfXdp> result = AfXdp::open(config);
   if (const IoError* error = std::get_if<IoError>(&result)) {
     ADD_FAILURE() << error->what << "; " << error->remedy;
@@ -47,8 +46,7 @@ std::unique_ptr<AfXdp> open_af_xdp(const VethPair::End& end, uint32_t mtu,
 }
 
 std::unique_ptr<PacketIo> open_io(Backend backend, const VethPair::End& end, uint32_t mtu) {
-  using enum XdpProgram::Attach;
-  if (backend != Backend::kUdp) return open_af_xdp(end, mtu, backend == Backend::kGeneric ? kGeneric : kNative);
+  if (backend != Backend::kUdp) return open_af_xdp(end, mtu, backend == Backend::kGeneric);
   VethPair::enter(end);
   IoResult<UdpIo> result = UdpIo::open({.netdev = end.netdev, .ifindex = end.ifindex, .mtu = mtu});
   if (const IoError* error = std::get_if<IoError>(&result)) {
@@ -91,7 +89,7 @@ TEST(AfXdp, RunsThatNobodyCutsAreCounted) {
   for (const uint32_t mtu : {1500u, 9000u}) {
     const VethPair veth({.mtu = mtu});
     const auto a = open_io(Backend::kUdp, veth.a(), mtu);
-    const auto b = open_af_xdp(veth.b(), mtu, XdpProgram::Attach::kGeneric);
+    const auto b = open_af_xdp(veth.b(), mtu, true);
     ASSERT_TRUE(a && b);
     TestBurst run;
     for (uint32_t psn = 0; psn < 32; ++psn) run.add(VethPair::envelope_v4(veth.a(), veth.b()), psn, 1024);
@@ -205,7 +203,7 @@ TEST(AfXdp, DescriptionSaysHowItIsAttached) {
   UROCE_SKIP_UNLESS_ROOT();
   const VethPair veth({.mtu = 9000});
   EXPECT_EQ(open_af_xdp(veth.a(), 9000)->description(), "af_xdp, native, copy, multi-buffer, 1 queue");
-  EXPECT_EQ(open_af_xdp(veth.a(), 1500, XdpProgram::Attach::kGeneric)->description(), "af_xdp, generic, copy, 1 queue");
+  EXPECT_EQ(open_af_xdp(veth.a(), 1500, true)->description(), "af_xdp, generic, copy, 1 queue");
 }
 
 // A program that the application starts must not keep the netdev's queue.

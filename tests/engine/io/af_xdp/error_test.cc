@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 #include <linux/capability.h>
 #include <linux/if_link.h>
-#include <net/if.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -146,21 +145,6 @@ TEST_F(AfXdpError, ForeignXdpProgram) {
   }
   close(program);
   EXPECT_EQ(text_of(open_on(veth.a())), "opened");
-}
-
-// A driver without XDP: generic mode does, where it is allowed.
-TEST_F(AfXdpError, NoXdpInTheDriver) {
-  const VethPair veth;
-  VethPair::run(veth.a(), "ip link add link va name mv type macvlan && ip link set mv up");
-  VethPair::enter(veth.a());
-  AfXdpConfig config;
-  config.netdev = "mv";
-  config.ifindex = static_cast<int>(if_nametoindex("mv"));
-  config.attach = XdpProgram::Attach::kNative;
-  EXPECT_THAT(text_of(AfXdp::open(config)), HasSubstr("the XDP program cannot be attached to mv in its driver: "));
-  EXPECT_EQ(attached_xdp_program(config.ifindex), std::nullopt);
-  config.attach = XdpProgram::Attach::kNativeOrGeneric;
-  EXPECT_EQ(text_of(AfXdp::open(config)), "opened");
 }
 
 // The texts for what this machine cannot produce.
