@@ -10,7 +10,8 @@ from references import (AETH, MOST_SEGMENTS, RETH, Ucx, iperf3, raw_blast, raw_k
 
 SIZES = {"64 KiB": 65536, "1 MiB": 1 << 20}
 TESTS = ("ib_write_bw", "ib_read_bw", "ib_send_bw")
-RUNS, IPERF, UCX_TCP = "raw runs, contiguous", "iperf3", "UCX tcp"  # names that ratios need
+# Names that ratios need.
+RUNS, SUMMED, IPERF, UCX_TCP = "raw runs, contiguous", "raw runs, summed", "iperf3", "UCX tcp"
 BESIDE = {"alone": 0, "beside WRITEs of 64 KiB": SIZES["64 KiB"]}
 
 
@@ -135,6 +136,7 @@ def bulk_at(settings: Settings, path_mtu: int, cores: int) -> Group:
         sockets("udp", "kernel UDP, a datagram per packet, sendmmsg", *udp),
         sockets(RUNS, "raw runs (UDP_SEGMENT, UDP_GRO), contiguous", *runs),
         sockets("raw runs, gathered", "raw runs, gathered: 3 iovecs per packet", *runs, "--gather"),
+        sockets(SUMMED, "raw runs, copied and summed at both ends", *runs, "--sum"),
         *([sockets("raw runs, IPv6", "raw runs over IPv6, contiguous", *runs, "--ipv6")] if settings.ipv6 else []),
         sockets("tcp", "kernel TCP, 64 KiB per send()", "--tcp", "--bytes", 65536),
         row(IPERF, "iperf3, TCP, 1 stream", iperf3, "iperf3"),
@@ -156,6 +158,7 @@ def bulk_at(settings: Settings, path_mtu: int, cores: int) -> Group:
                     name, f"{test} {size}, uroce {io}",
                     lambda rig, p=plane, t=test, c=count(SIZES[size]): p.bandwidth(rig, t, path_mtu, c), test))
                 ratio(f"{test} {size}, {io} / raw runs, contiguous", name, RUNS, ">= 0.7" if io == "udp" else "")
+                ratio(f"{test} {size}, {io} / raw runs, summed", name, SUMMED, "")
                 ratio(f"{test} {size}, {io} / iperf3", name, IPERF, ">= 1.0" if io == "udp" else "")
                 if io == "af_xdp":
                     ratio(f"{test} {size}, {io} / raw AF_XDP", name, "raw AF_XDP",

@@ -9,11 +9,11 @@ matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
 from matplotlib.axes import Axes  # noqa: E402
 
-from groups import BESIDE, IPERF, RUNS, TESTS, UCX_TCP  # noqa: E402
+from groups import BESIDE, IPERF, RUNS, SUMMED, TESTS, UCX_TCP  # noqa: E402
 from measurement import Key, Measurement  # noqa: E402
 from report import Results  # noqa: E402
 
-GREYS = ("#30343b", "#7d838c", "#b9bec6", "#dcdfe4")
+GREYS = ("#30343b", "#7d838c", "#b9bec6", "#dcdfe4", "#565c65")
 COLOURS = {"udp": ("#08519c", "#3182bd", "#6baed6", "#bdd7e7"), "af_xdp": ("#a63603", "#e6550d", "#fd8d3c", "#fdd0a2")}
 PLANES = {"udp": "UDP", "af_xdp": "AF_XDP"}
 VALUE_SIZE = 7  # points: of the figures at bars
@@ -48,6 +48,7 @@ def draw_bulk(axes: Axes, results: Results, cores: int) -> None:
     path_mtus = sorted({key.path_mtu for key in results if key.group == "bulk" and key.cores == cores})
     size = next(size for size in ("1 MiB", "64 KiB") if any(size in key.name for key in results))
     bars = [(RUNS, "raw runs, contiguous", GREYS[0]), ("raw runs, gathered", "raw runs, gathered", GREYS[1]),
+            (SUMMED, "raw runs, copied and summed", GREYS[4]),
             (IPERF, "iperf3 (TCP)", GREYS[2]), (UCX_TCP, "UCX over TCP, put 1 MiB", GREYS[3])]
     for io, colours in COLOURS.items():
         bars += [(f"{test} {size} {io}", f"{test} {size}, {PLANES[io]}", colour)
@@ -67,7 +68,7 @@ def draw_bulk(axes: Axes, results: Results, cores: int) -> None:
                      error_kw={"elinewidth": 0.8})
             text = f"{value:.1f}"
             raw = of(results, RUNS, path_mtu, cores)
-            if raw and position >= 2:
+            if raw and position >= 3:
                 text += f"  {value / raw.median('gbps'):.2f} x"
             axes.annotate(text, (x, max(values)), (0, 3), textcoords="offset points", ha="center", va="bottom",
                           rotation=90, fontsize=VALUE_SIZE)

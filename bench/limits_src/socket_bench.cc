@@ -42,6 +42,7 @@ int main(int argc, char** argv) {
   app.add_option("--segments", options.segments, "UDP blast and sink: datagrams of a run (UDP_SEGMENT, UDP_GRO)")
       ->check(CLI::Range(1, 64));
   app.add_flag("--gather", options.gather, "UDP blast of runs: headers, payload and ICRC of a datagram lie apart");
+  app.add_flag("--sum", options.sum, "UDP blast and sink of runs: payload is copied and summed (CRC-32) at both ends");
   app.require_subcommand(1);
   app.fallthrough();
   for (const Mode& mode : kModes) app.add_subcommand(mode.name, mode.help);

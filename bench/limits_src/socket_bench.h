@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "bench/limits_src/peer_socket.h"
 
@@ -18,6 +20,7 @@ struct SocketBenchOptions {
   uint32_t payload = 0;           // UDP sink: bytes of each datagram that count as payload
   uint32_t segments = 1;          // UDP bulk: datagrams of a run; 1 is sendmmsg() of single datagrams instead
   bool gather = false;            // UDP blast of runs: each datagram out of three places
+  bool sum = false;               // UDP runs: what any RoCE endpoint has to do besides, copy and CRC at both ends
 };
 
 void run_socket_ping(const SocketBenchOptions& options);
@@ -26,5 +29,17 @@ void run_socket_blast(const SocketBenchOptions& options);  // until the peer lea
 void run_socket_sink(const SocketBenchOptions& options);
 
 void blast_runs(const SocketBenchOptions& options);  // run_socket_blast() with UDP_SEGMENT
+
+// What the receiving end of --sum does with a run: sums each datagram, then copies its payload to another place.
+class Summer {
+ public:
+  explicit Summer(const SocketBenchOptions& options);
+  // Returns something that depends on all sums.
+  uint32_t take(std::span<const uint8_t> run);
+
+ private:
+  const uint32_t bytes_, payload_bytes_;  // of a datagram
+  std::vector<uint8_t> payload_;
+};
 
 }  // namespace uroce::limits

@@ -59,13 +59,26 @@ void sink_datagrams(int fd, uint64_t window_ns, Rate& rate) {
   }
 }
 
-void sink_blocks(int fd, uint64_t window_ns, uint32_t datagram_bytes, Rate& rate) {
+void sink_runs(int fd, uint64_t window_ns, const SocketBenchOptions& options, Rate& rate) {
   std::vector<uint8_t> block(kReceiveBytes);
+  Summer summer(options);
+  uint32_t sums = 0;
   while (!stop_requested() && rate.last_ns - rate.first_ns < window_ns) {
     const ssize_t got = recv(fd, block.data(), block.size(), 0);
     if (got <= 0) break;
     const auto bytes = static_cast<uint64_t>(got);
-    rate.add(bytes, datagram_bytes != 0 ? bytes / datagram_bytes : 0);
+    if (options.sum) sums ^= summer.take({block.data(), bytes});
+    rate.add(bytes, bytes / options.bytes);
+  }
+  if (options.sum) std::fprintf(stderr, "sums: %08x\n", sums);  // they are used, so they are made
+}
+
+void sink_blocks(int fd, uint64_t window_ns, Rate& rate) {
+  std::vector<uint8_t> block(kReceiveBytes);
+  while (!stop_requested() && rate.last_ns - rate.first_ns < window_ns) {
+    const ssize_t got = recv(fd, block.data(), block.size(), 0);
+    if (got <= 0) break;
+    rate.add(static_cast<uint64_t>(got), 0);
   }
 }
 
@@ -87,13 +100,13 @@ void run_socket_sink(const SocketBenchOptions& options) {
   const auto window_ns = static_cast<uint64_t>(options.seconds * 1e9);
   Rate rate;
   if (options.peer.tcp) {
-    sink_blocks(fd, window_ns, 0, rate);
+    sink_blocks(fd, window_ns, rate);
   } else if (options.segments == 1) {
     sink_datagrams(fd, window_ns, rate);
   } else {
     const int on = 1;
     if (setsockopt(fd, SOL_UDP, UDP_GRO, &on, sizeof on)) fail_with_errno("UDP_GRO");
-    sink_blocks(fd, window_ns, options.bytes, rate);
+    sink_runs(fd, window_ns, options, rate);
   }
   close(fd);
   const double seconds = rate.seconds() > 0 ? rate.seconds() : 1;

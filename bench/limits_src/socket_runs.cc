@@ -1,6 +1,7 @@
 // socket_bench blast of runs: equal datagrams that leave as one message (UDP_SEGMENT), as the bulk plane of uroce wants
 // them. The socket is not connected and sets DF: so the IP IDs of every run count up from 0, which an ICRC has to know.
 // Contiguous: the run in one buffer. Gathered: of each datagram the headers, the payload and the ICRC in a place each.
+// Summed: contiguous, and each payload is copied there from application memory and summed on the way.
 #include <cstring>
 #include <netinet/in.h>
 #include <netinet/udp.h>
@@ -11,12 +12,18 @@
 
 #include "bench/limits_src/process.h"
 #include "bench/limits_src/socket_bench.h"
+#include "wire/crc32.h"
 
 namespace uroce::limits {
 namespace {
 
 constexpr uint32_t kHeaderBytes = 12;  // BTH
 constexpr uint32_t kIcrcBytes = 4;
+
+uint32_t payload_bytes_of(const SocketBenchOptions& options) {
+  if (options.bytes <= kHeaderBytes + kIcrcBytes) throw std::runtime_error("the datagrams are too short for a packet");
+  return options.bytes - kHeaderBytes - kIcrcBytes;
+}
 
 int open_unconnected(const PeerOptions& options) {
   const int fd = open_socket(options);
@@ -52,11 +59,20 @@ class Run {
 
   bool send_by(int fd) const { return sendmsg(fd, &message_, 0) >= 0; }
 
+  void fill_from(const std::vector<uint8_t>& payload, uint32_t bytes) {
+    const uint32_t payload_bytes = bytes - kHeaderBytes - kIcrcBytes;
+    const uint8_t* from = payload.data();
+    for (uint8_t* to = bytes_.data(); to < bytes_.data() + bytes_.size(); to += bytes, from += payload_bytes) {
+      const uint32_t crc =
+          wire::crc32_copy(wire::crc32_update(~0u, to, kHeaderBytes), to + kHeaderBytes, from, payload_bytes);
+      std::memcpy(to + kHeaderBytes + payload_bytes, &crc, kIcrcBytes);
+    }
+  }
+
  private:
   // Three arrays, one behind the other: of headers, of payloads, of ICRCs.
   std::vector<iovec> gathered(const SocketBenchOptions& options) {
-    if (options.bytes <= kHeaderBytes + kIcrcBytes) throw std::runtime_error("--gather: the datagrams are too short");
-    const uint32_t payload_bytes = options.bytes - kHeaderBytes - kIcrcBytes;
+    const uint32_t payload_bytes = payload_bytes_of(options);
     uint8_t* const payloads = bytes_.data() + size_t{options.segments} * kHeaderBytes;
     uint8_t* const icrcs = payloads + size_t{options.segments} * payload_bytes;
     std::vector<iovec> parts;
@@ -79,11 +95,26 @@ class Run {
 
 void blast_runs(const SocketBenchOptions& options) {
   const int fd = open_unconnected(options.peer);
-  const Run run(options);
+  Run run(options);
+  const std::vector<uint8_t> payload(options.sum ? size_t{options.segments} * payload_bytes_of(options) : 0);
   while (!stop_requested()) {
+    if (options.sum) run.fill_from(payload, options.bytes);
     if (!run.send_by(fd) && !stop_requested()) fail_with_errno("sendmsg");
   }
   close(fd);
+}
+
+Summer::Summer(const SocketBenchOptions& options) : bytes_(options.bytes), payload_bytes_(payload_bytes_of(options)) {}
+
+uint32_t Summer::take(std::span<const uint8_t> run) {
+  payload_.resize(run.size());
+  uint32_t sums = 0;
+  uint8_t* to = payload_.data();
+  for (; run.size() >= bytes_; run = run.subspan(bytes_), to += payload_bytes_) {
+    sums ^= wire::crc32_update(~0u, run.data(), bytes_);
+    std::memcpy(to, run.data() + kHeaderBytes, payload_bytes_);
+  }
+  return sums;
 }
 
 }  // namespace uroce::limits
