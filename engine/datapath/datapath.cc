@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "engine/io/memory_link.h"
+#include "wire/ip_udp.h"
+#include "wire/opcode.h"
 
 namespace uroce::engine {
 
@@ -97,8 +99,7 @@ int Datapath::modify(Qp& qp, const transport::QpAttributes& attributes, uint32_t
   if (error == 0 && path) {
     qp.stop_waiting();
     qp.transport->share_probes(path->to->probes);
-    const bool in_runs = tx_.queues().run() > 1 && !path->loopback();
-    qp.transport->share_runs(in_runs ? &path->to->runs : nullptr);
+    share_runs(qp, *path);
     qp.transport->obey(&path->to->congestion);
     qp.path = std::move(*path);
   }
@@ -109,6 +110,15 @@ int Datapath::modify(Qp& qp, const transport::QpAttributes& attributes, uint32_t
   if (error == 0 && state == transport::QpState::kReset) purge_completions(qp);
   schedule_.reschedule(qp, now);
   return error;
+}
+
+// Runs of UC and UD packets could be lost unnoticed.
+void Datapath::share_runs(Qp& qp, const Path& path) const {
+  const transport::QpType type = qp.transport->type();
+  const bool reliable = type != transport::QpType::kUc && type != transport::QpType::kUd;
+  const uint32_t middle = wire::kUdpSize + wire::kBthSize + qp.transport->attributes().path_mtu + wire::kIcrcSize;
+  const size_t run = reliable && !path.loopback() ? wire_->run(middle) : 1;
+  qp.transport->share_runs(run > 1 ? &path.to->runs : nullptr, static_cast<uint32_t>(run));
 }
 
 void Datapath::remove(Qp& qp, Time now) {

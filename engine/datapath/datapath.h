@@ -112,6 +112,7 @@ class Datapath {
   size_t transmit(Caller caller, Time now);
   size_t receive(Time now);
   size_t receive_burst(io::PacketIo& io, Time now);
+  void share_runs(Qp& qp, const Path& path) const;
   static void purge_completions(Qp& qp);
 
   Counters counters_;

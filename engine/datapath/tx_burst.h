@@ -14,12 +14,14 @@
 
 #include "engine/io/packet_io.h"
 #include "engine/io/tx_packet.h"
+#include "wire/ip_udp.h"
 
 namespace uroce::engine {
 
 class TxBurst {
  public:
-  static constexpr size_t kSize = 64;
+  static constexpr size_t kRun = 64;  // the longest
+  static constexpr size_t kSize = 2 * kRun;
   static constexpr size_t kUsualBurst = 32;  // what the kernel takes per call in AF_XDP's copy mode
   static constexpr int kPostsAtOnce = 4;     // since the last flush(): posts whose packets do not wait
 
@@ -28,7 +30,10 @@ class TxBurst {
   using Done = std::function<void(const io::TxPacket&)>;
 
   TxBurst(io::PacketIo& io, Done on_done)
-      : io_(io), on_done_(std::move(on_done)), burst_(std::clamp(io.run(), kUsualBurst, kSize)) {}
+      : io_(io),
+        on_done_(std::move(on_done)),
+        burst_(io.run(wire::kUdpSize) > 1 ? kSize : kUsualBurst),
+        company_(burst_ == kSize ? kRun / 2 : kUsualBurst / 2) {}
 
   // Room for one more packet; sends what is there to make room. Null under backpressure: stop pulling. What is pulled
   // no NAK reaches any more, so that is never more than the PacketIo is known to take.
@@ -38,6 +43,14 @@ class TxBurst {
     return &packets_[count_];
   }
   void commit() { ++count_; }
+  // A run follows, which shall not be parted.
+  void begin_run() {
+    if (count_ + kRun > kSize) submit();
+  }
+
+  // The run is complete. With half a burst of packets more are not waited for: they are on their way while others are
+  // made. False as submit().
+  bool end_run() { return count_ < kRun / 2 || submit(); }
 
   // Hands everything to the PacketIo. False: it did not take all; the rest is offered again next time.
   bool submit() {
@@ -64,7 +77,7 @@ class TxBurst {
     if (!waiting()) return;
     if (posts_at_once_ > 0) {
       --posts_at_once_;
-    } else if (count_ < burst_ / 2 && !dirty_) {
+    } else if (count_ < company_ && !dirty_) {
       return;
     }
     leave();
@@ -108,6 +121,7 @@ class TxBurst {
   io::PacketIo& io_;
   Done on_done_;
   const size_t burst_;
+  const size_t company_;
   std::array<io::TxPacket, kSize> packets_;
   size_t count_ = 0;
   size_t sent_ = 0;

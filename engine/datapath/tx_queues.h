@@ -18,16 +18,11 @@ class TxQueues {
  public:
   explicit TxQueues(TxBurst::Done on_done) : on_done_(std::move(on_done)) {}
 
-  void attach_wire(io::PacketIo& io) {
-    wire_ = std::make_unique<TxBurst>(io, on_done_);
-    run_ = io.run();
-  }
+  void attach_wire(io::PacketIo& io) { wire_ = std::make_unique<TxBurst>(io, on_done_); }
   void attach_loop(io::PacketIo& io) { loop_ = std::make_unique<TxBurst>(io, on_done_); }
 
   TxBurst& wire() { return *wire_; }
   TxBurst& loop() { return *loop_; }
-  // As PacketIo::run(), of the wire.
-  size_t run() const { return run_; }
   TxBurst& to(const Path& path) { return path.loopback() ? *loop_ : *wire_; }
 
   // As TxBurst's. There may be no wire yet.
@@ -75,7 +70,6 @@ class TxQueues {
   const TxBurst::Done on_done_;
   std::unique_ptr<TxBurst> wire_;  // null before it is attached
   std::unique_ptr<TxBurst> loop_;
-  size_t run_ = 1;
 };
 
 }  // namespace uroce::engine

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/datapath/run_end.h"
+
 namespace uroce::engine {
 
 namespace {
@@ -54,8 +56,11 @@ size_t TxScheduler::transmit(Time now) {
 
 // False: backpressure.
 bool TxScheduler::transmit_quantum(Qp& qp, int& budget) {
-  const size_t quantum = std::max(kQuantum, queues_.run());
-  for (size_t i = 0; i < quantum && budget > 0; ++i) {
+  const bool in_runs = qp.transport->run() > 1;
+  if (in_runs) queues_.wire().begin_run();
+  const size_t quantum = in_runs ? TxBurst::kRun : kQuantum;
+  RunEnd end(in_runs ? &queues_.wire().io() : nullptr);
+  for (size_t i = 0; i < quantum && !end.reached(); ++i) {
     Path* const path = next_path(qp);
     const Reach reach = path == nullptr ? Reach::kNot : next_hops_.reach(*path, qp, now_);
     if (reach == Reach::kLater) {
@@ -76,10 +81,11 @@ bool TxScheduler::transmit_quantum(Qp& qp, int& budget) {
     }
     packet->envelope = envelope_for(*packet, qp, *path);
     keep_alone(*packet, *path);
+    end.add(packet->udp_length());
     queue.commit();
     if (is_multicast(path->envelope.destination)) copy_to_own_group(*packet);
   }
-  return true;
+  return !end.reached() || queues_.wire().end_run();
 }
 
 // While runs to a destination pause, its packets leave one by one.

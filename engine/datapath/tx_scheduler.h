@@ -17,7 +17,8 @@ namespace uroce::engine {
 
 class TxScheduler {
  public:
-  static constexpr int kTransmitLimit = 4 * 32;  // packets of one transmission, ACKs not counted
+  // Packets after which no QP gets another turn in a transmission; ACKs are not counted.
+  static constexpr int kTransmitLimit = 4 * 32;
 
   TxScheduler(Tables& tables, uint32_t shard, Counters& counters, Schedule& schedule, NextHopWaits& next_hops);
 

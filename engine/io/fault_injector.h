@@ -41,7 +41,7 @@ class FaultInjector final : public PacketIo {
 
   size_t receive(std::span<RxPacket> out) override;
   size_t send(std::span<io::TxPacket> burst) override;
-  size_t run() const override { return inner_->run(); }
+  size_t run(uint32_t udp_length) const override { return inner_->run(udp_length); }
   bool flush() override;
   std::span<const pollfd> wait_descriptors() const override { return inner_->wait_descriptors(); }
   bool left_over() const override { return !arriving_.empty() || inner_->left_over(); }

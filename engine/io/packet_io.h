@@ -95,8 +95,9 @@ class PacketIo {
   // A packet whose payload cannot be read any more is taken, not sent, and marked `unreadable`.
   virtual size_t send(std::span<io::TxPacket> burst) = 0;
 
-  // How many packets of one QP in a row can leave together, at little more than the price of one.
-  virtual size_t run() const { return 1; }
+  // How many packets of one QP in a row, of so many bytes with the UDP header, can leave together, at little more than
+  // the price of one.
+  virtual size_t run([[maybe_unused]] uint32_t udp_length) const { return 1; }
 
   // How many packets send() is sure to take now. Unknown, and as many as you like: it may refuse them all the same.
   virtual size_t room() const { return SIZE_MAX; }

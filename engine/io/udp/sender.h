@@ -19,7 +19,7 @@ namespace uroce::io {
 
 class UdpSender {
  public:
-  static constexpr size_t kBurst = 64;  // packets of one system call
+  static constexpr size_t kBurst = 128;  // packets of one system call
 
   // `max_udp_length`: of any packet. `ifindex`: for link-local destinations.
   UdpSender(int fd, int ifindex, uint32_t max_udp_length, const RunLimits& limits, IoCounters& counters,

@@ -49,7 +49,8 @@ IoResult<UdpIo> UdpIo::open(const UdpConfig& config) {
 }
 
 UdpIo::UdpIo(const UdpConfig& config)
-    : max_udp_length_(std::min(config.mtu - static_cast<uint32_t>(wire::kIpv6Size), kMaxUdpLength)) {}
+    : gso_max_size_(config.gso_max_size),
+      max_udp_length_(std::min(config.mtu - static_cast<uint32_t>(wire::kIpv6Size), kMaxUdpLength)) {}
 
 UdpIo::~UdpIo() = default;
 
@@ -95,6 +96,12 @@ size_t UdpIo::send(std::span<io::TxPacket> burst) {
     break;
   }
   return taken;
+}
+
+size_t UdpIo::run(uint32_t udp_length) const {
+  const RunLimits limits(gso_max_size_);
+  const size_t bytes = std::max<size_t>(udp_length - wire::kUdpSize, 1);
+  return std::clamp<size_t>(limits.bytes_v6 / bytes, 1, limits.packets);
 }
 
 size_t UdpIo::port_of(const io::TxPacket& packet) {

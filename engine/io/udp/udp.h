@@ -33,7 +33,7 @@ class UdpIo final : public PacketIo {
 
   size_t receive(std::span<RxPacket> out) override;
   size_t send(std::span<io::TxPacket> burst) override;
-  size_t run() const override { return RunLimits::kMaxPackets; }
+  size_t run(uint32_t udp_length) const override;
   bool flush() override { return true; }  // send() has done it
   std::span<const pollfd> wait_descriptors() const override { return wait_descriptors_; }
   bool left_over() const override;
@@ -52,6 +52,7 @@ class UdpIo final : public PacketIo {
   explicit UdpIo(const UdpConfig& config);
   static size_t port_of(const io::TxPacket& packet);
 
+  const uint32_t gso_max_size_;
   uint32_t max_udp_length_;
   IoCounters counters_;
   Notices notices_;

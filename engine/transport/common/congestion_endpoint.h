@@ -60,8 +60,7 @@ class CongestionEndpoint {
     const uint32_t bytes = qp_.attr.path_mtu + kHeaders;
     const bool first = !qp_.turn.taken;
     const bool allowed = qp_.congestion->may_send(qp_.turn, bytes, qp_.now);
-    qp_.window =
-        qp_.congestion->window(bytes).value_or(in_runs() ? congestion::Controller::kWindow : go_back_.window());
+    qp_.window = qp_.congestion->window(bytes).value_or(in_runs() ? run_window() : go_back_.window());
     resume_at_ = allowed ? Time::min() : qp_.congestion->resume_at(qp_.turn);
     if (!allowed && first) qp_.counters.add(Counter::kPaced);
     return allowed;
@@ -81,6 +80,7 @@ class CongestionEndpoint {
     if (!again) go_back_.on_new_packet();
     if (packet.reason == io::SendReason::kPsnNak && in_flight == 0) go_back_.on_lost();
     if (!info.has_payload) go_back_.on_read();
+    full_packets_ = packet.payload_size == qp_.attr.path_mtu || !info.has_payload;
     // Karn: its acknowledgement may be for either packet.
     if (again && timed_ && wire::Psn::distance(bth.psn, timed_->psn) >= 0) timed_.reset();
     // READs and atomics are not measured: their answers wait for each other.
@@ -108,6 +108,13 @@ class CongestionEndpoint {
 
   // What runs cost is counted in runs: to send many packets again is cheaper than to send short runs.
   bool in_runs() const { return qp_.run_trial != nullptr && qp_.run_trial->allowed(qp_.now); }
+  // Four runs of full packets at least, so that others are under way while the peer takes one and acknowledges it. With
+  // each may go the first two packets of a WRITE, a run of their own since the first is longer than all others. Of
+  // short packets fewer, so that some wait and leave together.
+  uint32_t run_window() const {
+    return full_packets_ ? std::max(congestion::Controller::kWindow, 4 * (qp_.run + 2))
+                         : congestion::Controller::kWindow;
+  }
 
   // One packet at a time, of those that ask for an acknowledgement.
   struct Timed {
@@ -122,6 +129,7 @@ class CongestionEndpoint {
   GoBackWindow go_back_;
   congestion::CnpGenerator cnps_;
   bool cnp_pending_ = false;
+  bool full_packets_ = false;  // so was the last one; or it asked for some
 };
 
 }  // namespace uroce::transport

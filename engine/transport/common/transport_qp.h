@@ -46,8 +46,12 @@ class TransportQp {
   }
   // That of the destination that the QP is connected to; lives until the QP ends or gets another one.
   void share_probes(ProbeBudget& budget) { qp_.probe_budget = &budget; }
-  // Null: packets do not leave in runs.
-  void share_runs(RunTrial* trial) { qp_.run_trial = trial; }
+  // Packets of full size leave in runs of `run`, if `trial` allows it. 1 and null: they do not.
+  void share_runs(RunTrial* trial, uint32_t run) {
+    qp_.run_trial = trial;
+    qp_.run = run;
+  }
+  uint32_t run() const { return qp_.run; }
   // Likewise; UD: of the next packet's destination, told before each pull(). Null: none.
   void obey(congestion::Controller* controller) {
     if (controller == qp_.congestion) return;

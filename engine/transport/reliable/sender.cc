@@ -31,16 +31,18 @@ void Sender::reset() {
 bool Sender::wants_to_send(Time now) const {
   if (recovery_.waits(now)) return false;
   if (recovery_.probe_due()) return true;
-  if (at_local_error() || window_full()) return false;
+  if (at_local_error() || window_full(packets_at_once() - 1)) return false;
   if (window_.cursor() == qp_.sq.fetched()) return qp_.attr.state == QpState::kRts && qp_.sq.head() != window_.cursor();
   const Entry entry = qp_.sq.entry(window_.cursor());
   if (is_local(entry.wqe.opcode)) return qp_.attr.state == QpState::kRts && window_.cursor() == qp_.sq.tail();
   return (entry.progress.started || may_start(entry)) && credits_allow(entry);
 }
 
-// A window that has shrunk waits for an answer, and asks for one where none is under way.
-bool Sender::window_full() const {
-  return window_.in_flight() >= kWindow || (window_.in_flight() >= qp_.window && answer_under_way());
+// There is no room for a packet and `more` behind it. A window that has shrunk waits for an answer, and asks for one
+// where none is under way.
+bool Sender::window_full(uint32_t more) const {
+  const uint32_t largest = std::max(kWindow, qp_.window);
+  return window_.in_flight() >= largest || (window_.in_flight() + more >= qp_.window && answer_under_way());
 }
 
 bool Sender::drained() const {

@@ -25,9 +25,10 @@ namespace uroce::transport {
 
 class Sender {
  public:
-  // Packets in flight without acknowledgement. Bounds what a receiver's ring has to take at once.
+  // Packets in flight without acknowledgement, where they do not leave in runs. Bounds what a receiver's ring has to
+  // take at once.
   static constexpr uint32_t kWindow = congestion::Controller::kWindow;
-  // An acknowledgement is asked for at least this often inside long messages.
+  // An acknowledgement is asked for at least this often inside long messages, with that window.
   static constexpr uint32_t kAckInterval = kWindow / 4;
 
   explicit Sender(QpContext& context) : qp_(context), window_(context.sq), recovery_(context), packets_(context) {}
@@ -79,9 +80,12 @@ class Sender {
   };
   enum class Advance : uint8_t { kDone, kBlocked, kFailed };
 
-  bool window_full() const;
+  bool window_full(uint32_t more = 0) const;
+  // There is to be room for so many before sending goes on: for a run, but not for all that is in flight (the silly
+  // window of RFC 1122).
+  uint32_t packets_at_once() const { return std::min(qp_.run, std::max(qp_.window / 4, 1u)); }
   // More often where the window is smaller.
-  uint32_t ack_interval() const { return std::clamp(qp_.window / 4, 1u, kAckInterval); }
+  uint32_t ack_interval() const { return std::max(qp_.window / 4, 1u); }
   bool fetch_current();
   bool position();
   bool may_start(const Entry& entry) const;

@@ -13,6 +13,8 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::SizeIs;
 
+constexpr uint32_t kRun = 62;
+
 // A transfer that crawls: each time it goes back it has come a packet further.
 int times_until_pause(RunTrial& trial, Time now, uint32_t progress = 1) {
   int times = 1;
@@ -88,7 +90,7 @@ TEST(RunTrial, HearsOfRequestsThatCrawl) {
   ScriptedQp host;
   host.to_rts();
   RunTrial trial;
-  host.qp.share_runs(&trial);
+  host.qp.share_runs(&trial, kRun);
   for (uint64_t id = 0; id < 60; ++id) host.post(work(WrOpcode::kSend, id));
   host.pull();
   host.receive(nak(wire::NakCode::kPsnSequenceError, kSqPsn + 20));
@@ -108,7 +110,7 @@ TEST(RunTrial, DoesNotCountWaitsForReceiveRequests) {
   ScriptedQp host;
   host.to_rts();
   RunTrial trial;
-  host.qp.share_runs(&trial);
+  host.qp.share_runs(&trial, kRun);
   for (uint64_t id = 0; id < 60; ++id) host.post(work(WrOpcode::kSend, id));
   host.pull();
   for (uint32_t i = 0; i < 20; ++i) {
@@ -126,7 +128,7 @@ TEST(RunTrial, HearsOfResponsesThatDoNotArrive) {
   const Buffer buffer = host.make_buffer(8 * kMtu);
   host.to_rts();
   RunTrial trial;
-  host.qp.share_runs(&trial);
+  host.qp.share_runs(&trial, kRun);
   host.receive(read_request(kRqPsn, buffer.iova, buffer.key, 8 * kMtu));
   EXPECT_THAT(alone(host), ElementsAre(false, false, false, false, false, false, false, false));
   for (uint32_t n = 0; n <= RunTrial::kSteps; ++n) {
@@ -146,7 +148,7 @@ TEST(RunTrial, TheOldestPacketLeavesAloneWhenItIsSentAgain) {
     ScriptedQp host;
     host.to_rts();
     RunTrial trial;
-    if (in_runs) host.qp.share_runs(&trial);
+    if (in_runs) host.qp.share_runs(&trial, kRun);
     for (uint64_t id = 0; id < 5; ++id) host.post(work(WrOpcode::kSend, id));
     EXPECT_THAT(alone(host), ElementsAre(false, false, false, false, false));
     host.receive(nak(wire::NakCode::kPsnSequenceError, kSqPsn + 2));
@@ -166,7 +168,7 @@ TEST(RunTrial, LossesDoNotShortenRuns) {
     host.qp.obey(&controller);
     host.to_rts();
     RunTrial trial;
-    if (in_runs) host.qp.share_runs(&trial);
+    if (in_runs) host.qp.share_runs(&trial, kRun);
     host.post(work(WrOpcode::kSend, 0));
     host.pull();
     host.now += 10us;
@@ -176,6 +178,39 @@ TEST(RunTrial, LossesDoNotShortenRuns) {
     host.receive(nak(wire::NakCode::kPsnSequenceError, kSqPsn + 1));
     EXPECT_THAT(host.drain(), in_runs ? SizeIs(59) : SizeIs(16));
   }
+}
+
+// A run is begun when there is room for all of it, or nothing is on its way that could make room.
+TEST(RunTrial, SendingGoesOnWhenThereIsRoomForARun) {
+  ScriptedQp host;
+  congestion::Controller controller;
+  host.qp.obey(&controller);
+  host.to_rts();
+  RunTrial trial;
+  host.qp.share_runs(&trial, kRun);
+  const Buffer buffer = host.make_buffer(1024 * kMtu);
+  queue::SendWqe wqe = work(WrOpcode::kSend, 0);
+  host.post(wqe, {{buffer.iova, 1024 * kMtu, buffer.key}});
+  constexpr uint32_t kInFlight = 4 * (kRun + 2);
+  EXPECT_THAT(host.drain(), SizeIs(kInFlight));
+  EXPECT_FALSE(host.qp.wants_to_send(host.now));
+  host.receive(ack(kSqPsn + kRun - 2));
+  EXPECT_FALSE(host.qp.wants_to_send(host.now)) << "a packet is missing";
+  host.receive(ack(kSqPsn + kRun - 1));
+  EXPECT_TRUE(host.qp.wants_to_send(host.now));
+  EXPECT_THAT(host.drain(), SizeIs(kRun));
+}
+
+// With more of them in flight fewer would wait, and runs of them would be short.
+TEST(RunTrial, ShortPacketsHaveTheUsualWindow) {
+  ScriptedQp host;
+  congestion::Controller controller;
+  host.qp.obey(&controller);
+  host.to_rts();
+  RunTrial trial;
+  host.qp.share_runs(&trial, kRun);
+  for (uint32_t i = 0; i < Sender::kWindow + 10; ++i) host.post(work(WrOpcode::kSend, i));
+  EXPECT_THAT(host.drain(), SizeIs(Sender::kWindow));
 }
 
 // Probes are what tells: the packets of one go alone.

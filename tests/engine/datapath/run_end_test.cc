@@ -1,0 +1,102 @@
+#include "engine/datapath/run_end.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <vector>
+
+#include "engine/datapath/tx_burst.h"
+#include "engine/io/packet_io.h"
+#include "wire/ip_udp.h"
+
+namespace uroce::engine {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+// Takes everything, in runs of so many bytes.
+class RunIo final : public io::PacketIo {
+ public:
+  explicit RunIo(size_t bytes) : bytes_(bytes) {}
+
+  std::vector<size_t> bursts;
+
+  size_t run(uint32_t udp_length) const override { return bytes_ / udp_length; }
+  size_t receive(std::span<io::RxPacket>) override { return 0; }
+  bool flush() override { return true; }
+  std::span<const pollfd> wait_descriptors() const override { return {}; }
+  bool prepare_to_wait() override { return true; }
+  uint32_t max_udp_length() const override { return 4352; }
+  std::string description() const override { return "runs"; }
+  io::IoCounters counters() const override { return {}; }
+  size_t send(std::span<io::TxPacket> burst) override {
+    bursts.push_back(burst.size());
+    return burst.size();
+  }
+
+ private:
+  const size_t bytes_;
+};
+
+// The number of packets after which the end is reached; 0: it is not.
+size_t end_of(size_t bytes, const std::vector<uint32_t>& packets) {
+  const RunIo io(bytes);
+  RunEnd end(bytes == 0 ? nullptr : &io);
+  for (size_t i = 0; i < packets.size(); ++i) {
+    end.add(packets[i]);
+    if (end.reached()) return i + 1;
+  }
+  return 0;
+}
+
+TEST(RunEnd, IsReachedAfterSoManyEqualPackets) {
+  EXPECT_EQ(end_of(35, {10, 10}), 0u);
+  EXPECT_EQ(end_of(35, {10, 10, 10, 10}), 3u);
+}
+
+// The first packet of a WRITE, which is longer, takes the second one with it.
+TEST(RunEnd, OfWhatIsBehindAShorterPacket) {
+  EXPECT_EQ(end_of(35, {17, 10, 10, 10}), 0u);
+  EXPECT_EQ(end_of(35, {17, 10, 10, 10, 10}), 5u);
+}
+
+TEST(RunEnd, OfWhatALongerPacketBegins) {
+  EXPECT_EQ(end_of(35, {10, 10, 17, 10, 10, 10, 10}), 7u);
+  EXPECT_EQ(end_of(35, {10, 10, 17, 17, 17}), 4u);
+}
+
+TEST(RunEnd, DependsOnTheLengthOfItsPackets) {
+  EXPECT_EQ(end_of(35, std::vector<uint32_t>(10, 7)), 5u);
+  EXPECT_EQ(end_of(35, std::vector<uint32_t>(10, 35)), 1u);
+}
+
+TEST(RunEnd, IsNeverReachedWithoutRuns) {
+  EXPECT_EQ(end_of(0, std::vector<uint32_t>(1000, 10)), 0u);
+}
+
+TEST(TxBurst, DoesNotPartARunThatFollows) {
+  RunIo io(64 * wire::kUdpSize);
+  TxBurst burst(io, [](const io::TxPacket&) {});
+  const auto add = [&](size_t packets) {
+    for (size_t i = 0; i < packets; ++i) {
+      ASSERT_NE(burst.next(), nullptr);
+      burst.commit();
+    }
+  };
+  burst.begin_run();
+  add(TxBurst::kRun);
+  burst.begin_run();
+  add(TxBurst::kRun);
+  EXPECT_THAT(io.bursts, IsEmpty());
+  burst.begin_run();
+  EXPECT_THAT(io.bursts, ElementsAre(2 * TxBurst::kRun));
+  add(1);
+  burst.begin_run();
+  add(TxBurst::kRun);
+  EXPECT_THAT(io.bursts, ElementsAre(2 * TxBurst::kRun)) << "there is room for it behind the packet";
+  burst.begin_run();
+  EXPECT_THAT(io.bursts, ElementsAre(2 * TxBurst::kRun, TxBurst::kRun + 1));
+}
+
+}  // namespace
+}  // namespace uroce::engine
