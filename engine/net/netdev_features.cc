@@ -55,14 +55,15 @@ class LongQuestion {
   std::vector<uint64_t> words_;
 };
 
-// How many features the kernel has names for; 0: it does not say.
+// How many features the kernel has names for, a constant of the kernel; 0: it does not say.
 uint32_t feature_count(Ethtool& ethtool) {
   LongQuestion<ethtool_sset_info> count(ETHTOOL_GSSET_INFO, sizeof(uint32_t));
   count.head().sset_mask = 1 << ETH_SS_FEATURES;
   return ethtool.ask(&count.head()) && count.head().sset_mask != 0 ? count.head().data[0] : 0;
 }
 
-// Number of a feature among `count`; nullopt: this kernel has none of that name.
+// Number of a feature among `count`; nullopt: this kernel has none of that name. The kernel answers with all names that
+// it has, whatever room there is: `count` must be what feature_count() says, and not 0.
 std::optional<uint32_t> feature_number(Ethtool& ethtool, uint32_t count, std::string_view wanted) {
   LongQuestion<ethtool_gstrings> names(ETHTOOL_GSTRINGS, size_t{count} * ETH_GSTRING_LEN);
   names.head().string_set = ETH_SS_FEATURES;
@@ -77,6 +78,7 @@ std::optional<uint32_t> feature_number(Ethtool& ethtool, uint32_t count, std::st
 
 Segmentation segmentation_of(Ethtool& ethtool) {
   const uint32_t count = feature_count(ethtool);
+  if (count == 0) return Segmentation::kNone;
   const auto number = feature_number(ethtool, count, "tx-udp-segmentation");
   if (!number) return Segmentation::kNone;
   const uint32_t blocks = (count + 31) / 32;
