@@ -47,6 +47,7 @@ std::string missing_capabilities() {
 // The initial user namespace maps every id onto itself.
 bool in_user_namespace() {
   std::ifstream map("/proc/self/uid_map");
+  if (!map.is_open()) return false;  // a kernel without user namespaces, or a chroot without /proc
   uint64_t inside = 1, outside = 1, count = 0;
   map >> inside >> outside >> count;
   return inside != 0 || outside != 0 || count != UINT32_MAX;

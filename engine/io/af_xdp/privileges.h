@@ -10,7 +10,7 @@ namespace uroce::io {
 std::string missing_capabilities();
 
 // In a user namespace of its own, where the kernel loads no BPF whatever capabilities are there. False also in one that
-// maps all ids onto themselves.
+// maps all ids onto themselves, and where the kernel is not to be asked.
 bool in_user_namespace();
 
 // False: not built with CONFIG_XDP_SOCKETS.

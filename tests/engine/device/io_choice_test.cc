@@ -145,5 +145,18 @@ TEST_F(IoFactsOfVeth, TellOfUserNamespaces) {
   EXPECT_EQ(status, 0);
 }
 
+TEST_F(IoFactsOfVeth, TellOfNoneWithoutProc) {
+  const VethPair veth;
+  VethPair::enter(veth.a());
+  const pid_t child = fork();
+  if (child == 0) {
+    if (chroot("/dev") != 0 || access("/proc", F_OK) == 0) _exit(2);
+    _exit(io_facts(as_netdev(veth.a()), {}).no_af_xdp ? 1 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
 }  // namespace
 }  // namespace uroce::engine
