@@ -129,7 +129,8 @@ def absent(file):
 
 
 def without_module(lab):
-    """AF_XDP without the half that it needs: UDP sockets instead, or an error that names what is missing."""
+    """AF_XDP without the half that it needs: an error that names what is missing. UDP sockets need neither. (That `auto`
+    falls back from AF_XDP to them: open_io_test; on a veth it does not try.)"""
     module = lab.private / "uroce_af_xdp.so"
     with absent(module):
         program = lab.a.run([PINGPONG, "-d", lab.a.device, "-g", "0"], io="af_xdp")

@@ -2,10 +2,12 @@
 #include "engine/device/open_io.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <linux/capability.h>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <sys/resource.h>
@@ -14,8 +16,21 @@
 #include <unistd.h>
 #include <utility>
 
+#include "engine/io/af_xdp/xdp_library/xdp_library.h"
 #include "tests/engine/io/test_packet.h"
 #include "tests/engine/io/veth_pair.h"
+
+namespace {
+
+bool module_is_missing = false;
+
+}  // namespace
+
+// In place of linked.cc, in whose programs it cannot be missing.
+std::optional<uroce::io::IoError> uroce::io::load_xdp_library() {
+  if (!module_is_missing) return std::nullopt;
+  return IoError{.code = ENOENT, .what = "libbpf and libxdp cannot be loaded", .remedy = "install both"};
+}
 
 namespace uroce::engine {
 namespace {
@@ -101,6 +116,8 @@ TEST(IoSelection, UdpWhereAfXdpWouldBeBestAndCannotBeHad) {
               testing::StartsWith("uroce: va: udp (not AF_XDP: AF_XDP on va lacks CAP_"));
   EXPECT_THAT(said_after(lock_little_memory),
               testing::StartsWith("uroce: va: udp (not AF_XDP: locked memory for AF_XDP"));
+  EXPECT_EQ(said_after([] { module_is_missing = true; }),
+            "uroce: va: udp (not AF_XDP: libbpf and libxdp cannot be loaded; install both)\n");
 }
 
 TEST(IoSelection, UdpWhereTheNetdevTakesRunsElseAfXdp) {
