@@ -23,7 +23,8 @@ struct Device {
   std::vector<wire::IpAddress> gids{};
   NetdevProbe probe{};
   engine::IoFacts io_facts{};
-  engine::IoChoice io{};  // what a program would get
+  engine::IoChoice io{};                // what a program would get
+  std::optional<io::IoError> no_udp{};  // what keeps it from UDP sockets; doctor alone asks
 };
 
 // nullopt: netlink cannot be read or UROCE_* is malformed; a line about it has gone to stderr.

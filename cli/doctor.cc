@@ -79,7 +79,7 @@ Finding check_port(const HostFacts& host) {
   }
   return {Status::kWarn, "udp port 4791", "in use by " + holders,
           kernel ? "rdma link delete the Soft-RoCE devices: they and uroce cannot share a netdev"
-                 : "UDP sockets (--io udp) need it: end that process first (ss -lunp sport = :4791)"};
+                 : "UDP sockets on the same netdev cannot have it: end that process first (ss -lunp sport = :4791)"};
 }
 
 Finding check_udp_buffer(const HostFacts& host) {
@@ -198,17 +198,23 @@ Finding foreign_program(const Device& device) {
       fmt::format("if nothing needs it: ip link set dev {} xdp off", device.netdev)};
 }
 
+// What shows only when AF_XDP is opened: the choice does not foresee it.
+std::string af_xdp_lacks(const HostFacts& host) {
+  if (host.af_xdp_library.empty()) return "uroce_af_xdp.so is missing";
+  if (host.kernel < kKernelWithXdpLink) return "the kernel is too old";
+  return "";
+}
+
 // UDP without runs is slow.
 Finding check_io(const Device& device, const HostFacts& host) {
-  const std::string text = fmt::format("{} ({})", io_name(device), device.io.why);
+  std::string text = fmt::format("{} ({})", io_name(device), device.io.why);
   if (device.io.kind == IoKind::kNone) return {Status::kFail, "io", text, ""};
-  if (device.io.kind == IoKind::kAfXdp) return {Status::kOk, "io", text, ""};
-  if (!host.port_holders.empty()) {
-    return {Status::kFail, "io", text + ", but UDP port 4791 is in use",
-            device.io_facts.no_af_xdp ? "" : "AF_XDP does not need the port: --io af_xdp"};
-  }
+  const std::string lacks = device.io.kind == IoKind::kAfXdp ? af_xdp_lacks(host) : "";
+  if (device.io.kind == IoKind::kAfXdp && lacks.empty()) return {Status::kOk, "io", text, ""};
+  if (!lacks.empty()) text += ", but " + lacks + ": UDP sockets, or with --io af_xdp none";
+  if (device.no_udp) return {Status::kFail, "io", text + ", but " + device.no_udp->what, device.no_udp->remedy};
   const bool runs = device.io_facts.features.udp_segmentation == Segmentation::kOn;
-  return {runs ? Status::kOk : Status::kWarn, "io", text, ""};
+  return {runs && lacks.empty() ? Status::kOk : Status::kWarn, "io", text, ""};
 }
 
 Section device_section(const Device& device, const HostFacts& host) {

@@ -175,6 +175,7 @@ int show_doctor(const std::string& netdev, bool json) {
       return kExitFailed;
     }
   }
+  for (Device& device : *devices) device.no_udp = udp_obstacle(device.netdev);
   const Report report = diagnose(collect_host_facts(), *devices);
   const bool colour = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
   fmt::print("{}", json ? format_json(report) : format_text(report, colour));

@@ -1,9 +1,12 @@
 #include "cli/netdev_probe.h"
 
+#include <cerrno>
 #include <filesystem>
+#include <sys/socket.h>
 
 #include "cli/host_probe.h"
 #include "engine/io/netdev_query.h"
+#include "engine/io/udp/socket.h"
 
 namespace uroce::cli {
 namespace {
@@ -20,6 +23,13 @@ std::string rxe_on(const std::string& name) {
 
 NetdevProbe probe_netdev(const std::string& name) {
   return {.queues = io::rx_queue_count(name), .rxe_device = rxe_on(name)};
+}
+
+std::optional<io::IoError> udp_obstacle(const std::string& netdev) {
+  const auto error = io::UdpSocket().open(AF_INET, netdev);
+  if (error) return error;
+  const auto error6 = io::UdpSocket().open(AF_INET6, netdev);
+  return error6 && error6->code == EAFNOSUPPORT ? std::nullopt : error6;
 }
 
 }  // namespace uroce::cli

@@ -1,9 +1,12 @@
-// What devices and doctor say of a netdev besides what decides on its packet I/O (engine/device/io_choice.h). Reads
-// only, needs no privilege.
+// What devices and doctor say of a netdev besides what decides on its packet I/O (engine/device/io_choice.h). Needs no
+// privilege.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+
+#include "engine/io/io_error.h"
 
 namespace uroce::cli {
 
@@ -12,6 +15,10 @@ struct NetdevProbe {
   std::string rxe_device;  // "rxe0": a Soft-RoCE device of the kernel on this netdev; empty: none
 };
 
-NetdevProbe probe_netdev(const std::string& name);
+NetdevProbe probe_netdev(const std::string& name);  // reads only
+
+// What keeps this process from opening UDP sockets on the netdev, whoever has the port on others. Opens them as the
+// engine does, and closes them again.
+std::optional<io::IoError> udp_obstacle(const std::string& netdev);
 
 }  // namespace uroce::cli

@@ -105,21 +105,35 @@ TEST(Doctor, OrdinaryUserHasUdp) {
   expect(diagnose(ordinary_user(), {slow}), "io", Status::kWarn, "udp (not AF_XDP: AF_XDP lacks CAP_BPF; run as root)");
 }
 
+Device without_port(Device device) {
+  device.no_udp = io::IoError{.code = EADDRINUSE, .what = "port 4791 on eth0: in use", .remedy = "see who it is"};
+  return device;
+}
+
+// AF_XDP is no way out: it would take the packets away from who has the port.
 TEST(Doctor, UdpWithoutThePortIsNothing) {
   HostFacts host = good_host();
   host.port_holders = {{.inode = 7, .process = "12 (other)"}};
-  const Report report = diagnose(host, {good_device()});
+  const Report report = diagnose(host, {without_port(good_device())});
   EXPECT_FALSE(report.usable);
   expect(report, "udp port 4791", Status::kWarn, "12 (other)");
-  expect(report, "io", Status::kFail, "4791 is in use");
-  EXPECT_THAT(finding(report, "io").remedy, HasSubstr("--io af_xdp"));
-  EXPECT_EQ(finding(diagnose(host, {without_rights(good_device())}), "io").remedy, "");
+  expect(report, "io", Status::kFail, "udp (tx-udp-segmentation is on), but port 4791 on eth0: in use");
+  EXPECT_EQ(finding(report, "io").remedy, "see who it is");
+}
+
+TEST(Doctor, ThePortOnAnotherNetdevDoesNotMatter) {
+  HostFacts host = good_host();
+  host.port_holders = {{.inode = 7, .process = "12 (other)"}};
+  const Report report = diagnose(host, {good_device()});
+  EXPECT_TRUE(report.usable);
+  expect(report, "udp port 4791", Status::kWarn, "12 (other)");
+  expect(report, "io", Status::kOk, "udp");
 }
 
 TEST(Doctor, AfXdpDoesWithoutThePort) {
   HostFacts host = good_host();
   host.port_holders = {{.inode = 0, .process = ""}};
-  const Report report = diagnose(host, {nic(net::Segmentation::kNone)});
+  const Report report = diagnose(host, {without_port(nic(net::Segmentation::kNone))});
   EXPECT_TRUE(report.usable);
   expect(report, "udp port 4791", Status::kWarn, "Soft-RoCE");
   expect(report, "io", Status::kOk, "af_xdp, native");
@@ -237,6 +251,20 @@ TEST(Doctor, WithoutItsModuleThereIsNoAfXdp) {
   const Report report = diagnose(host, {good_device()});
   EXPECT_TRUE(report.usable);
   expect(report, "af_xdp", Status::kWarn, "uroce_af_xdp.so is missing");
+  expect(report, "io", Status::kOk, "udp");
+}
+
+// A NIC, for which AF_XDP is chosen.
+TEST(Doctor, UdpWhereAfXdpIsBestAndCannotBeOpened) {
+  const Device device = nic(net::Segmentation::kNone);
+  HostFacts host = good_host();
+  expect(diagnose(host, {device}), "io", Status::kOk, "af_xdp, native");
+  host.kernel = {5, 8};
+  expect(diagnose(host, {device}), "io", Status::kWarn, "but the kernel is too old: UDP sockets");
+  host.af_xdp_library.clear();
+  expect(diagnose(host, {device}), "io", Status::kWarn, "but uroce_af_xdp.so is missing: UDP sockets");
+  EXPECT_TRUE(diagnose(host, {device}).usable);
+  expect(diagnose(host, {without_port(device)}), "io", Status::kFail, "but port 4791 on eth0: in use");
 }
 
 TEST(Devices, TextShowsGidsStateAndMode) {
