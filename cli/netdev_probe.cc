@@ -26,10 +26,12 @@ NetdevProbe probe_netdev(const std::string& name) {
 }
 
 std::optional<io::IoError> udp_obstacle(const std::string& netdev) {
-  const auto error = io::UdpSocket().open(AF_INET, netdev);
-  if (error) return error;
-  const auto error6 = io::UdpSocket().open(AF_INET6, netdev);
-  return error6 && error6->code == EAFNOSUPPORT ? std::nullopt : error6;
+  for (const int family : {AF_INET, AF_INET6}) {
+    auto error = io::UdpSocket().open(family, netdev);
+    const bool no_ipv6 = error && family == AF_INET6 && error->code == EAFNOSUPPORT;
+    if (error && !no_ipv6) return error;
+  }
+  return std::nullopt;
 }
 
 }  // namespace uroce::cli
