@@ -38,6 +38,7 @@ class Capture final : public PacketIo {
   uint32_t max_udp_length() const override { return inner_->max_udp_length(); }
   std::string description() const override { return inner_->description(); }
   size_t run(uint32_t udp_length) const override { return inner_->run(udp_length); }
+  bool takes_runs(const wire::IpAddress& to) const override { return inner_->takes_runs(to); }
   bool left_over() const override { return inner_->left_over(); }
   bool kernel_routes() const override { return inner_->kernel_routes(); }
   IoCounters counters() const override;

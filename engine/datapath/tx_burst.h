@@ -45,12 +45,12 @@ class TxBurst {
   void commit() { ++count_; }
   // A run follows, which shall not be parted.
   void begin_run() {
-    if (count_ + kRun > kSize) submit();
+    if (!refused_ && count_ + kRun > kSize) submit();
   }
 
   // The run is complete. With half a burst of packets more are not waited for: they are on their way while others are
   // made. False as submit().
-  bool end_run() { return count_ < kRun / 2 || submit(); }
+  bool end_run() { return count_ < kRun / 2 || (!refused_ && submit()); }
 
   // Hands everything to the PacketIo. False: it did not take all; the rest is offered again next time.
   bool submit() {
@@ -62,7 +62,8 @@ class TxBurst {
         if (packets_[i].unreadable || packets_[i].completes) on_done_(packets_[i]);
       }
     }
-    if (sent_ < count_) return false;
+    refused_ = sent_ < count_;
+    if (refused_) return false;
     sent_ = count_ = limit_ = 0;
     return true;
   }
@@ -101,14 +102,17 @@ class TxBurst {
       }
     }
     count_ = kept;
-    if (sent_ == count_) sent_ = count_ = limit_ = 0;
+    if (sent_ == count_) {
+      sent_ = count_ = limit_ = 0;
+      refused_ = false;
+    }
   }
 
   io::PacketIo& io() { return io_; }
 
  private:
   bool make_room() {
-    if (!submit()) return false;
+    if (refused_ || !submit()) return false;
     limit_ = std::min(burst_, io_.room());
     return limit_ > 0;
   }
@@ -125,7 +129,9 @@ class TxBurst {
   std::array<io::TxPacket, kSize> packets_;
   size_t count_ = 0;
   size_t sent_ = 0;
-  size_t limit_ = 0;    // of count_; 0: not known yet
+  size_t limit_ = 0;  // of count_; 0: not known yet
+  bool refused_ =
+      false;            // some were not taken: to offer them again would make their bytes again, so that is for leave()
   bool dirty_ = false;  // sent and not yet kicked
   bool backpressured_ = false;
   int posts_at_once_ = kPostsAtOnce;

@@ -57,7 +57,7 @@ size_t TxScheduler::transmit(Time now) {
 // False: backpressure.
 bool TxScheduler::transmit_quantum(Qp& qp, int& budget) {
   const bool in_runs = qp.transport->run() > 1;
-  if (in_runs) queues_.wire().begin_run();
+  if (in_runs) begin_run(*qp.path.to);
   const size_t quantum = in_runs ? TxBurst::kRun : kQuantum;
   RunEnd end(in_runs ? &queues_.wire().io() : nullptr);
   for (size_t i = 0; i < quantum && !end.reached(); ++i) {
@@ -86,6 +86,11 @@ bool TxScheduler::transmit_quantum(Qp& qp, int& budget) {
     if (is_multicast(path->envelope.destination)) copy_to_own_group(*packet);
   }
   return !end.reached() || queues_.wire().end_run();
+}
+
+void TxScheduler::begin_run(Destination& to) {
+  if (!queues_.wire().io().takes_runs(to.address)) to.runs.on_refused(now_);
+  queues_.wire().begin_run();
 }
 
 // While runs to a destination pause, its packets leave one by one.

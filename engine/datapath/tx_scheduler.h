@@ -35,6 +35,7 @@ class TxScheduler {
   static constexpr size_t kQuantum = 16;  // packets of one QP before the next one's turn; at least a run
 
   bool transmit_quantum(Qp& qp, int& budget);
+  void begin_run(Destination& to);
   size_t transmit_acks(AckList& qps);
   bool pull(Qp& qp, io::TxPacket& packet);
   void keep_alone(io::TxPacket& packet, const Path& path) const;

@@ -8,6 +8,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/device/device.h"
+#include "engine/device/say.h"
 
 namespace uroce::engine {
 
@@ -150,10 +151,18 @@ Time Device::look_at_network(bool readable) {
   return std::min(news_ ? next_refresh_ : kNever, view_->due());
 }
 
-// What the packet I/O has to say: now, or after the next wait if a set-up call is under way.
+// What the packet I/O has to say: now, or after the next wait if a set-up call is under way. No lock is held while the
+// terminal takes its time.
 void Device::report() {
-  const std::unique_lock setting_up(setup, std::try_to_lock);
-  if (setting_up && opened_.report) opened_.report();
+  std::vector<std::string> texts;
+  {
+    const std::unique_lock setting_up(setup, std::try_to_lock);
+    if (!setting_up || !opened_.report) return;
+    uint64_t runs_paused = 0;
+    for_each_datapath([&](const Datapath& datapath) { runs_paused += datapath.counters().get(Counter::kRunsPaused); });
+    texts = opened_.report(runs_paused);
+  }
+  for (const std::string& text : texts) say(name_, text);
 }
 
 void Device::follow_netdev() {

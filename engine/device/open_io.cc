@@ -1,7 +1,6 @@
 #include "engine/device/open_io.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <mutex>
 #include <set>
 #include <string>
@@ -12,6 +11,7 @@
 #include "engine/base/fork.h"
 #include "engine/device/capture_setup.h"
 #include "engine/device/io_choice.h"
+#include "engine/device/say.h"
 #include "engine/io/af_xdp/af_xdp.h"
 #include "engine/io/udp/udp.h"
 #include "engine/net/multicast_memberships.h"
@@ -19,12 +19,6 @@
 namespace uroce::engine {
 
 namespace {
-
-void say(const net::Netdev& netdev, const std::string& text) {
-  // One write, so that lines of several processes do not mix.
-  const std::string line = concat("uroce: ", netdev.name, ": ", text, "\n");
-  std::fputs(line.c_str(), stderr);
-}
 
 // What has been said of netdevs that cannot be opened. A program asks again with each QP that it creates.
 struct Said {
@@ -38,7 +32,7 @@ void say_once(const net::Netdev& netdev, const std::string& text) {
     std::lock_guard guard(said.lock);
     if (!said.errors.emplace(netdev.index, text).second) return;
   }
-  say(netdev, text);
+  say(netdev.name, text);
 }
 
 std::variant<OpenedIo, io::IoError> open_af_xdp(const net::Netdev& netdev, const Options& options) {
@@ -60,7 +54,7 @@ std::variant<OpenedIo, io::IoError> open_af_xdp(const net::Netdev& netdev, const
     const int addresses_error = xsk->set_local_addresses(addresses);
     const int error = mac_error != 0 ? mac_error : addresses_error;
     if (error != 0 && error != before) {
-      say(netdev,
+      say(netdev.name,
           concat("AF_XDP cannot follow the netdev's addresses: ", std::generic_category().message(error),
                  "; packets to new ones are lost until a later attempt succeeds, or the program is started again"));
     }
@@ -69,7 +63,7 @@ std::variant<OpenedIo, io::IoError> open_af_xdp(const net::Netdev& netdev, const
   opened.check = [xsk = xdp.get(), before = std::vector<std::string>()](const net::Netdev& now) mutable {
     std::vector<std::string> texts = xsk->outgrown(now.mtu, now.vlans);
     for (const std::string& text : texts) {
-      if (std::find(before.begin(), before.end(), text) == before.end()) say(now, text);
+      if (std::find(before.begin(), before.end(), text) == before.end()) say(now.name, text);
     }
     before = std::move(texts);
   };
@@ -84,8 +78,14 @@ std::variant<OpenedIo, io::IoError> open_udp(const net::Netdev& netdev) {
   if (auto* error = std::get_if<io::IoError>(&result)) return *error;
   auto& udp = std::get<std::unique_ptr<io::UdpIo>>(result);
   OpenedIo opened;
-  opened.report = [sockets = udp.get(), netdev] {
-    for (const std::string& text : sockets->take_notices()) say(netdev, text);
+  opened.report = [sockets = udp.get(), told = false](uint64_t runs_paused) mutable {
+    std::vector<std::string> texts = sockets->take_notices();
+    if (runs_paused > 0 && !std::exchange(told, true)) {
+      texts.emplace_back(
+          "a peer does not get runs of packets, as AF_XDP in generic mode there would explain: they leave one by one, "
+          "which is slower; runs are tried again after a second, then ever less often");
+    }
+    return texts;
   };
   opened.io.push_back(std::move(udp));
   return opened;
@@ -125,7 +125,7 @@ std::variant<OpenedIo, io::IoError> open_packet_io(const net::Netdev& netdev, co
   opened.leave = [memberships](const wire::IpAddress& group) { memberships->leave(group); };
   add_faults_and_capture(opened, netdev, options);
   if (!options.quiet) {
-    say(netdev, opened.io.front()->description() + (why.empty() ? "" : concat(" (", why, ")")));
+    say(netdev.name, opened.io.front()->description() + (why.empty() ? "" : concat(" (", why, ")")));
   }
   return result;
 }

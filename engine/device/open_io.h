@@ -22,8 +22,9 @@ struct OpenedIo {
   std::function<int(const wire::MacAddress&, std::span<const wire::IpAddress>)> set_addresses;
   // Looks whether the netdev has changed in a way that the packet I/O does not follow, and says so once; may be empty.
   std::function<void(const net::Netdev&)> check;
-  // Says, once, what the packet I/O has found out while packets move; may be empty. Costs little where that is nothing.
-  std::function<void()> report;
+  // What has been found out while packets move, each only once, for say(); may be empty. Costs little where that is
+  // nothing. `runs_paused`: times that runs to a peer were given up (Counter::kRunsPaused).
+  std::function<std::vector<std::string>(uint64_t runs_paused)> report;
   // Make the host a member of a multicast group, and end that; may be empty. join: 0 or an errno value.
   std::function<int(const wire::IpAddress& group)> join;
   std::function<void(const wire::IpAddress& group)> leave;

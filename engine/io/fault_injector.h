@@ -35,13 +35,14 @@ class FaultInjector final : public PacketIo {
  public:
   static constexpr int kIdlePolls = 100;
   // Packets taken that the inner backend has no room for; more are backpressure.
-  static constexpr size_t kBacklog = 64;
+  static constexpr size_t kBacklog = 128;
 
   FaultInjector(std::unique_ptr<PacketIo> inner, const FaultSpec& spec);
 
   size_t receive(std::span<RxPacket> out) override;
   size_t send(std::span<io::TxPacket> burst) override;
   size_t run(uint32_t udp_length) const override { return inner_->run(udp_length); }
+  bool takes_runs(const wire::IpAddress& to) const override { return inner_->takes_runs(to); }
   bool flush() override;
   std::span<const pollfd> wait_descriptors() const override { return inner_->wait_descriptors(); }
   bool left_over() const override { return !arriving_.empty() || inner_->left_over(); }

@@ -98,6 +98,8 @@ class PacketIo {
   // How many packets of one QP in a row, of so many bytes with the UDP header, can leave together, at little more than
   // the price of one.
   virtual size_t run([[maybe_unused]] uint32_t udp_length) const { return 1; }
+  // False: the kernel has refused runs to there lately, and packets leave one by one.
+  virtual bool takes_runs([[maybe_unused]] const wire::IpAddress& to) const { return true; }
 
   // How many packets send() is sure to take now. Unknown, and as many as you like: it may refuse them all the same.
   virtual size_t room() const { return SIZE_MAX; }

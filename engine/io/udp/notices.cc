@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <system_error>
+#include <utility>
 
 #include "engine/base/concat.h"
 
@@ -52,13 +53,16 @@ void Notices::end(Notice::What what, const wire::IpAddress& to, uint32_t length)
 std::vector<std::string> Notices::take() {
   std::vector<std::string> texts;
   if (!fresh_) return texts;
-  std::lock_guard guard(lock_);
-  for (size_t i = 0; i < count_; ++i) {
-    if (entries_[i].taken) continue;
-    texts.push_back(text(entries_[i].notice));
-    entries_[i].taken = true;
+  std::array<Notice, kMost> fresh;
+  size_t count = 0;
+  {
+    std::lock_guard guard(lock_);
+    for (size_t i = 0; i < count_; ++i) {
+      if (!std::exchange(entries_[i].taken, true)) fresh[count++] = entries_[i].notice;
+    }
+    fresh_ = false;
   }
-  fresh_ = false;
+  for (size_t i = 0; i < count; ++i) texts.push_back(text(fresh[i]));
   return texts;
 }
 

@@ -104,6 +104,11 @@ size_t UdpIo::run(uint32_t udp_length) const {
   return std::clamp<size_t>(limits.bytes_v6 / bytes, 1, limits.packets);
 }
 
+bool UdpIo::takes_runs(const wire::IpAddress& to) const {
+  const size_t port = to.is_v4() ? kV4 : kV6;
+  return port >= ports_.size() || ports_[port]->sender.runs().allowed(to);
+}
+
 size_t UdpIo::port_of(const io::TxPacket& packet) {
   return packet.envelope->destination.is_v4() ? kV4 : kV6;
 }

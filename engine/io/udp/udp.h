@@ -34,6 +34,7 @@ class UdpIo final : public PacketIo {
   size_t receive(std::span<RxPacket> out) override;
   size_t send(std::span<io::TxPacket> burst) override;
   size_t run(uint32_t udp_length) const override;
+  bool takes_runs(const wire::IpAddress& to) const override;
   bool flush() override { return true; }  // send() has done it
   std::span<const pollfd> wait_descriptors() const override { return wait_descriptors_; }
   bool left_over() const override;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "engine/congestion/cnp_generator.h"
 #include "engine/io/tx_packet.h"
@@ -25,6 +26,8 @@ class CongestionEndpoint {
     resume_at_ = Time::min();
     timed_.reset();
     go_back_ = {};
+    since_loss_ = kCalm;
+    recovering_ = false;
     cnps_ = congestion::CnpGenerator();
     cnp_pending_ = false;
   }
@@ -77,8 +80,14 @@ class CongestionEndpoint {
     const wire::OpcodeInfo& info = wire::opcode_info(bth.opcode);
     if (!info.request) return;
     const bool again = packet.reason != io::SendReason::kFirst;
-    if (!again) go_back_.on_new_packet();
-    if (packet.reason == io::SendReason::kPsnNak && in_flight == 0) go_back_.on_lost();
+    if (!again) {
+      go_back_.on_new_packet();
+      recovering_ = false;
+    }
+    if (packet.reason == io::SendReason::kPsnNak && in_flight == 0 && !std::exchange(recovering_, true)) {
+      go_back_.on_lost();
+      since_loss_ = 0;
+    }
     if (!info.has_payload) go_back_.on_read();
     full_packets_ = packet.payload_size == qp_.attr.path_mtu || !info.has_payload;
     // Karn: its acknowledgement may be for either packet.
@@ -92,6 +101,7 @@ class CongestionEndpoint {
     if (qp_.congestion == nullptr || first == end) return;
     const uint64_t packets = (end.value() - first.value()) & wire::kMask24;
     go_back_.on_acknowledged(packets);
+    since_loss_ = std::min(since_loss_ + packets, kCalm);
     Duration rtt{};
     if (timed_ && wire::Psn::distance(timed_->psn, end) > 0) {
       rtt = qp_.now - timed_->at;
@@ -104,16 +114,18 @@ class CongestionEndpoint {
   }
 
  private:
+  static constexpr uint64_t kCalm = 4096;   // packets
   static constexpr uint32_t kHeaders = 60;  // about, of Ethernet to ICRC
 
   // What runs cost is counted in runs: to send many packets again is cheaper than to send short runs.
   bool in_runs() const { return qp_.run_trial != nullptr && qp_.run_trial->allowed(qp_.now); }
   // Four runs of full packets at least, so that others are under way while the peer takes one and acknowledges it. With
   // each may go the first two packets of a WRITE, a run of their own since the first is longer than all others. Of
-  // short packets fewer, so that some wait and leave together.
+  // short packets fewer, so that some wait and leave together; and after a loss, since the peer's receive buffer may
+  // have no room for more.
   uint32_t run_window() const {
-    return full_packets_ ? std::max(congestion::Controller::kWindow, 4 * (qp_.run + 2))
-                         : congestion::Controller::kWindow;
+    const bool large = full_packets_ && since_loss_ >= kCalm;
+    return large ? std::max(congestion::Controller::kWindow, 4 * (qp_.run + 2)) : congestion::Controller::kWindow;
   }
 
   // One packet at a time, of those that ask for an acknowledgement.
@@ -129,7 +141,9 @@ class CongestionEndpoint {
   GoBackWindow go_back_;
   congestion::CnpGenerator cnps_;
   bool cnp_pending_ = false;
-  bool full_packets_ = false;  // so was the last one; or it asked for some
+  uint64_t since_loss_ = kCalm;  // packets acknowledged
+  bool recovering_ = false;      // from a loss: what was in flight then has not all been sent again
+  bool full_packets_ = false;    // so was the last one; or it asked for some
 };
 
 }  // namespace uroce::transport

@@ -20,7 +20,11 @@ class RunTrial {
   static constexpr Duration kProven = std::chrono::milliseconds(100);  // so long a run that has arrived counts
   static constexpr Duration kFirstPause = std::chrono::seconds(1), kLongestPause = std::chrono::minutes(1);
 
-  bool allowed(Time now) const { return now >= resume_; }
+  static constexpr Duration kRefused = std::chrono::milliseconds(10);
+
+  bool allowed(Time now) const { return now >= resume_ && now >= refused_until_; }
+  // The kernel takes no runs to there at present. Whoever asks it tells anew.
+  void on_refused(Time now) { refused_until_ = now + kRefused; }
 
   // A QP sends again from the oldest packet on that the peer lacks: `progress` packets behind where it last did. True:
   // runs pause from now on.
@@ -44,6 +48,7 @@ class RunTrial {
   int steps_ = 0;
   Time resume_{};
   Time proven_until_{};
+  Time refused_until_{};
   Duration pause_ = kFirstPause;
 };
 

@@ -20,6 +20,7 @@ class RunIo final : public io::PacketIo {
   explicit RunIo(size_t bytes) : bytes_(bytes) {}
 
   std::vector<size_t> bursts;
+  size_t room = 1000;  // packets that it takes; of 1 it takes one, and then none
 
   size_t run(uint32_t udp_length) const override { return bytes_ / udp_length; }
   size_t receive(std::span<io::RxPacket>) override { return 0; }
@@ -31,7 +32,7 @@ class RunIo final : public io::PacketIo {
   io::IoCounters counters() const override { return {}; }
   size_t send(std::span<io::TxPacket> burst) override {
     bursts.push_back(burst.size());
-    return burst.size();
+    return std::min(burst.size(), std::exchange(room, room == 1 ? 0 : room));
   }
 
  private:
@@ -96,6 +97,27 @@ TEST(TxBurst, DoesNotPartARunThatFollows) {
   EXPECT_THAT(io.bursts, ElementsAre(2 * TxBurst::kRun)) << "there is room for it behind the packet";
   burst.begin_run();
   EXPECT_THAT(io.bursts, ElementsAre(2 * TxBurst::kRun, TxBurst::kRun + 1));
+}
+
+// Their bytes would be made again each time.
+TEST(TxBurst, OffersWhatWasRefusedOncePerFlush) {
+  RunIo io(64 * wire::kUdpSize);
+  io.room = 1;
+  TxBurst burst(io, [](const io::TxPacket&) {});
+  for (size_t i = 0; i < 100; ++i) {
+    ASSERT_NE(burst.next(), nullptr);
+    burst.commit();
+  }
+  EXPECT_FALSE(burst.end_run());
+  EXPECT_THAT(io.bursts, ElementsAre(100));
+  burst.begin_run();
+  EXPECT_FALSE(burst.end_run());
+  while (burst.next() != nullptr) burst.commit();
+  EXPECT_THAT(io.bursts, ElementsAre(100));
+  io.room = 1000;
+  burst.flush();
+  EXPECT_THAT(io.bursts, ElementsAre(100, 127));
+  EXPECT_NE(burst.next(), nullptr);
 }
 
 }  // namespace

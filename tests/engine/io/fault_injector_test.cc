@@ -259,7 +259,7 @@ TEST(FaultInjector, BackpressureOfTheInnerLinkIsPassedOn) {
   auto [a, b] = make_memory_link({.queue_capacity = 4});
   FaultInjector faulty(std::move(a), {.drop = 0.5, .seed = 2});
   TestBurst burst;
-  for (uint32_t psn = 0; psn < 256; ++psn) burst.add(envelope_v4(), psn, 16);
+  for (uint32_t psn = 0; psn < 512; ++psn) burst.add(envelope_v4(), psn, 16);
   const size_t taken = faulty.send(burst.packets());
   EXPECT_LT(taken, burst.size());
   EXPECT_EQ(taken, 4 + FaultInjector::kBacklog + faulty.fault_counters().tx_dropped);

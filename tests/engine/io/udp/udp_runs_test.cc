@@ -362,6 +362,15 @@ TEST_F(UdpRuns, LeaveTheFaultInjectorAsRuns) {
   }
 }
 
+TEST_F(UdpRuns, TwoOfABurstLeaveTheFaultInjectorWhole) {
+  constexpr size_t kRun = 62;
+  FaultInjector injector(std::move(a_), {.seed = 5});
+  TestBurst burst = equal_packets(2 * kRun, 1024);
+  EXPECT_EQ(injector.send(burst.packets()), 2 * kRun);
+  EXPECT_EQ(injector.counters().tx_runs, 2u);
+  EXPECT_EQ(injector.counters().tx_run_packets, 2 * kRun);
+}
+
 }  // namespace
 }  // namespace uroce::io::test
 

@@ -85,6 +85,14 @@ TEST(RunTrial, PausesDoubleUntilRunsWork) {
   EXPECT_TRUE(trial.allowed(now + RunTrial::kFirstPause));
 }
 
+TEST(RunTrial, WhatTheKernelRefusesIsAskedForAgainSoon) {
+  RunTrial trial;
+  trial.on_refused(Time{1h});
+  EXPECT_FALSE(trial.allowed(Time{1h} + RunTrial::kRefused - 1ns));
+  EXPECT_TRUE(trial.allowed(Time{1h} + RunTrial::kRefused));
+  EXPECT_EQ(times_until_pause(trial, Time{2h}), RunTrial::kSteps) << "no step of a transfer that crawls";
+}
+
 // Each probe gets a packet through, and what follows it is lost.
 TEST(RunTrial, HearsOfRequestsThatCrawl) {
   ScriptedQp host;
@@ -178,6 +186,28 @@ TEST(RunTrial, LossesDoNotShortenRuns) {
     host.receive(nak(wire::NakCode::kPsnSequenceError, kSqPsn + 1));
     EXPECT_THAT(host.drain(), in_runs ? SizeIs(59) : SizeIs(16));
   }
+}
+
+// The peer's receive buffer may have been too small for the large window.
+TEST(RunTrial, AfterALossTheWindowIsTheUsualOneUntilManyPacketsHaveArrived) {
+  ScriptedQp host;
+  congestion::Controller controller;
+  host.qp.obey(&controller);
+  host.to_rts();
+  RunTrial trial;
+  host.qp.share_runs(&trial, kRun);
+  const Buffer buffer = host.make_buffer(8192 * kMtu);
+  host.post(work(WrOpcode::kSend, 0), {{buffer.iova, 8192 * kMtu, buffer.key}});
+  EXPECT_THAT(host.drain(), SizeIs(4 * (kRun + 2)));
+  host.receive(nak(wire::NakCode::kPsnSequenceError, kSqPsn + 100));
+  EXPECT_THAT(host.drain(), SizeIs(Sender::kWindow));
+  uint32_t in_flight = Sender::kWindow;
+  for (uint32_t acknowledged = 100; acknowledged < 100 + 4096; acknowledged += in_flight) {
+    EXPECT_EQ(in_flight, Sender::kWindow);
+    host.receive(ack(kSqPsn + acknowledged + in_flight - 1));
+    in_flight = static_cast<uint32_t>(host.drain().size());
+  }
+  EXPECT_EQ(in_flight, 4 * (kRun + 2));
 }
 
 // A run is begun when there is room for all of it, or nothing is on its way that could make room.

@@ -1,6 +1,8 @@
 #!/usr/bin/env -S python3 -B
-"""The MTU shrinks under a transfer, so that its packets do not leave any more: that is said once; the transfer goes on
-when the MTU grows again in time, and ends with an error completion otherwise. See suite.py."""
+"""Paths that do not take all that leaves by UDP sockets. The MTU shrinks under a transfer, so that its packets do not
+leave any more: that is said once; the transfer goes on when the MTU grows again in time, and ends with an error
+completion otherwise. The peer is an AF_XDP socket in generic mode, which gets packets and no runs: that is said once as
+well, and the transfer goes on. See suite.py."""
 
 import re
 import sys
@@ -55,5 +57,21 @@ def stays(lab):
     check("packets the kernel refused to send" in client.output, f"not counted\n{client.output}")
 
 
+def runs_are_lost(lab, program):
+    """Runs of WRITEs to the server, runs of READ responses to the client."""
+    command = [program, "-d", lab.a.device, "-F", "-x", 0, "-p", PORT, "-m", 1024, "-n", 300]
+    generic, sockets = {"io": "af_xdp", "options": ["--xdp-mode", "generic"]}, {"io": "udp"}
+    to_server = program == "ib_write_bw"
+    server = lab.a.start(command, **(generic if to_server else sockets))
+    server.wait_listening(PORT)
+    client = lab.b.start([*command, lab.a.ipv4], **(sockets if to_server else generic))
+    codes = [client.wait(60), server.wait(60)]
+    check(codes == [0, 0], f"exit codes {codes}\n{client.output}\n--- server\n{server.output}")
+    said = (client if to_server else server).output
+    check(said.count("does not get runs of packets") == 1, f"not said once\n{said}")
+
+
+LOSING_RUNS = [Case(f"runs-are-lost/{p}", lambda lab, p=p: runs_are_lost(lab, p), LARGE) for p in ("ib_write_bw", "ib_read_bw")]
+
 if __name__ == "__main__":
-    sys.exit(main(__doc__, [Case("mtu-shrinks-and-grows", grows_again, LARGE), Case("mtu-shrinks", stays, LARGE)]))
+    sys.exit(main(__doc__, [Case("mtu-shrinks-and-grows", grows_again, LARGE), Case("mtu-shrinks", stays, LARGE), *LOSING_RUNS]))

@@ -1,0 +1,11 @@
+// What people should know of a device while a program runs: a line on stderr.
+#pragma once
+
+#include <string>
+
+namespace uroce::engine {
+
+// May wait for a terminal: not to be called with a lock that others need.
+void say(const std::string& netdev, const std::string& text);
+
+}  // namespace uroce::engine
