@@ -84,9 +84,9 @@ class CongestionEndpoint {
       go_back_.on_new_packet();
       recovering_ = false;
     }
-    if (packet.reason == io::SendReason::kPsnNak && in_flight == 0 && !std::exchange(recovering_, true)) {
+    if (packet.reason == io::SendReason::kPsnNak && in_flight == 0) {
       go_back_.on_lost();
-      since_loss_ = 0;
+      if (!std::exchange(recovering_, true)) since_loss_ = 0;
     }
     if (!info.has_payload) go_back_.on_read();
     full_packets_ = packet.payload_size == qp_.attr.path_mtu || !info.has_payload;
