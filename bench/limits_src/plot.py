@@ -97,7 +97,7 @@ def draw_rows(axes: Axes, rows: list[Row], unit: str, title: str, logarithmic: b
     for position, value in enumerate(values):
         axes.annotate(f"{value:.3g}", (value, position), (3, 0), textcoords="offset points", va="center",
                       fontsize=VALUE_SIZE + 1)
-    if logarithmic:
+    if logarithmic and max(values) > 10 * min(values):
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter("{x:g}")
     axes.set_yticks(range(len(rows)), labels, fontsize=8)
