@@ -64,6 +64,12 @@ struct Bth {
     store_be24(out + 9, psn.value());
   }
 
+  // Makes an emitted header that of another packet, which asks for no acknowledgement.
+  static constexpr void renumber(uint8_t* emitted, Psn psn) {
+    emitted[8] = 0;
+    store_be24(emitted + 9, psn.value());
+  }
+
   friend constexpr bool operator==(const Bth&, const Bth&) = default;
 };
 

@@ -60,6 +60,7 @@ bool TxScheduler::transmit_quantum(Qp& qp, int& budget) {
   if (in_runs) begin_run(*qp.path.to);
   const size_t quantum = in_runs ? TxBurst::kRun : kQuantum;
   RunEnd end(in_runs ? &queues_.wire().io() : nullptr);
+  const io::TxPacket* previous = nullptr;
   for (size_t i = 0; i < quantum && !end.reached(); ++i) {
     Path* const path = next_path(qp);
     const Reach reach = path == nullptr ? Reach::kNot : next_hops_.reach(*path, qp, now_);
@@ -70,7 +71,8 @@ bool TxScheduler::transmit_quantum(Qp& qp, int& budget) {
     TxBurst& queue = path == nullptr ? queues_.wire() : queues_.to(*path);
     io::TxPacket* const packet = queue.next();
     if (packet == nullptr) return false;
-    if (!pull(qp, *packet)) return true;
+    if (!pull(qp, previous, *packet)) return true;
+    previous = nullptr;
     --budget;
     packet->source_qpn = qp.transport->qpn();
     if (const auto reason = obstacle(*packet, qp, path, reach)) {
@@ -83,6 +85,7 @@ bool TxScheduler::transmit_quantum(Qp& qp, int& budget) {
     keep_alone(*packet, *path);
     end.add(packet->udp_length());
     queue.commit();
+    previous = packet;
     if (is_multicast(path->envelope.destination)) copy_to_own_group(*packet);
   }
   return !end.reached() || queues_.wire().end_run();
@@ -98,7 +101,9 @@ void TxScheduler::keep_alone(io::TxPacket& packet, const Path& path) const {
   if (path.to != nullptr && !path.to->runs.allowed(now_)) packet.alone = true;
 }
 
-bool TxScheduler::pull(Qp& qp, io::TxPacket& packet) {
+// `previous` still holds what it held when it was pulled: the burst is larger than one packet.
+bool TxScheduler::pull(Qp& qp, const io::TxPacket* previous, io::TxPacket& packet) {
+  if (previous != nullptr && qp.transport->pull_next(*previous, packet, now_)) return true;
   const auto windows = tables_.regions.use_windows();
   return qp.transport->pull(packet, now_);
 }

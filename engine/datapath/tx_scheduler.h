@@ -37,7 +37,7 @@ class TxScheduler {
   bool transmit_quantum(Qp& qp, int& budget);
   void begin_run(Destination& to);
   size_t transmit_acks(AckList& qps);
-  bool pull(Qp& qp, io::TxPacket& packet);
+  bool pull(Qp& qp, const io::TxPacket* previous, io::TxPacket& packet);
   void keep_alone(io::TxPacket& packet, const Path& path) const;
   Path* next_path(Qp& qp);
   static std::optional<Counter> obstacle(const io::TxPacket& packet, const Qp& qp, const Path* path, Reach reach);

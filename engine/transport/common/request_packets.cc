@@ -138,6 +138,27 @@ bool RequestPackets::message(const SendQueue::Entry& entry, uint32_t n, uint32_t
   return true;
 }
 
+// Middle packets whose payloads lie in one piece of memory, behind one that is such a packet too.
+uint32_t RequestPackets::alike_behind(const SendQueue::Entry& entry, uint32_t n, const io::TxPacket& out) const {
+  const uint32_t mtu = qp_.attr.path_mtu, count = entry.progress.psn_count;
+  if (n == 0 || n + 2 >= count || out.fragment_count != 1 || (entry.wqe.flags & queue::kInline)) return 0;
+  const queue::Sge piece = SgeCursor(entry.sges, (n + 1) * mtu).next((count - 2 - n) * mtu);
+  const memory::Translation t =
+      qp_.mrs.translate_local(piece.lkey, qp_.pd, piece.address, piece.length, memory::kLocalRead);
+  const bool adjoins = t.result == memory::AccessResult::kOk && t.address == out.fragments[0].data + mtu;
+  return adjoins ? piece.length / mtu : 0;
+}
+
+void RequestPackets::repeat(const io::TxPacket& previous, wire::Psn psn, io::TxPacket& out) {
+  out.clear_payload();
+  std::copy_n(previous.header.begin(), previous.header_size, out.header.begin());
+  wire::Bth::renumber(out.header.data(), psn);
+  out.header_size = previous.header_size;
+  out.payload_size = previous.payload_size;
+  const io::Fragment& before = previous.fragments[0];
+  out.fragments[out.fragment_count++] = {before.data + before.size, before.size};
+}
+
 // What is left after `n` responses (IBTA 9.7.5.2.8 lets a retried READ start in the middle).
 void RequestPackets::read(const SendQueue::Entry& entry, uint32_t n, wire::Psn psn, io::TxPacket& out) {
   const SendWqe& wqe = entry.wqe;

@@ -20,6 +20,10 @@ class RequestPackets {
   // Packet `n` of the `count` that a SEND or WRITE has.
   bool message(const queue::SendQueue::Entry& entry, uint32_t n, uint32_t count, wire::Psn psn, bool ack_request,
                io::TxPacket& out);
+  // How many packets behind `out`, which is packet `n` of a SEND or WRITE, differ from it in PSN and place only.
+  uint32_t alike_behind(const queue::SendQueue::Entry& entry, uint32_t n, const io::TxPacket& out) const;
+  // The first of these, at PSN `psn`. Asks for no acknowledgement.
+  static void repeat(const io::TxPacket& previous, wire::Psn psn, io::TxPacket& out);
 
  private:
   void read(const queue::SendQueue::Entry& entry, uint32_t n, wire::Psn psn, io::TxPacket& out);

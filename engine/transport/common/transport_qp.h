@@ -74,6 +74,9 @@ class TransportQp {
   // What may have changed after each of these calls.
   virtual Agenda agenda(Time now) const = 0;
   virtual bool pull(io::TxPacket& out, Time now) = 0;
+  // The next packet of a long message with less work. `previous`: what was pulled last; nothing has happened to the QP
+  // in between but on_taken() and on_unreadable(). False: pull() tells whether there is one.
+  virtual bool pull_next(const io::TxPacket&, io::TxPacket&, Time) { return false; }
   // UD: the address handle that the next packet goes to.
   virtual uint32_t next_address_handle() { return 0; }
   virtual bool pull_ack(io::TxPacket&, Time) { return false; }

@@ -134,6 +134,18 @@ bool RcQp::pull(TxPacket& out, Time now) {
   return sent;
 }
 
+bool RcQp::pull_next(const TxPacket& previous, TxPacket& out, Time now) {
+  qp_.now = now;
+  if (congestion_.cnp_pending() || responder_.nak_pending() || responder_.answering() || !sending() ||
+      !congestion_.may_send()) {
+    return false;
+  }
+  const uint32_t in_flight = sender_.in_flight();
+  if (!sender_.pull_next(previous, out, now)) return false;
+  congestion_.on_sent(out, in_flight);
+  return true;
+}
+
 bool RcQp::pull_ack(TxPacket& out, Time now) {
   qp_.now = now;
   return receiving() && responder_.pull_ack(out);

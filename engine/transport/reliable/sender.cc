@@ -25,7 +25,7 @@ void Sender::reset() {
   local_error_.reset();
   credit_limit_.reset();
   ack_requested_.reset();
-  reads_outstanding_ = messages_ = since_ack_request_ = 0;
+  reads_outstanding_ = messages_ = since_ack_request_ = alike_ = 0;
 }
 
 bool Sender::wants_to_send(Time now) const {
@@ -68,6 +68,7 @@ Outcome Sender::run_local_operations() {
 // --- packets --------------------------------------------------------------------------------------------------------
 
 bool Sender::pull(io::TxPacket& out, Time now) {
+  alike_ = 0;
   if (!recovery_.may_send(now)) {
     recovery_.take_probe();  // everything is sent again after the wait
     return false;
@@ -82,6 +83,19 @@ bool Sender::pull(io::TxPacket& out, Time now) {
   // Once the ones before it are acknowledged, the packet behind one that asked for it is the oldest, and an early probe
   // would take the measurement away, so another one is timed.
   recovery_.on_sent(psn, was_idle, first, !again && since_ack_request_ != 1, now);
+  return true;
+}
+
+// Checks what may change from packet to packet: nothing else has, since build() has looked.
+bool Sender::pull_next(const io::TxPacket& previous, io::TxPacket& out, Time now) {
+  if (alike_ == 0 || since_ack_request_ + 1 >= ack_interval() || window_.in_flight() + 1 >= qp_.window) return false;
+  --alike_;
+  const wire::Psn psn = window_.next();
+  RequestPackets::repeat(previous, psn, out);
+  ++since_ack_request_;
+  window_.sent(1, false);
+  recovery_.on_sent(psn, false, false, since_ack_request_ != 1, now);
+  qp_.counters.add(Counter::kTxRequests);
   return true;
 }
 
@@ -104,6 +118,7 @@ bool Sender::build(bool probe, io::TxPacket& out) {
     local_error_ = LocalError{window_.cursor(), WcStatus::kLocalProtectionError};
     return false;
   }
+  if (!responds && !probe && !again && !beyond_credits(entry)) alike_ = packets_.alike_behind(entry, n, out);
   since_ack_request_ = asks || very_first ? 0 : since_ack_request_ + 1;
   if (asks) ack_requested_ = psn;
   const uint32_t psns = responds ? entry.progress.psn_count - n : 1;  // a READ counts with its responses
@@ -160,6 +175,7 @@ bool Sender::covers(uint32_t index, wire::Psn psn) const {
 }
 
 void Sender::on_unreadable(wire::Psn psn) {
+  alike_ = 0;
   for (uint32_t index = qp_.sq.tail(); index != qp_.sq.fetched(); ++index) {
     if (!qp_.sq.entry(index).progress.started) return;
     if (!covers(index, psn)) continue;

@@ -52,6 +52,9 @@ class Sender {
   Outcome run_local_operations();
   // The next request packet, or false. In SQD no new WQE is started.
   bool pull(io::TxPacket& out, Time now);
+  // The same where it differs in PSN and place only from `previous`, which was pulled last, nothing having happened in
+  // between. False: it may be another one, for pull().
+  bool pull_next(const io::TxPacket& previous, io::TxPacket& out, Time now);
   // What pull() gives next is there because a timer expired, and is the first packet since.
   bool sends_for_timer() const {
     return recovery_.probe_due() || (in_flight() == 0 && window_.resending() && recovery_.timer_has_expired());
@@ -140,6 +143,7 @@ class Sender {
   // The last message that the peer has a receive request for (the LSN of IBTA 9.7.7.2); none: it does not count them.
   std::optional<wire::Msn> credit_limit_;
   uint32_t since_ack_request_ = 0;          // packets
+  uint32_t alike_ = 0;                      // how many packets behind the last one differ in PSN and place only
   std::optional<wire::Psn> ack_requested_;  // the last packet that asked
 };
 
