@@ -101,9 +101,9 @@ void TxScheduler::keep_alone(io::TxPacket& packet, const Path& path) const {
   if (path.to != nullptr && !path.to->runs.allowed(now_)) packet.alone = true;
 }
 
-// `previous` still holds what it held when it was pulled: the burst is larger than one packet.
+// `previous` holds what it held when it was pulled, unless its place is taken again.
 bool TxScheduler::pull(Qp& qp, const io::TxPacket* previous, io::TxPacket& packet) {
-  if (previous != nullptr && qp.transport->pull_next(*previous, packet, now_)) return true;
+  if (previous != nullptr && previous != &packet && qp.transport->pull_next(*previous, packet, now_)) return true;
   const auto windows = tables_.regions.use_windows();
   return qp.transport->pull(packet, now_);
 }

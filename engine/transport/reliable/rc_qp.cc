@@ -110,6 +110,7 @@ Agenda RcQp::agenda(Time now) const {
 
 bool RcQp::pull(TxPacket& out, Time now) {
   qp_.now = now;
+  sender_.forget_alike();  // what comes now may be another packet, and what was may have changed
   if (congestion_.cnp_pending()) {
     congestion_.pull_cnp(out);
     return true;

@@ -68,7 +68,6 @@ Outcome Sender::run_local_operations() {
 // --- packets --------------------------------------------------------------------------------------------------------
 
 bool Sender::pull(io::TxPacket& out, Time now) {
-  alike_ = 0;
   if (!recovery_.may_send(now)) {
     recovery_.take_probe();  // everything is sent again after the wait
     return false;

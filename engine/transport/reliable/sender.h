@@ -55,6 +55,8 @@ class Sender {
   // The same where it differs in PSN and place only from `previous`, which was pulled last, nothing having happened in
   // between. False: it may be another one, for pull().
   bool pull_next(const io::TxPacket& previous, io::TxPacket& out, Time now);
+  // Something may have happened in between.
+  void forget_alike() { alike_ = 0; }
   // What pull() gives next is there because a timer expired, and is the first packet since.
   bool sends_for_timer() const {
     return recovery_.probe_due() || (in_flight() == 0 && window_.resending() && recovery_.timer_has_expired());

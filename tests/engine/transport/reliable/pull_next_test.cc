@@ -61,7 +61,7 @@ TEST_P(PullNext, GivesThePacketsOfPull) {
     if (in_runs) hosts[k].qp.share_runs(&trials[k], 20);
   }
   size_t shortcuts = 0;
-  uint32_t sent = 0, acknowledged = 0;
+  uint32_t sent = 0, acknowledged = 0, asked = 0;
   for (uint64_t step = 0; step < 300; ++step) {
     const uint32_t what = up_to(9), a = up_to(0xffff), b = up_to(0xffff), c = up_to(0xffff);
     const uint32_t answered = acknowledged + 1 + (sent > acknowledged ? a % (sent - acknowledged) : 0);
@@ -83,11 +83,16 @@ TEST_P(PullNext, GivesThePacketsOfPull) {
         host.receive(ack(kSqPsn + answered - 1));
       } else if (what == 8 && sent > acknowledged) {
         host.receive(nak(wire::NakCode::kPsnSequenceError, kSqPsn + answered - 1));
+      } else if (what == 6) {  // what leaves ahead of requests: responses, a NAK, a CNP
+        if (a % 3 == 0) host.receive(read_request(kRqPsn + asked, buffer.iova, buffer.key, (1 + b % 8) * kMtu));
+        if (a % 3 == 1) host.receive(read_request(kRqPsn + asked + 1000, buffer.iova, buffer.key, kMtu));
+        if (a % 3 == 2) host.qp.on_congestion_mark(host.now);
       } else if (what == 9) {
         host.now += std::chrono::microseconds(a);
         host.qp.on_timer(host.now);
       }
     }
+    if (what == 6 && a % 3 == 0) asked += 1 + b % 8;
     const size_t at_most = 1 + up_to(150);
     const Pulled plain = pull_all(hosts[0], buffers[0], false, at_most);
     const Pulled quick = pull_all(hosts[1], buffers[1], true, at_most);
@@ -101,8 +106,8 @@ TEST_P(PullNext, GivesThePacketsOfPull) {
     if (what == 7 && sent > acknowledged) acknowledged = answered;
     if (what == 8 && sent > acknowledged) acknowledged = answered - 1;
     for (const Bytes& header : plain.headers) {
-      const uint32_t psn = wire::BthView::at(header.data()).psn().value();
-      sent = std::max(sent, psn + 1 - kSqPsn);
+      const auto bth = wire::BthView::at(header.data());
+      if (wire::opcode_info(bth.opcode()).request) sent = std::max(sent, bth.psn().value() + 1 - kSqPsn);
     }
     ASSERT_EQ(hosts[0].sends().size(), hosts[1].sends().size());
   }
