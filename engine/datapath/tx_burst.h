@@ -130,8 +130,8 @@ class TxBurst {
   size_t count_ = 0;
   size_t sent_ = 0;
   size_t limit_ = 0;  // of count_; 0: not known yet
-  bool refused_ =
-      false;            // some were not taken: to offer them again would make their bytes again, so that is for leave()
+  // Some were not taken. To offer them again would make their bytes again, so that is left to leave().
+  bool refused_ = false;
   bool dirty_ = false;  // sent and not yet kicked
   bool backpressured_ = false;
   int posts_at_once_ = kPostsAtOnce;

@@ -15,6 +15,20 @@ using testing::SizeIs;
 
 constexpr uint32_t kRun = 62;
 
+// A QP whose packets leave in runs, under a congestion control that has no opinion.
+class QpInRuns : public testing::Test {
+ protected:
+  QpInRuns() {
+    host.qp.obey(&controller);
+    host.to_rts();
+    host.qp.share_runs(&trial, kRun);
+  }
+
+  congestion::Controller controller;
+  RunTrial trial;
+  ScriptedQp host;
+};
+
 // A transfer that crawls: each time it goes back it has come a packet further.
 int times_until_pause(RunTrial& trial, Time now, uint32_t progress = 1) {
   int times = 1;
@@ -189,13 +203,7 @@ TEST(RunTrial, LossesDoNotShortenRuns) {
 }
 
 // The peer's receive buffer may have been too small for the large window.
-TEST(RunTrial, AfterALossTheWindowIsTheUsualOneUntilManyPacketsHaveArrived) {
-  ScriptedQp host;
-  congestion::Controller controller;
-  host.qp.obey(&controller);
-  host.to_rts();
-  RunTrial trial;
-  host.qp.share_runs(&trial, kRun);
+TEST_F(QpInRuns, HasTheUsualWindowAfterALossUntilManyPacketsHaveArrived) {
   const Buffer buffer = host.make_buffer(8192 * kMtu);
   host.post(work(WrOpcode::kSend, 0), {{buffer.iova, 8192 * kMtu, buffer.key}});
   EXPECT_THAT(host.drain(), SizeIs(4 * (kRun + 2)));
@@ -211,13 +219,7 @@ TEST(RunTrial, AfterALossTheWindowIsTheUsualOneUntilManyPacketsHaveArrived) {
 }
 
 // A run is begun when there is room for all of it, or nothing is on its way that could make room.
-TEST(RunTrial, SendingGoesOnWhenThereIsRoomForARun) {
-  ScriptedQp host;
-  congestion::Controller controller;
-  host.qp.obey(&controller);
-  host.to_rts();
-  RunTrial trial;
-  host.qp.share_runs(&trial, kRun);
+TEST_F(QpInRuns, GoesOnWhenThereIsRoomForARun) {
   const Buffer buffer = host.make_buffer(1024 * kMtu);
   queue::SendWqe wqe = work(WrOpcode::kSend, 0);
   host.post(wqe, {{buffer.iova, 1024 * kMtu, buffer.key}});
@@ -232,13 +234,7 @@ TEST(RunTrial, SendingGoesOnWhenThereIsRoomForARun) {
 }
 
 // With more of them in flight fewer would wait, and runs of them would be short.
-TEST(RunTrial, ShortPacketsHaveTheUsualWindow) {
-  ScriptedQp host;
-  congestion::Controller controller;
-  host.qp.obey(&controller);
-  host.to_rts();
-  RunTrial trial;
-  host.qp.share_runs(&trial, kRun);
+TEST_F(QpInRuns, HasTheUsualWindowOfShortPackets) {
   for (uint32_t i = 0; i < Sender::kWindow + 10; ++i) host.post(work(WrOpcode::kSend, i));
   EXPECT_THAT(host.drain(), SizeIs(Sender::kWindow));
 }
