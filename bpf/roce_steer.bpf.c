@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
-// The XDP program of AfXdp (engine/io/af_xdp/xdp_program.cc loads it): RoCE v2 packets for our own addresses go to the
-// AF_XDP socket of the receive queue, everything else goes on into the kernel as if nothing were attached.
+// The XDP programs of AfXdp (engine/io/af_xdp/xdp_program.cc loads one of them): RoCE v2 packets for our own addresses go
+// to the AF_XDP socket of the receive queue, everything else goes on into the kernel as if nothing were attached.
+//
+//  - uroce_steer takes all of them: the process has the netdev for itself.
+//  - uroce_steer_qpn takes those for a range of QPNs and leaves the others, multicast packets among them, to the sockets
+//    on port 4791 that other processes have there, and this one too (io/frames_and_sockets.h).
 //
 // To us: untagged Ethernet II to the netdev's own MAC address, or to that of the multicast group that the packet is for;
 // IPv4 without options and not a fragment, or IPv6 without extension headers; UDP port
@@ -10,7 +14,8 @@
 //  - frames to other MAC addresses, which a bridge floods or a promiscuous netdev lets in. The kernel drops them.
 //  - packets that this host only forwards or bridges: their destination is not in `local_addresses`.
 //  - queues without a socket (a miss in `xsks`).
-// Nothing beyond these headers is judged here; user space checks lengths and the ICRC and counts what is wrong.
+// Nothing beyond these headers and the QPN is judged here; user space checks lengths and the ICRC and counts what is
+// wrong.
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/in.h>
@@ -22,6 +27,8 @@
 #include <bpf/bpf_helpers.h>
 
 #define ROCE_UDP_PORT 4791
+#define BTH_DESTINATION_QP 5
+#define QPN_SIZE 3
 #define IP_FRAGMENT_MASK 0x3fff  // "more fragments" and the fragment offset
 
 // An IPv6 address or an IPv4 address as ::ffff:a.b.c.d: the bytes of wire::IpAddress.
@@ -55,6 +62,10 @@ struct {
   __type(value, struct mac_address);
   __uint(max_entries, 1);
 } own_mac SEC(".maps");
+
+// Of uroce_steer_qpn; set before loading.
+const volatile __u32 first_qpn = 0;
+const volatile __u32 qpn_count = 0;
 
 static __always_inline int same_mac(const __u8 *a, const __u8 *b) {
   return a[0] == b[0] && a[1] == b[1] && a[2] == b[2] && a[3] == b[3] && a[4] == b[4] && a[5] == b[5];
@@ -110,11 +121,11 @@ static __always_inline struct udphdr *udp_of_ipv6(void *network, void *end, stru
   return (struct udphdr *)(ip + 1);
 }
 
-SEC("xdp.frags")
-int uroce_steer(struct xdp_md *ctx) {
+// The UDP header of a RoCE v2 packet for us, or null.
+static __always_inline struct udphdr *find_roce(struct xdp_md *ctx) {
   void *end = (void *)(long)ctx->data_end;
   struct ethhdr *ethernet = (void *)(long)ctx->data;
-  if ((void *)(ethernet + 1) > end) return XDP_PASS;
+  if ((void *)(ethernet + 1) > end) return 0;
 
   struct address destination = {};
   struct udphdr *udp = 0;
@@ -123,10 +134,24 @@ int uroce_steer(struct xdp_md *ctx) {
   } else if (ethernet->h_proto == bpf_htons(ETH_P_IPV6)) {
     udp = udp_of_ipv6(ethernet + 1, end, &destination);
   }
-  if (!udp || (void *)(udp + 1) > end || udp->dest != bpf_htons(ROCE_UDP_PORT)) return XDP_PASS;
-  if (!bpf_map_lookup_elem(&local_addresses, &destination)) return XDP_PASS;
-  if (!addressed_to_us(ethernet->h_dest, &destination)) return XDP_PASS;
-  return bpf_redirect_map(&xsks, ctx->rx_queue_index, XDP_PASS);
+  if (!udp || (void *)(udp + 1) > end || udp->dest != bpf_htons(ROCE_UDP_PORT)) return 0;
+  if (!bpf_map_lookup_elem(&local_addresses, &destination)) return 0;
+  return addressed_to_us(ethernet->h_dest, &destination) ? udp : 0;
+}
+
+SEC("xdp.frags")
+int uroce_steer(struct xdp_md *ctx) {
+  return find_roce(ctx) ? bpf_redirect_map(&xsks, ctx->rx_queue_index, XDP_PASS) : XDP_PASS;
+}
+
+SEC("xdp.frags")
+int uroce_steer_qpn(struct xdp_md *ctx) {
+  struct udphdr *udp = find_roce(ctx);
+  if (!udp) return XDP_PASS;
+  const __u8 *qpn = (const __u8 *)(udp + 1) + BTH_DESTINATION_QP;
+  if ((void *)(qpn + QPN_SIZE) > (void *)(long)ctx->data_end) return XDP_PASS;
+  const __u32 number = qpn[0] << 16 | qpn[1] << 8 | qpn[2];
+  return number - first_qpn < qpn_count ? bpf_redirect_map(&xsks, ctx->rx_queue_index, XDP_PASS) : XDP_PASS;
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -205,6 +205,7 @@ void CaptureTap::record_rebuilt(CaptureChannel& channel, const RxPacket& packet,
   const size_t first = std::min<size_t>(header_size, entry.captured);
   std::memcpy(frame, headers.data(), first);
   std::memcpy(frame + first, packet.ib.data(), entry.captured - first);
+  if (packet.without_icrc && entry.captured == entry.original) add_icrc(envelope, {frame + first, packet.ib.size()});
   channel.close();
 }
 

@@ -1,12 +1,16 @@
 #include "cli/doctor.h"
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <fmt/format.h>
 #include <linux/magic.h>
 #include <sys/vfs.h>
 #include <unistd.h>
+#include <utility>
+#include <variant>
 
+#include "broker/link.h"
 #include "cli/devices.h"
 #include "cli/library.h"
 #include "engine/io/af_xdp/privileges.h"
@@ -67,6 +71,9 @@ Finding check_memlock(const HostFacts& host) {
 }
 
 Finding check_port(const HostFacts& host) {
+  const BrokerFacts& broker = host.broker;
+  if (broker.refuses) return {Status::kFail, "udp port 4791", broker.refuses->what, broker.refuses->remedy};
+  if (!broker.serves.empty()) return {Status::kOk, "udp port 4791", "shared by " + broker.serves, ""};
   if (host.port_holders.empty()) return {Status::kOk, "udp port 4791", "free", ""};
   std::string holders;
   bool kernel = false;
@@ -241,16 +248,26 @@ bool has_failure(const Section& section) {
   return false;
 }
 
+BrokerFacts find_broker() {
+  const char* const address = std::getenv("UROCE_BROKER");
+  auto link = broker::Link::open(address != nullptr ? address : "", nullptr);
+  if (auto* const error = std::get_if<io::IoError>(&link)) return {.serves = "", .refuses = std::move(*error)};
+  const auto& found = std::get<std::shared_ptr<broker::Link>>(link);
+  return {.serves = found ? found->description() : "", .refuses = {}};
+}
+
 }  // namespace
 
 HostFacts collect_host_facts() {
   struct statfs bpffs {};
+  const BrokerFacts broker = find_broker();
   return {.kernel = kernel_version(),
           .af_xdp_socket_error = af_xdp_socket_error(),
           .privileges = current_privileges(),
           .lockable_memory = io::lockable_memory(),
           .udp_receive_buffer = io::udp_receive_buffer(),
-          .port_holders = roce_port_holders(),
+          .port_holders = broker.found() ? std::vector<PortHolder>() : roce_port_holders(),
+          .broker = broker,
           .btf = access("/sys/kernel/btf/vmlinux", R_OK) == 0,
           .bpffs = statfs("/sys/fs/bpf", &bpffs) == 0 && bpffs.f_type == BPF_FS_MAGIC,
           .library = find_library().value_or(""),

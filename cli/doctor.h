@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,14 @@
 
 namespace uroce::cli {
 
+// The broker that programs started here would use; both empty: there is none.
+struct BrokerFacts {
+  std::string serves;  // "uroced 0.1.0, process 123"
+  std::optional<io::IoError> refuses;
+
+  bool found() const { return !serves.empty() || refuses; }
+};
+
 // What is not tied to one netdev.
 struct HostFacts {
   KernelVersion kernel;
@@ -21,6 +30,7 @@ struct HostFacts {
   size_t lockable_memory = SIZE_MAX;                   // bytes; SIZE_MAX: unlimited
   size_t udp_receive_buffer = 2 * io::kUdpBufferSize;  // bytes as the kernel counts
   std::vector<PortHolder> port_holders;
+  BrokerFacts broker;
   bool btf = false;
   bool bpffs = false;
   std::string library;         // path of liburoce.so; empty: not found

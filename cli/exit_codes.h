@@ -6,6 +6,7 @@ namespace uroce::cli {
 constexpr int kExitOk = 0;
 constexpr int kExitFailed = 1;
 constexpr int kExitUsage = 2;
+constexpr int kExitNoBroker = 3;  // `uroce stat` only
 // `uroce run` only: as shells and env(1) do for a command that cannot be started.
 constexpr int kExitNotExecutable = 126;
 constexpr int kExitNotFound = 127;

@@ -109,7 +109,7 @@ std::vector<PortHolder> roce_port_holders() {
     for (const uint64_t inode : bound_inodes(read_all(table), wire::kRoceUdpPort)) {
       PortHolder holder{inode, inode == 0 ? "" : socket_owner(inode)};
       const auto same = [&](const PortHolder& other) {
-        return inode == 0 ? other.inode == 0 : !other.process.empty() && other.process == holder.process;
+        return (inode == 0) == (other.inode == 0) && other.process == holder.process;
       };
       if (std::find_if(holders.begin(), holders.end(), same) == holders.end()) holders.push_back(std::move(holder));
     }

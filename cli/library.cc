@@ -40,6 +40,12 @@ std::optional<std::string> find_af_xdp_library() {
   return find("uroce_af_xdp.so");
 }
 
+std::optional<std::string> find_broker_program() {
+  std::error_code error;
+  const fs::path candidate = beside_this_program("uroced");
+  return fs::exists(candidate, error) ? std::optional(candidate.string()) : std::nullopt;
+}
+
 std::string preload_value(const std::string& library, const std::string& callers_preload) {
   return callers_preload.empty() ? library : callers_preload + ":" + library;
 }

@@ -26,6 +26,8 @@ std::optional<std::string> find_files_library();
 
 // uroce_af_xdp.so, which liburoce.so loads when it opens AF_XDP; in the same place.
 std::optional<std::string> find_af_xdp_library();
+// uroced.
+std::optional<std::string> find_broker_program();
 
 // The LD_PRELOAD value: what the caller preloads stays, and stays first (a sanitizer's run-time library insists on it).
 std::string preload_value(const std::string& library, const std::string& callers_preload);

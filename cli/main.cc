@@ -1,4 +1,5 @@
-// The command line: uroce run | devices | doctor | capture | check | version. Parses the arguments and hands over.
+// The command line: uroce run | devices | doctor | stat | capture | check | version. Parses the arguments and hands
+// over.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
@@ -7,6 +8,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "broker/statistics.h"
 #include "capture/settings.h"
 #include "cli/arguments.h"
 #include "cli/capture.h"
@@ -16,6 +18,7 @@
 #include "cli/doctor.h"
 #include "cli/exit_codes.h"
 #include "cli/run.h"
+#include "cli/stat.h"
 #include "cli/version.h"
 
 namespace uroce::cli {
@@ -58,6 +61,11 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
       ->option_text("MB");
   run->add_option("--capture-qpn", options.capture_qpn, "Only packets of these QPs, e.g. 0x11,0x12")
       ->option_text("QPN,...");
+  run->add_flag("--alone", options.alone, "Without broker: the program is the only one with uroce on its netdevs");
+  run->add_option("--broker", options.broker, "Where the broker listens: a path or @NAME; by default it is found")
+      ->excludes("--alone")
+      ->envname("UROCE_BROKER")
+      ->option_text("ADDRESS");
   run->add_flag("--no-files", options.no_files, "Do not show the program /sys/class/infiniband and /dev/infiniband");
   run->add_flag("--counters", options.counters, "At the end of the program, print the counters that moved on stderr");
   run->add_option("--user", options.user,
@@ -95,6 +103,37 @@ CLI::App* add_doctor(CLI::App& app, std::string& netdev, bool& json) {
       "Examples:\n  uroce doctor\n  sudo uroce doctor --netdev eth0\n\n"
       "Exit code: 0 at least one device can be used, 1 none can, 2 wrong usage.");
   return doctor;
+}
+
+CLI::App* add_stat(CLI::App& app, StatOptions& options) {
+  CLI::App* stat = app.add_subcommand("stat", "Show what the programs of this host move: processes, QPs, rates, drops");
+  CLI::Option* json = stat->add_flag("--json", options.json, "Print JSON");
+  CLI::Option* prometheus = stat->add_flag("--prometheus", options.prometheus, "Print the text format of Prometheus");
+  CLI::Option* watch = stat->add_flag("--watch", options.watch,
+                                      "Show it again and again: on a terminal full screen, q ends it; else in lines");
+  json->excludes(prometheus)->excludes(watch);
+  prometheus->excludes(watch);
+  stat->add_option("--interval", options.interval, "Rates are of so long (default 1); 0: totals instead")
+      ->check(CLI::Range(0.0, 86400.0))
+      ->option_text("SECONDS");
+  stat->add_option("--count", options.count, "With --watch: end after so many times")
+      ->check(CLI::PositiveNumber)
+      ->needs(watch)
+      ->option_text("N");
+  stat->add_option("--qps", options.most_qps, "List so many QPs of each process (default 256)")
+      ->check(CLI::Range(uint32_t{0}, broker::kMostQps))
+      ->option_text("N");
+  stat->add_option("--broker", options.broker, "Where the broker listens: a path or @NAME; by default it is found")
+      ->envname("UROCE_BROKER")
+      ->option_text("ADDRESS");
+  stat->footer(
+      "Examples:\n"
+      "  uroce stat\n"
+      "  sudo uroce stat --watch                               (all users' programs)\n"
+      "  uroce stat --json --interval 0 | jq '.processes[].program'\n"
+      "  sudo uroce stat --prometheus >/var/lib/node_exporter/uroce.prom\n\n"
+      "Exit code: 0 ok, 1 failed, 2 wrong usage, 3 there is no broker.");
+  return stat;
 }
 
 CLI::App* add_capture(CLI::App& app, CaptureOptions& options) {
@@ -175,8 +214,11 @@ int show_doctor(const std::string& netdev, bool json) {
       return kExitFailed;
     }
   }
-  for (Device& device : *devices) device.no_udp = udp_obstacle(device.netdev);
-  const Report report = diagnose(collect_host_facts(), *devices);
+  const HostFacts host = collect_host_facts();
+  for (Device& device : *devices) {
+    device.no_udp = host.broker.found() ? host.broker.refuses : udp_obstacle(device.netdev);
+  }
+  const Report report = diagnose(host, *devices);
   const bool colour = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
   fmt::print("{}", json ? format_json(report) : format_text(report, colour));
   return report.usable ? kExitOk : kExitFailed;
@@ -218,11 +260,13 @@ int main(int argc, char** argv) {
   RunOptions run_options;
   CaptureOptions capture_options;
   CheckOptions check_options;
+  StatOptions stat_options;
   bool devices_as_json = false, doctor_as_json = false;
   std::string doctor_netdev;
   const CLI::App* run_command = add_run(app, run_options);
   const CLI::App* devices_command = add_devices(app, devices_as_json);
   const CLI::App* doctor_command = add_doctor(app, doctor_netdev, doctor_as_json);
+  const CLI::App* stat_command = add_stat(app, stat_options);
   const CLI::App* capture_command = add_capture(app, capture_options);
   const CLI::App* check_command = add_check(app, check_options);
   const CLI::App* version_command = app.add_subcommand("version", "Print the version");
@@ -240,6 +284,7 @@ int main(int argc, char** argv) {
   if (run_command->parsed()) return run(std::move(run_options));
   if (devices_command->parsed()) return show_devices(devices_as_json);
   if (doctor_command->parsed()) return show_doctor(doctor_netdev, doctor_as_json);
+  if (stat_command->parsed()) return stat(stat_options);
   if (capture_command->parsed()) return capture(capture_options);
   if (check_command->parsed()) return check(check_options);
   if (version_command->parsed()) {

@@ -14,6 +14,7 @@
 #include "cli/exit_codes.h"
 #include "cli/host_probe.h"
 #include "cli/library.h"
+#include "cli/start_broker.h"
 #include "cli/target.h"
 #include "cli/user.h"
 #include "engine/device/identity.h"
@@ -163,6 +164,7 @@ std::string libraries_to_preload(const RunOptions& options, const std::string& l
 void set_environment(const RunOptions& options, const std::string& library) {
   const std::pair<const char*, const std::string&> settings[] = {{"UROCE_IO", options.io},
                                                                  {"UROCE_NETDEV", options.netdev},
+                                                                 {"UROCE_BROKER", options.broker},
                                                                  {"UROCE_FAULTS", options.faults},
                                                                  {"UROCE_XDP_MODE", options.xdp_mode},
                                                                  {"UROCE_CAPTURE", options.capture},
@@ -181,10 +183,22 @@ void set_environment(const RunOptions& options, const std::string& library) {
   setenv("LD_LIBRARY_PATH", search_path_value(library, environment("LD_LIBRARY_PATH")).c_str(), 1);
 }
 
+// Programs share the netdevs of a host through a broker, so one runs, unless the user says otherwise or where it is.
+void find_or_start_broker(RunOptions& options) {
+  if (options.alone) options.broker = "none";
+  if (!options.broker.empty()) return;
+  const std::optional<std::string> problem = start_broker(options.user);
+  if (!problem) return;
+  options.broker = "none";
+  if (!options.quiet) complain(kExitOk, fmt::format("no broker, so the program runs alone: {}", *problem));
+}
+
 }  // namespace
 
 int run(RunOptions options) {
-  if (!options.user.empty()) {  // first of all, so that what is checked is what the user may do
+  if (!options.user.empty()) {
+    find_or_start_broker(options);  // with the rights that are about to go
+    // So that what is checked is what the user may do.
     if (const auto problem = become_user(options.user)) return complain(kExitFailed, *problem);
   }
   if (const auto problem = check_settings(options)) return complain(kExitFailed, *problem);
@@ -192,6 +206,7 @@ int run(RunOptions options) {
   if (target.kind != TargetKind::kUsable) return complain_about(target, options.command.front());
   const std::optional<std::string> library = library_to_preload();
   if (!library) return kExitFailed;
+  if (options.user.empty()) find_or_start_broker(options);
   set_environment(options, *library);
 
   std::vector<char*> arguments;

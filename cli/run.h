@@ -13,6 +13,8 @@ struct RunOptions {
   // Values of UROCE_CAPTURE, UROCE_CAPTURE_SNAP, UROCE_CAPTURE_FILES, UROCE_CAPTURE_SIZE and UROCE_CAPTURE_QPN,
   // likewise.
   std::string capture, capture_snap, capture_files, capture_size, capture_qpn;
+  std::string broker;                // value of UROCE_BROKER
+  bool alone = false;                // without broker
   std::string user;                  // who the program runs as; empty: who runs this
   bool quiet = false;                // UROCE_QUIET=1
   bool counters = false;             // UROCE_COUNTERS=1

@@ -18,6 +18,12 @@ const std::string& Engine::netdev_name() const {
 PortStatus Engine::port_status() {
   return device_->port_status();
 }
+uint32_t Engine::max_qp() const {
+  return device_->max_qp();
+}
+uint32_t Engine::max_multicast_groups() const {
+  return device_->max_multicast_groups();
+}
 bool Engine::present() const {
   return device_->present();
 }
@@ -111,18 +117,22 @@ std::string Engine::counters_text() const {
   if (!io) return text;
   line("packets received", io->rx_packets);
   line("packets sent", io->tx_packets);
+  line("packets received through memory, from processes of this host", io->rx_by_memory);
+  line("packets sent through memory, to processes of this host", io->tx_by_memory);
   line("runs received: several packets in one message", io->rx_runs);
   line("packets received in runs", io->rx_run_packets);
   line("runs sent: several packets in one message", io->tx_runs);
   line("packets sent in runs", io->tx_run_packets);
   line("times the kernel refused a run: packets sent one by one for a while", io->tx_run_refusals);
   line("drop: not a well-formed IP/UDP packet", io->rx_malformed);
+  line("drop: came in on another netdev (a run counts as one)", io->rx_wrong_netdev);
   line("drop: frame longer than a packet: a run that nobody cut, and that AF_XDP cannot take", io->rx_too_long);
   line("drop: no receive buffer (of a UDP socket, a run counts as one)", io->rx_no_buffer);
   line("backpressure while sending", io->tx_backpressure);
   line("packets the kernel refused to send", io->tx_errors);
+  line("packets lost because a process of this host does not read", io->tx_unread);
   line("times the kernel refused to send: netdev down", io->kick_errors);
-  line("entries of AF_XDP rings that cannot be true", io->ring_errors);
+  line("entries of rings that cannot be true", io->ring_errors);
   line("packets that captures missed: too slow", io->capture_dropped);
   line("questions to the kernel about the network, of all devices", device_->network_requests());
   return text;

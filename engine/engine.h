@@ -23,6 +23,10 @@
 #include "engine/queue/work_queue.h"
 #include "engine/transport/common/qp_state.h"
 
+namespace uroce::broker {
+struct DeviceStatistics;  // broker/statistics.h
+}
+
 namespace uroce::engine {
 
 // State of the one port of a device, from its netdev.
@@ -85,6 +89,10 @@ class Engine {
 
   const std::string& netdev_name() const;
   PortStatus port_status();
+  // QPs that can be created; while it is not known whether there is a broker, what it would lease.
+  uint32_t max_qp() const;
+  // Multicast groups that QPs can be in; likewise.
+  uint32_t max_multicast_groups() const;
   // False once the netdev is gone: this engine does not come back, even where the netdev does.
   bool present() const;
   // Of all contexts of this process together.
@@ -167,6 +175,8 @@ class Engine {
   std::string counters_text() const;
   PortCounters port_counters() const;
   CounterSums counters() const;
+  // For who looks on, with QPs one by one up to `most_qps`; none before the packet I/O is open.
+  std::optional<broker::DeviceStatistics> statistics(uint32_t most_qps);
 
   // Device-wide events (port, GIDs, fatal) go to all handlers registered here.
   void add_event_handler(EventHandler* handler);

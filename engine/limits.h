@@ -17,7 +17,6 @@ struct Limits {
   static constexpr uint32_t kMaxAh = 1u << 20;
   static constexpr uint32_t kMaxMulticastGroups = 8192;
   static constexpr uint32_t kMaxMulticastQps = 240;  // QPs per group
-  static constexpr uint32_t kMaxMulticastAttachments = kMaxMulticastGroups * kMaxMulticastQps;
 
   // Sizes of objects.
   static constexpr uint32_t kMaxWr = 32768;  // per send or receive queue

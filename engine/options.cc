@@ -101,6 +101,7 @@ std::optional<std::string> Options::from_environment(Options& out) {
   }
   if (auto problem = read_congestion(out.congestion)) return problem;
   if (auto problem = read_capture(out)) return problem;
+  out.broker = variable("UROCE_BROKER");
   out.netdev = variable("UROCE_NETDEV");
   if (!is_list_of_names(out.netdev)) {
     return concat("UROCE_NETDEV=", out.netdev, ": names of netdevs or patterns, with commas between, e.g. eth0,ens*");

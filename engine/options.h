@@ -16,6 +16,7 @@ struct Options {
   Io io = Io::kAuto;
   congestion::Algorithm congestion = congestion::Algorithm::kAuto;  // UROCE_CC
   uint32_t shards = 0;                 // of a device at most, a power of two; 0: as many as CPUs
+  std::string broker;                  // UROCE_BROKER: where to look for it (broker/link.h)
   std::string netdev;                  // UROCE_NETDEV: which netdevs become devices (devices_of)
   std::string faults;                  // UROCE_FAULTS, see io/fault_injector.h
   bool force_generic_xdp = false;      // UROCE_XDP_MODE=generic

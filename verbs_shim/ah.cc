@@ -87,10 +87,6 @@ int address_of_sender(ibv_context* context, uint8_t port_num, const ibv_wc& wc, 
   return 0;
 }
 
-bool is_multicast(const wire::IpAddress& address) {
-  return address.is_v4() ? (address.v4_bytes()[0] & 0xf0) == 0xe0 : address.bytes[0] == 0xff;
-}
-
 // RFC 1112 and RFC 2464.
 wire::MacAddress multicast_mac(const wire::IpAddress& address) {
   const uint8_t* low = &address.bytes[12];
@@ -129,7 +125,7 @@ int resolve_unicast(ibv_context* context, const wire::IpAddress& source, const w
 int resolve_mac(ibv_context* context, const ibv_ah_attr& attr, wire::MacAddress& mac) {
   if (const int error = check_address(context, attr)) return error;
   const wire::IpAddress destination = gid_from_verbs(attr.grh.dgid);
-  if (is_multicast(destination)) {
+  if (destination.is_multicast()) {
     mac = multicast_mac(destination);
     return 0;
   }

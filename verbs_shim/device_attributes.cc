@@ -34,8 +34,9 @@ constexpr uint32_t kOdpMessages = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | 
 constexpr uint32_t kOdpXrc = kOdpMessages | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
 constexpr uint32_t kOdpRc = kOdpXrc | IBV_ODP_SUPPORT_FLUSH | IBV_ODP_SUPPORT_ATOMIC_WRITE;
 
-void fill_limits(ibv_device_attr& attr) {
-  attr.max_qp = Limits::kMaxQp;
+void fill_limits(const engine::Engine& engine, ibv_device_attr& attr) {
+  const uint32_t max_qp = engine.max_qp(), max_groups = engine.max_multicast_groups();
+  attr.max_qp = static_cast<int>(max_qp);
   attr.max_qp_wr = Limits::kMaxWr;
   attr.max_sge = Limits::kMaxSge;
   attr.max_sge_rd = Limits::kMaxSge;
@@ -45,15 +46,15 @@ void fill_limits(ibv_device_attr& attr) {
   attr.max_mw = memory::MrTable::kMaxWindows;
   attr.max_pd = Limits::kMaxPd;
   attr.max_ah = Limits::kMaxAh;
-  attr.max_mcast_grp = Limits::kMaxMulticastGroups;
+  attr.max_mcast_grp = static_cast<int>(max_groups);
   attr.max_mcast_qp_attach = Limits::kMaxMulticastQps;
-  attr.max_total_mcast_qp_attach = Limits::kMaxMulticastAttachments;
+  attr.max_total_mcast_qp_attach = static_cast<int>(max_groups * Limits::kMaxMulticastQps);
   attr.max_srq = Limits::kMaxSrq;
   attr.max_srq_wr = Limits::kMaxSrqWr;
   attr.max_srq_sge = Limits::kMaxSrqSge;
   attr.max_qp_rd_atom = Limits::kMaxRdAtomic;
   attr.max_qp_init_rd_atom = Limits::kMaxRdAtomic;
-  attr.max_res_rd_atom = Limits::kMaxRdAtomic * Limits::kMaxQp;
+  attr.max_res_rd_atom = static_cast<int>(Limits::kMaxRdAtomic * max_qp);
   attr.max_pkeys = 1;
 }
 
@@ -69,7 +70,7 @@ void fill_device_attributes(ibv_context* context, ibv_device_attr& attr) {
   attr.atomic_cap = IBV_ATOMIC_HCA;
   attr.local_ca_ack_delay = kAckDelay;
   attr.phys_port_cnt = 1;
-  fill_limits(attr);
+  fill_limits(*from(context).engine, attr);
 }
 
 }  // namespace

@@ -39,6 +39,7 @@ struct IpAddress {
     return std::memcmp(bytes.data(), prefix, 12) == 0;
   }
   bool is_link_local() const { return bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80; }
+  bool is_multicast() const { return is_v4() ? (v4_bytes()[0] & 0xf0) == 0xe0 : bytes[0] == 0xff; }
   bool is_unspecified() const { return bytes == std::array<uint8_t, 16>{}; }
   const uint8_t* v4_bytes() const { return &bytes[12]; }
   std::string text() const;  // "192.0.2.1" or "fe80::1"

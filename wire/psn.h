@@ -68,6 +68,13 @@ class Qpn {
   uint32_t value_ = 0;
 };
 
+// `count` numbers, a power of two.
+struct QpnRange {
+  uint32_t first = 0;
+  uint32_t count = 0;
+  constexpr bool contains(Qpn qpn) const { return qpn.value() - first < count; }
+};
+
 inline constexpr Qpn kGsiQpn{1};               // communication management
 inline constexpr Qpn kMulticastQpn{0xffffff};  // addresses a multicast group's members
 

@@ -96,6 +96,15 @@ class Counters {
     };
     return kTexts[static_cast<size_t>(counter)];
   }
+  // As the code calls it: "kDropParse".
+  static constexpr const char* name(Counter counter) {
+    constexpr const char* kNames[] = {
+#define X(name, text) #name,
+        UROCE_COUNTERS(X)
+#undef X
+    };
+    return kNames[static_cast<size_t>(counter)];
+  }
 
  private:
   std::array<std::atomic<uint64_t>, static_cast<size_t>(Counter::kCount)> values_{};

@@ -10,7 +10,7 @@
 namespace uroce::engine {
 
 Datapath::Datapath(Tables& tables, uint32_t shard)
-    : tx_(tables, shard, counters_, schedule_, next_hops_), rx_(tables, shard, counters_, schedule_) {
+    : tables_(tables), tx_(tables, shard, counters_, schedule_, next_hops_), rx_(tables, shard, counters_, schedule_) {
   attach_loop(io::make_memory_loop());
 }
 
@@ -112,12 +112,13 @@ int Datapath::modify(Qp& qp, const transport::QpAttributes& attributes, uint32_t
   return error;
 }
 
-// Runs of UC and UD packets could be lost unnoticed.
+// UC and UD have no window that runs would make longer, and hear of no loss.
 void Datapath::share_runs(Qp& qp, const Path& path) const {
   const transport::QpType type = qp.transport->type();
   const bool reliable = type != transport::QpType::kUc && type != transport::QpType::kUd;
   const uint32_t middle = wire::kUdpSize + wire::kBthSize + qp.transport->attributes().path_mtu + wire::kIcrcSize;
-  const size_t run = reliable && !path.loopback() ? wire_->run(middle) : 1;
+  const bool stays_here = tables_.stays_here(path, qp.transport->attributes().dest_qpn);
+  const size_t run = reliable && !stays_here ? wire_->run(middle) : 1;
   qp.transport->share_runs(run > 1 ? &path.to->runs : nullptr, static_cast<uint32_t>(run));
 }
 

@@ -115,6 +115,7 @@ class Datapath {
   void share_runs(Qp& qp, const Path& path) const;
   static void purge_completions(Qp& qp);
 
+  const Tables& tables_;
   Counters counters_;
   queue::CompletionBurst completions_;
   ModeratedCqs moderated_cqs_;

@@ -20,6 +20,10 @@ uint32_t events_raised(const Qp& qp) {
   return qp.recv_cq == nullptr ? 0 : qp.recv_cq->reported();
 }
 
+bool is_intact(const io::RxPacket& rx) {
+  return rx.without_icrc || wire::icrc_matches(rx.envelope, rx.ib);
+}
+
 }  // namespace
 
 size_t RxDemux::receive(io::PacketIo& io, bool looped, Time now) {
@@ -75,7 +79,7 @@ void RxDemux::deliver(const io::RxPacket& rx, bool looped, Time now) {
     return counters_.add(parse_drop(error));
   }
   packet.envelope = &rx.envelope;
-  if (packet.bth.dest_qp.value() == kMulticastQpn && is_multicast(rx.envelope.destination)) {
+  if (packet.bth.dest_qp.value() == kMulticastQpn && rx.envelope.destination.is_multicast()) {
     return deliver_to_group(rx, looped, packet, now);
   }
   Qp* const qp = qpns_.find(packet.bth.dest_qp);
@@ -97,9 +101,10 @@ void RxDemux::deliver(const io::RxPacket& rx, bool looped, Time now) {
 void RxDemux::deliver_to_group(const io::RxPacket& rx, bool looped, const wire::Packet& packet, Time now) {
   const std::span<Qp* const> members = tables_.groups.members(rx.envelope.destination);
   if (members.empty() || !packet.info->has_deth) return counters_.add(Counter::kDropNoGroup);
-  if (!wire::icrc_matches(rx.envelope, rx.ib)) return counters_.add(Counter::kDropBadIcrc);  // once for all of them
+  if (!is_intact(rx)) return counters_.add(Counter::kDropBadIcrc);  // once for all of them
   for (Qp* const qp : members) {
-    if (looped && qp->blocks_own_multicast && packet.deth.source_qp == qp->transport->qpn()) continue;
+    const bool own = looped || (tables_.shares_addresses && is_own(rx.envelope.source));
+    if (own && qp->blocks_own_multicast && packet.deth.source_qp == qp->transport->qpn()) continue;
     if (const auto reason = refuse_by_headers(rx, looped, packet, *qp)) {
       counters_.add(*reason);
       continue;
@@ -112,7 +117,7 @@ void RxDemux::deliver_to_group(const io::RxPacket& rx, bool looped, const wire::
 std::optional<Counter> RxDemux::refuse(const io::RxPacket& rx, bool looped, const wire::Packet& packet,
                                        const Qp& qp) const {
   if (const auto reason = refuse_by_headers(rx, looped, packet, qp)) return reason;
-  if (!wire::icrc_matches(rx.envelope, rx.ib)) return Counter::kDropBadIcrc;
+  if (!is_intact(rx)) return Counter::kDropBadIcrc;
   return std::nullopt;
 }
 
@@ -127,15 +132,18 @@ std::optional<Counter> RxDemux::refuse_by_headers(const io::RxPacket& rx, bool l
   return std::nullopt;
 }
 
-// The packet's addresses are those that the QP may hear from. A peer with our own address is not on the wire.
+// The packet's addresses are those that the QP may hear from. A peer with our own address is not on the wire, unless it
+// is another process of this host.
 bool RxDemux::belongs_here(const io::RxPacket& rx, bool looped, const wire::Packet& packet, const Qp& qp) const {
   const wire::Envelope& theirs = rx.envelope;
   if (qp.is_ud()) {
     const bool to_group = packet.bth.dest_qp.value() == kMulticastQpn;
-    return is_own(theirs.source) == looped && (to_group || is_own(theirs.destination));
+    const bool from_host = looped || tables_.shares_addresses;
+    return (is_own(theirs.source) ? from_host : !looped) && (to_group || is_own(theirs.destination));
   }
   const wire::Envelope& ours = qp.path.envelope;
-  return theirs.source == ours.destination && theirs.destination == ours.source && looped == qp.path.loopback();
+  return theirs.source == ours.destination && theirs.destination == ours.source &&
+         looped == tables_.stays_here(qp.path, qp.transport->attributes().dest_qpn);
 }
 
 bool RxDemux::is_own(const wire::IpAddress& address) const {

@@ -23,7 +23,7 @@ class TxQueues {
 
   TxBurst& wire() { return *wire_; }
   TxBurst& loop() { return *loop_; }
-  TxBurst& to(const Path& path) { return path.loopback() ? *loop_ : *wire_; }
+  TxBurst& to(bool stays_here) { return stays_here ? *loop_ : *wire_; }
 
   // As TxBurst's. There may be no wire yet.
   void flush() {

@@ -11,7 +11,7 @@ namespace {
 // Whether a datagram gets to its destination in one piece. A UD QP takes messages as long as its port allows; the route
 // of one of its address handles may allow less. (A connected QP's path MTU was checked against its route.)
 bool fits_route(const io::TxPacket& packet, const Path& path) {
-  if (path.to == nullptr || path.loopback()) return true;
+  if (path.to == nullptr || path.loopback()) return true;  // this host's loopback takes everything
   const size_t ip_header = path.envelope.destination.is_v4() ? wire::kIpv4Size : wire::kIpv6Size;
   const uint32_t mtu = path.to->route.mtu;
   return mtu == 0 || ip_header + packet.udp_length() <= mtu;
@@ -68,7 +68,7 @@ bool TxScheduler::transmit_quantum(Qp& qp, int& budget) {
       next_hops_.wait(qp, *path->to, now_);
       return true;
     }
-    TxBurst& queue = path == nullptr ? queues_.wire() : queues_.to(*path);
+    TxBurst& queue = path == nullptr ? queues_.wire() : queues_.to(stays_here(qp, *path));
     io::TxPacket* const packet = queue.next();
     if (packet == nullptr) return false;
     if (!pull(qp, previous, *packet)) return true;
@@ -82,11 +82,12 @@ bool TxScheduler::transmit_quantum(Qp& qp, int& budget) {
       continue;
     }
     packet->envelope = envelope_for(*packet, qp, *path);
+    packet->to_this_host = path->loopback();
     keep_alone(*packet, *path);
     end.add(packet->udp_length());
     queue.commit();
     previous = packet;
-    if (is_multicast(path->envelope.destination)) copy_to_own_group(*packet);
+    if (path->envelope.destination.is_multicast()) copy_to_own_group(*packet);
   }
   return !end.reached() || queues_.wire().end_run();
 }
@@ -117,6 +118,11 @@ Path* TxScheduler::next_path(Qp& qp) {
   return handle == nullptr ? nullptr : &handle->path;
 }
 
+// The QP's next packet, on its way along `path`, is for a QP of this process.
+bool TxScheduler::stays_here(const Qp& qp, const Path& path) const {
+  return path.loopback() && tables_.stays_here(path, qp.transport->next_remote());
+}
+
 // Why the packet does not leave.
 std::optional<Counter> TxScheduler::obstacle(const io::TxPacket& packet, const Qp& qp, const Path* path, Reach reach) {
   if (path == nullptr) return Counter::kDropNoAddressHandle;
@@ -125,9 +131,10 @@ std::optional<Counter> TxScheduler::obstacle(const io::TxPacket& packet, const Q
   return std::nullopt;
 }
 
-// Members of this process get their copies here: what goes out does not come back in.
+// Members of this process get their copies here: what goes out does not come back in. Where other processes of the host
+// are members too, the kernel makes copies for all of them.
 void TxScheduler::copy_to_own_group(const io::TxPacket& packet) {
-  if (tables_.groups.members(packet.envelope->destination).empty()) return;
+  if (tables_.shares_addresses || tables_.groups.members(packet.envelope->destination).empty()) return;
   io::TxPacket* const copy = queues_.loop().next();
   if (copy == nullptr) return;
   *copy = packet;
@@ -145,13 +152,14 @@ size_t TxScheduler::transmit_acks(AckList& qps) {
       next_hops_.wait(qp, *qp.path.to, now_);
       continue;
     }
-    TxBurst& queue = queues_.to(qp.path);
+    TxBurst& queue = queues_.to(stays_here(qp, qp.path));
     io::TxPacket* const packet = queue.next();
     if (packet == nullptr) break;
     qps.pop_front();
     // Responses go first; the last of them brings the QP back here.
     if (!qp.transport->pull_ack(*packet, now_)) continue;
     packet->envelope = &qp.path.envelope;
+    packet->to_this_host = qp.path.loopback();
     packet->source_qpn = qp.transport->qpn();
     keep_alone(*packet, qp.path);
     if (reach == Reach::kNow) queue.commit();
@@ -165,7 +173,7 @@ void TxScheduler::settle_ack(Qp& qp, Time now) {
   now_ = now;
   schedule_.acks().put_first(qp);
   transmit_acks(schedule_.acks().ahead_of_data());
-  queues_.to(qp.path).flush();
+  queues_.to(stays_here(qp, qp.path)).flush();
 }
 
 // The bytes of a packet have been made, or could not be: the application unmapped or protected the memory.

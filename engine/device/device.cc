@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "broker/qpn_range.h"
 #include "engine/base/random.h"
 #include "engine/io/closed_io.h"
 
@@ -20,6 +21,9 @@ uint32_t most_shards(const Options& options) {
   return options.shards != 0 ? options.shards : std::min(std::bit_floor(cpus), io::kMaxShards);
 }
 
+// As long as nothing else is known: what the kernel allows a socket if it was not told otherwise.
+constexpr uint32_t kGroupsOfALease = 20;
+
 }  // namespace
 
 Device::Device(const net::Netdev& netdev, std::shared_ptr<net::NetView> view, const Options& options, IoOpener opener)
@@ -30,6 +34,8 @@ Device::Device(const net::Netdev& netdev, std::shared_ptr<net::NetView> view, co
       opener_(std::move(opener)),
       netdev_(netdev),
       announced_(netdev),
+      max_qp_(options.broker == "none" ? Limits::kMaxQp : broker::QpnRange::count()),
+      max_groups_(options.broker == "none" ? Limits::kMaxMulticastGroups : kGroupsOfALease),
       tables(secure_random, most_shards(options)),
       progress(std::make_unique<Datapath>(tables), view_->descriptor(),
                [this](bool readable) { return watch_network(readable); }) {
@@ -87,7 +93,7 @@ void Device::leave_netdev() {
 
 // The netdev is gone, and what was attached to it with it; or it is left. Caller holds `setup`.
 void Device::close_io() {
-  opened_ = {};
+  const OpenedIo left = std::exchange(opened_, {});
   std::vector<std::unique_ptr<io::PacketIo>> closed;  // after the locks: captures may take long to come to their end
   closed.reserve(io::kMaxShards);
   Progress::Guard guard(progress);
@@ -132,6 +138,12 @@ std::optional<io::IoCounters> Device::io_counters() {
     *sum += datapath.wire()->counters();
   });
   return sum;
+}
+
+std::string Device::packet_io() {
+  Progress::Guard guard(progress);
+  const io::PacketIo* const wire = progress.shard(0).datapath().wire();
+  return wire == nullptr ? std::string() : wire->description();
 }
 
 }  // namespace uroce::engine

@@ -35,6 +35,8 @@ class Device {
   const std::string& name() const { return name_; }
   bool present() const { return present_; }
   PortStatus port_status();
+  uint32_t max_qp() const { return max_qp_.load(std::memory_order_relaxed); }                    // as Engine::max_qp()
+  uint32_t max_multicast_groups() const { return max_groups_.load(std::memory_order_relaxed); }  // likewise
   // Once the packet I/O is open; it stays so.
   bool has_opened() const { return max_udp_length_.load(std::memory_order_relaxed) != 0; }
   // Opens the packet I/O and starts the background thread, if that has not been done. 0 or an errno value.
@@ -43,6 +45,7 @@ class Device {
   void leave_netdev();
   // Those of the packet I/O; none before it is open.
   std::optional<io::IoCounters> io_counters();
+  std::string packet_io();  // in words; likewise
   // Questions to the kernel about the network, of all devices.
   uint64_t network_requests() const { return view_->requests(); }
   void add_event_handler(EventHandler* handler);
@@ -104,7 +107,9 @@ class Device {
   bool kernel_routes_ = false;
   bool steered_ = true;  // the packet I/O has taken the addresses
 
-  std::atomic<bool> present_{true};          // the netdev is there and usable
+  std::atomic<bool> present_{true};  // the netdev is there and usable
+  std::atomic<uint32_t> max_qp_;
+  std::atomic<uint32_t> max_groups_;
   std::atomic<uint32_t> max_udp_length_{0};  // of the packet I/O; 0 before it is open
 
   std::mutex news_lock_;                                                                    // taken with no other one

@@ -35,7 +35,7 @@ IoFacts io_facts(const net::Netdev& netdev, const Options& options) {
   facts.xdp_mode = xdp_mode(facts.features.xdp, options.force_generic_xdp);
   facts.to_software = !netdev.kind.empty() || facts.features.driver == "virtio_net";
   facts.attached = io::attached_xdp_program(netdev.index);
-  if (facts.attached && facts.attached->is_ours()) {
+  if (facts.attached && facts.attached->takes_all()) {
     facts.taken = io::program_present_error(netdev.name, *facts.attached);
   }
   facts.no_af_xdp = io::AfXdp::obstacle(netdev.index, netdev.name, netdev.vlans);

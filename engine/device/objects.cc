@@ -153,7 +153,7 @@ void Engine::destroy_address(uint32_t handle) {
 }
 
 int Engine::attach_multicast(Qp& qp, const wire::IpAddress& group) {
-  if (!is_multicast(group) || !qp.is_ud()) return EINVAL;
+  if (!group.is_multicast() || !qp.is_ud()) return EINVAL;
   std::lock_guard setting_up(device_->setup);
   MulticastGroups& groups = device_->tables.groups;
   {

@@ -1,18 +1,25 @@
 #include "engine/device/open_io.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <mutex>
 #include <set>
 #include <string>
+#include <sys/socket.h>
 #include <system_error>
 #include <utility>
 
+#include "broker/link.h"
 #include "engine/base/concat.h"
 #include "engine/base/fork.h"
 #include "engine/device/capture_setup.h"
 #include "engine/device/io_choice.h"
+#include "engine/device/process_statistics.h"
 #include "engine/device/say.h"
 #include "engine/io/af_xdp/af_xdp.h"
+#include "engine/io/frames_and_sockets.h"
+#include "engine/io/same_host/same_host.h"
+#include "engine/io/udp/socket.h"
 #include "engine/io/udp/udp.h"
 #include "engine/net/multicast_memberships.h"
 
@@ -35,7 +42,65 @@ void say_once(const net::Netdev& netdev, const std::string& text) {
   say(netdev.name, text);
 }
 
-std::variant<OpenedIo, io::IoError> open_af_xdp(const net::Netdev& netdev, const Options& options) {
+// What other processes of the host are to know of, if there is a broker.
+using Lease = std::variant<std::shared_ptr<broker::Lease>, io::IoError>;
+
+Lease lease(const net::Netdev& netdev, const Options& options, broker::Plane plane) {
+  struct Known {
+    std::mutex lock;
+    std::shared_ptr<broker::Link> link;
+  };
+  Known& known = per_process<Known>();
+  const std::lock_guard guard(known.lock);
+  if (!known.link) {
+    auto opened = broker::Link::open(options.broker, process_statistics);
+    if (auto* const error = std::get_if<io::IoError>(&opened)) return std::move(*error);
+    known.link = std::get<std::shared_ptr<broker::Link>>(opened);
+    if (!known.link) return nullptr;
+  }
+  return known.link->lease(netdev.index, netdev.name, plane);
+}
+
+QpnRange qpns_of(const broker::Lease& lease) {
+  return {lease.range().first(), lease.range().count()};
+}
+
+io::IoResult<io::UdpIo> open_sockets(const net::Netdev& netdev, const broker::Lease* lease) {
+  io::UdpConfig config{.netdev = netdev.name, .ifindex = netdev.index, .mtu = netdev.mtu};
+  if (netdev.gso_max_size != 0) config.gso_max_size = netdev.gso_max_size;
+  if (lease != nullptr) {
+    config.socket_v4 = lease->socket_v4();
+    config.socket_v6 = lease->socket_v6();
+  }
+  return io::UdpIo::open(config);
+}
+
+// With other processes of this host packets are exchanged through memory, as soon as they have met.
+std::unique_ptr<io::PacketIo> with_same_host(const std::shared_ptr<broker::Lease>& lease,
+                                             std::unique_ptr<io::PacketIo> network) {
+  const auto arrivals = std::make_shared<io::NewPeers>();
+  lease->take_peers([arrivals](uint32_t range, io::PeerEnd end) { arrivals->add(range, std::move(end)); });
+  return std::make_unique<io::SameHost>(std::move(network),
+                                        io::SameHost::Config{.range_bits = broker::QpnRange::kBits,
+                                                             .meet = [lease](uint32_t range) { lease->meet(range); },
+                                                             .arrivals = arrivals});
+}
+
+// What the netdev's other users make different.
+void share(const std::shared_ptr<broker::Lease>& lease, int ifindex, OpenedIo& opened) {
+  opened.io.front() = with_same_host(lease, std::move(opened.io.front()));
+  opened.qpns = qpns_of(*lease);
+  opened.held = lease;
+  const auto member = [lease, ifindex](const wire::IpAddress& group, bool joins) {
+    const int socket = group.is_v4() ? lease->socket_v4() : lease->socket_v6();
+    return net::change_membership(socket, joins, ifindex, group);
+  };
+  opened.join = [member](const wire::IpAddress& group) { return member(group, true); };
+  opened.leave = [member](const wire::IpAddress& group) { member(group, false); };
+  opened.max_groups = std::min(opened.max_groups, net::groups_of_a_socket());
+}
+
+io::IoResult<io::AfXdp> open_frames(const net::Netdev& netdev, const Options& options, const broker::Lease* lease) {
   io::AfXdpConfig config;
   config.ifindex = netdev.index;
   config.netdev = netdev.name;
@@ -44,12 +109,13 @@ std::variant<OpenedIo, io::IoError> open_af_xdp(const net::Netdev& netdev, const
   config.local_addresses = netdev.addresses;
   config.vlans = netdev.vlans;
   config.force_generic = options.force_generic_xdp;
-  auto result = io::AfXdp::open(config);
-  if (auto* error = std::get_if<io::IoError>(&result)) return *error;
-  auto& xdp = std::get<std::unique_ptr<io::AfXdp>>(result);
-  OpenedIo opened;
-  opened.set_addresses = [xsk = xdp.get(), netdev, before = 0](const wire::MacAddress& mac,
-                                                               std::span<const wire::IpAddress> addresses) mutable {
+  if (lease != nullptr) config.qpns = qpns_of(*lease);
+  return io::AfXdp::open(config);
+}
+
+void follow(io::AfXdp* xsk, const net::Netdev& netdev, OpenedIo& opened) {
+  opened.set_addresses = [xsk, netdev, before = 0](const wire::MacAddress& mac,
+                                                   std::span<const wire::IpAddress> addresses) mutable {
     const int mac_error = xsk->set_mac(mac);
     const int addresses_error = xsk->set_local_addresses(addresses);
     const int error = mac_error != 0 ? mac_error : addresses_error;
@@ -60,21 +126,46 @@ std::variant<OpenedIo, io::IoError> open_af_xdp(const net::Netdev& netdev, const
     }
     return before = error;
   };
-  opened.check = [xsk = xdp.get(), before = std::vector<std::string>()](const net::Netdev& now) mutable {
+  opened.check = [xsk, before = std::vector<std::string>()](const net::Netdev& now) mutable {
     std::vector<std::string> texts = xsk->outgrown(now.mtu, now.vlans);
     for (const std::string& text : texts) {
       if (std::find(before.begin(), before.end(), text) == before.end()) say(now.name, text);
     }
     before = std::move(texts);
   };
-  opened.io.push_back(std::move(xdp));
+}
+
+std::variant<OpenedIo, io::IoError> open_af_xdp(const net::Netdev& netdev, const Options& options) {
+  auto leased = lease(netdev, options, broker::Plane::kAfXdp);
+  if (auto* const error = std::get_if<io::IoError>(&leased)) return std::move(*error);
+  const auto& own = std::get<std::shared_ptr<broker::Lease>>(leased);
+  if (!own) {  // would take the packets of others with sockets on the port
+    const std::optional<io::IoError> error = io::UdpSocket().open(AF_INET, netdev.name);
+    if (error && error->code == EADDRINUSE) return *error;
+  }
+  auto result = open_frames(netdev, options, own.get());
+  if (auto* error = std::get_if<io::IoError>(&result)) return *error;
+  auto& frames = std::get<std::unique_ptr<io::AfXdp>>(result);
+  OpenedIo opened;
+  follow(frames.get(), netdev, opened);
+  if (!own) {
+    opened.io.push_back(std::move(frames));
+    return opened;
+  }
+  auto beside = open_sockets(netdev, own.get());
+  if (auto* error = std::get_if<io::IoError>(&beside)) return *error;
+  auto& sockets = std::get<std::unique_ptr<io::UdpIo>>(beside);
+  opened.report = [udp = sockets.get()](uint64_t) { return udp->take_notices(); };
+  opened.io.push_back(std::make_unique<io::FramesAndSockets>(std::move(frames), std::move(sockets)));
+  share(own, netdev.index, opened);
   return opened;
 }
 
-std::variant<OpenedIo, io::IoError> open_udp(const net::Netdev& netdev) {
-  io::UdpConfig config{.netdev = netdev.name, .ifindex = netdev.index, .mtu = netdev.mtu};
-  if (netdev.gso_max_size != 0) config.gso_max_size = netdev.gso_max_size;
-  auto result = io::UdpIo::open(config);
+std::variant<OpenedIo, io::IoError> open_udp(const net::Netdev& netdev, const Options& options) {
+  auto leased = lease(netdev, options, broker::Plane::kSockets);
+  if (auto* const error = std::get_if<io::IoError>(&leased)) return std::move(*error);
+  const auto& own = std::get<std::shared_ptr<broker::Lease>>(leased);
+  auto result = open_sockets(netdev, own.get());
   if (auto* error = std::get_if<io::IoError>(&result)) return *error;
   auto& udp = std::get<std::unique_ptr<io::UdpIo>>(result);
   OpenedIo opened;
@@ -88,6 +179,7 @@ std::variant<OpenedIo, io::IoError> open_udp(const net::Netdev& netdev) {
     return texts;
   };
   opened.io.push_back(std::move(udp));
+  if (own) share(own, netdev.index, opened);
   return opened;
 }
 
@@ -105,7 +197,7 @@ std::variant<OpenedIo, io::IoError> open_best(const net::Netdev& netdev, const O
   } else if (automatic) {
     why = choice.why;
   }
-  return open_udp(netdev);
+  return open_udp(netdev, options);
 }
 
 }  // namespace
@@ -118,11 +210,13 @@ std::variant<OpenedIo, io::IoError> open_packet_io(const net::Netdev& netdev, co
     return result;
   }
   auto& opened = std::get<OpenedIo>(result);
-  const auto memberships = std::make_shared<net::MulticastMemberships>();
-  opened.join = [memberships, index = netdev.index](const wire::IpAddress& group) {
-    return memberships->join(index, group);
-  };
-  opened.leave = [memberships](const wire::IpAddress& group) { memberships->leave(group); };
+  if (!opened.join) {
+    const auto memberships = std::make_shared<net::MulticastMemberships>();
+    opened.join = [memberships, index = netdev.index](const wire::IpAddress& group) {
+      return memberships->join(index, group);
+    };
+    opened.leave = [memberships](const wire::IpAddress& group) { memberships->leave(group); };
+  }
   add_faults_and_capture(opened, netdev, options);
   if (!options.quiet) {
     say(netdev.name, opened.io.front()->description() + (why.empty() ? "" : concat(" (", why, ")")));

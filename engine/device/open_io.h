@@ -3,11 +3,13 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <variant>
 
 #include "engine/engine.h"
 #include "engine/io/io_error.h"
 #include "engine/io/packet_io.h"
+#include "engine/objects/qpn_space.h"
 #include "engine/options.h"
 
 namespace uroce::engine {
@@ -17,6 +19,10 @@ struct OpenedIo {
   std::vector<std::unique_ptr<io::PacketIo>> io;
   // Likewise, between QPs of the device; empty: the engine makes them.
   std::vector<std::unique_ptr<io::PacketIo>> loops{};
+  // The QP numbers that the broker has leased to the device, whose addresses other processes of the host share.
+  std::optional<QpnRange> qpns;
+  // What the packet I/O needs and outlives it; may be null.
+  std::shared_ptr<const void> held;
   // Tells the packet I/O that the netdev's MAC address, its addresses or its multicast groups changed; may be empty. 0
   // or an errno value: not all has been taken; call again.
   std::function<int(const wire::MacAddress&, std::span<const wire::IpAddress>)> set_addresses;
@@ -28,6 +34,7 @@ struct OpenedIo {
   // Make the host a member of a multicast group, and end that; may be empty. join: 0 or an errno value.
   std::function<int(const wire::IpAddress& group)> join;
   std::function<void(const wire::IpAddress& group)> leave;
+  uint32_t max_groups = Limits::kMaxMulticastGroups;  // for which join has room, of IPv4
 };
 
 // Opens packet I/O for a netdev. The outcome has been told on stderr: an error with its remedy, or one line that says

@@ -1,5 +1,6 @@
 // How the work of a device is spread over its shards (datapath/shard.h).
 
+#include <algorithm>
 #include <bit>
 #include <cassert>
 #include <iterator>
@@ -21,6 +22,9 @@ void Device::attach(OpenedIo& opened) {
   assert(opened.loops.size() == shards);
   Progress::Guard guard(progress);
   tables.addresses = netdev_.addresses;
+  if (opened.qpns) tables.number_qps(*opened.qpns, shards);
+  max_qp_.store(std::min(tables.qpn_range.count, Limits::kMaxQp));
+  max_groups_.store(opened.max_groups);
   for (uint32_t i = 0; i < shards; ++i) {
     if (i > 0) {
       destinations_.emplace_back(options_.congestion);

@@ -119,6 +119,7 @@ FaultInjector::Arriving::Arriving(const RxPacket& original)
   const std::span<const uint8_t> all = whole_frame ? original.frame : original.ib;
   bytes.assign(all.begin(), all.end());
   ib_at = static_cast<size_t>(original.ib.data() - all.data());
+  if (original.without_icrc) add_icrc(envelope, ib());
 }
 
 // Valid until it is moved.

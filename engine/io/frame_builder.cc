@@ -8,6 +8,7 @@
 #include "wire/crc32.h"
 #include "wire/icrc.h"
 #include "wire/ip_udp.h"
+#include "wire/opcode.h"
 
 namespace uroce::io {
 namespace {
@@ -64,6 +65,11 @@ size_t build_frame(const io::TxPacket& packet, uint16_t ip_id, uint8_t* out) {
 
 bool build_frame_guarded(const io::TxPacket& packet, uint16_t ip_id, uint8_t* out) {
   return guard_payload(packet, [&] { build_frame(packet, ip_id, out); });
+}
+
+void add_icrc(const wire::Envelope& envelope, std::span<uint8_t> ib) {
+  const std::span<uint8_t> summed = ib.first(ib.size() - wire::kIcrcSize);
+  wire::store_le32(summed.data() + summed.size(), wire::icrc(envelope, summed));
 }
 
 uint32_t packet_icrc(const io::TxPacket& packet, const wire::Envelope& envelope) {

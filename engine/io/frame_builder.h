@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "engine/io/tx_packet.h"
 #include "engine/memory/memory_access.h"
@@ -34,6 +35,9 @@ bool guard_payload(const io::TxPacket& packet, Run&& run) {
 // `out` are unspecified.
 bool build_frame_guarded(const io::TxPacket& packet, uint16_t ip_id, uint8_t* out);
 bool build_ib_guarded(const io::TxPacket& packet, const wire::Envelope& envelope, uint8_t* out);
+
+// Writes the ICRC where `ib`, a packet that came without one, has its place. `ib`: BTH to ICRC.
+void add_icrc(const wire::Envelope& envelope, std::span<uint8_t> ib);
 
 // The ICRC of `packet` when it leaves inside `envelope`; its bytes go on the wire least significant first.
 uint32_t packet_icrc(const io::TxPacket& packet, const wire::Envelope& envelope);

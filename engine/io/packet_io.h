@@ -35,6 +35,8 @@ struct RxPacket {
   // as through a UDP socket.
   std::span<const uint8_t> frame{};
   uint8_t faults = 0;  // bits of Fault
+  // It came through memory, and the last four bytes of `ib` are no ICRC: nothing is to be checked.
+  bool without_icrc = false;
   // What the sender says of it, if it is this very process (memory links).
   wire::Qpn source_qpn{};
   io::SendReason reason = io::SendReason::kFirst;
@@ -45,7 +47,10 @@ struct IoCounters {
   uint64_t rx_packets = 0;
   uint64_t rx_bytes = 0;      // UDP length
   uint64_t rx_malformed = 0;  // not IP/UDP 4791 as we expect it: options, fragments, length mismatch
-  uint64_t rx_too_long = 0;   // longer than any packet: mostly a run that nobody has cut; AF_XDP only, which drops it
+  // A socket that is bound to no netdev, as those from the broker are, got it from another one than the device's. A run
+  // counts as one.
+  uint64_t rx_wrong_netdev = 0;
+  uint64_t rx_too_long = 0;  // longer than any packet: mostly a run that nobody has cut; AF_XDP only, which drops it
   // The kernel dropped it: ring full, no chunk, socket buffer full. A socket counts messages: a run of packets is one.
   uint64_t rx_no_buffer = 0;
   uint64_t tx_packets = 0;
@@ -53,17 +58,20 @@ struct IoCounters {
   // Messages of several packets that the kernel or the NIC cut or joined (UDP_SEGMENT, UDP_GRO), and their packets.
   uint64_t rx_runs = 0, rx_run_packets = 0;
   uint64_t tx_runs = 0, tx_run_packets = 0;
-  uint64_t tx_run_refusals = 0;  // times that the kernel refused a run whose packets it took one by one
-  uint64_t tx_backpressure = 0;  // send() took fewer packets than offered
-  uint64_t tx_errors = 0;        // the kernel refused a packet; it is lost, retransmission repairs it
+  uint64_t tx_run_refusals = 0;                 // times that the kernel refused a run whose packets it took one by one
+  uint64_t rx_by_memory = 0, tx_by_memory = 0;  // of all packets, those from and to other processes of this host
+  uint64_t tx_unread = 0;                       // lost: another process of this host has not read what it was sent
+  uint64_t tx_backpressure = 0;                 // send() took fewer packets than offered
+  uint64_t tx_errors = 0;                       // the kernel refused a packet; it is lost, retransmission repairs it
   uint64_t kick_errors = 0;  // the kernel refused to look at what was queued: the netdev is down; nothing is lost yet
-  uint64_t ring_errors = 0;  // entries of the kernel's rings that cannot be true; nothing was done about them
+  uint64_t ring_errors = 0;  // entries of rings (the kernel's, another process's) that cannot be true
   uint64_t capture_dropped = 0;  // packets that moved and are missing in captures, which were too slow
 
   IoCounters& operator+=(const IoCounters& other) {
     rx_packets += other.rx_packets;
     rx_bytes += other.rx_bytes;
     rx_malformed += other.rx_malformed;
+    rx_wrong_netdev += other.rx_wrong_netdev;
     rx_too_long += other.rx_too_long;
     rx_no_buffer += other.rx_no_buffer;
     tx_packets += other.tx_packets;
@@ -73,6 +81,9 @@ struct IoCounters {
     tx_runs += other.tx_runs;
     tx_run_packets += other.tx_run_packets;
     tx_run_refusals += other.tx_run_refusals;
+    rx_by_memory += other.rx_by_memory;
+    tx_by_memory += other.tx_by_memory;
+    tx_unread += other.tx_unread;
     tx_backpressure += other.tx_backpressure;
     tx_errors += other.tx_errors;
     kick_errors += other.kick_errors;

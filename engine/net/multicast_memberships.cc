@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -12,7 +13,6 @@ namespace uroce::net {
 
 namespace {
 
-// Joins or leaves. 0 or an errno value.
 int change(int fd, int option, int ifindex, const wire::IpAddress& group) {
   group_req request{};
   request.gr_interface = static_cast<uint32_t>(ifindex);
@@ -35,6 +35,16 @@ bool is_full(int error) {
 }
 
 }  // namespace
+
+int change_membership(int socket, bool joins, int ifindex, const wire::IpAddress& group) {
+  return change(socket, joins ? MCAST_JOIN_GROUP : MCAST_LEAVE_GROUP, ifindex, group);
+}
+
+uint32_t groups_of_a_socket() {
+  uint32_t groups = 20;  // the kernel's default
+  std::ifstream("/proc/sys/net/ipv4/igmp_max_memberships") >> groups;
+  return groups;
+}
 
 MulticastMemberships::~MulticastMemberships() {
   for (const std::vector<int>& sockets : {sockets_v4_, sockets_v6_}) {

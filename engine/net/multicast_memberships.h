@@ -11,6 +11,13 @@
 
 namespace uroce::net {
 
+// One socket joins or leaves a group. 0 or an errno value, as MulticastMemberships::join(); ENOBUFS, ENOMEM: the kernel
+// allows the socket no more groups.
+int change_membership(int socket, bool joins, int ifindex, const wire::IpAddress& group);
+
+// IPv4 groups that the kernel allows one socket in this network namespace.
+uint32_t groups_of_a_socket();
+
 class MulticastMemberships {
  public:
   MulticastMemberships() = default;

@@ -35,10 +35,6 @@ constexpr int kDumpAttempts = 4;
 constexpr Duration kShortestPause = std::chrono::milliseconds(10);
 constexpr Duration kLongestPause = std::chrono::seconds(1);
 
-bool is_multicast(const IpAddress& address) {
-  return address.is_v4() ? (address.v4_bytes()[0] & 0xf0) == 0xe0 : address.bytes[0] == 0xff;
-}
-
 bool is_any(const IpAddress& address) {
   static constexpr uint8_t kZero[4] = {};
   return address.is_unspecified() || address == IpAddress::v4(kZero);
@@ -330,7 +326,7 @@ std::optional<Route> NetlinkView::route(int netdev_index, const IpAddress& sourc
 
   Route route;
   route.local = local;
-  route.next_hop = answer->gateway && !is_multicast(destination) ? *answer->gateway : destination;
+  route.next_hop = answer->gateway && !destination.is_multicast() ? *answer->gateway : destination;
   route.mtu = netdev.mtu;
   const Defaults& defaults = defaults_of(netdev);
   if (!destination.is_v4() && defaults.ipv6_mtu != 0) route.mtu = std::min(route.mtu, defaults.ipv6_mtu);
@@ -361,7 +357,7 @@ Neighbour NetlinkView::ask_neighbour(const Link& link, const IpAddress& address)
 }
 
 std::shared_ptr<NextHop> NetlinkView::next_hop(int netdev_index, const IpAddress& address) {
-  if (is_multicast(address)) {
+  if (address.is_multicast()) {
     return std::make_shared<NextHop>(netdev_index, address, Neighbour{NeighbourState::kUsable, multicast_mac(address)});
   }
   std::lock_guard lock(mutex_);
@@ -372,7 +368,7 @@ std::shared_ptr<NextHop> NetlinkView::next_hop(int netdev_index, const IpAddress
 }
 
 Neighbour NetlinkView::neighbour(int netdev_index, const IpAddress& address) {
-  if (is_multicast(address)) return {NeighbourState::kUsable, multicast_mac(address)};
+  if (address.is_multicast()) return {NeighbourState::kUsable, multicast_mac(address)};
   News news;
   Neighbour answer;
   {

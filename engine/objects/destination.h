@@ -14,8 +14,8 @@
 #include "engine/base/time.h"
 #include "engine/congestion/controller.h"
 #include "engine/net/net_view.h"
+#include "engine/transport/common/run_trial.h"
 #include "engine/transport/reliable/probe_budget.h"
-#include "engine/transport/reliable/run_trial.h"
 #include "wire/envelope.h"
 
 namespace uroce::engine {

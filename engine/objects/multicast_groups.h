@@ -17,10 +17,6 @@ class Qp;
 // DestQP of multicast packets (IBTA 9.2.1).
 inline constexpr uint32_t kMulticastQpn = 0xffffff;
 
-inline bool is_multicast(const wire::IpAddress& address) {
-  return address.is_v4() ? (address.v4_bytes()[0] & 0xf0) == 0xe0 : address.bytes[0] == 0xff;
-}
-
 class MulticastGroups {
  public:
   bool has(const wire::IpAddress& group, const Qp& qp) const {

@@ -81,7 +81,7 @@ Path make_path(const transport::AddressVector& address, std::shared_ptr<Destinat
   Path path = make_path(address, std::move(to), wire::Qpn(0), wire::Qpn(0));
   path.envelope.traffic_class = static_cast<uint8_t>(address.traffic_class & ~wire::kEcnMask);
   // Nothing but the address vector says how far a multicast message is to go.
-  if (is_multicast(address.destination)) path.hop_limit = std::max<uint8_t>(address.hop_limit, 1);
+  if (address.destination.is_multicast()) path.hop_limit = std::max<uint8_t>(address.hop_limit, 1);
   return path;
 }
 

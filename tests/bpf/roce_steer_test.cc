@@ -1,4 +1,4 @@
-// The XDP program run by the kernel on exact packets (BPF_PROG_TEST_RUN): which frames are taken and which go on.
+// The XDP programs run by the kernel on exact packets (BPF_PROG_TEST_RUN): which frames are taken and which go on.
 #include <algorithm>
 #include <array>
 #include <bpf/bpf.h>
@@ -36,6 +36,9 @@ constexpr uint8_t kSomebodyElse = 3;
 constexpr size_t kIp = 14;  // offsets in a frame
 constexpr size_t kUdpV4 = 34;
 constexpr size_t kUdpV6 = 54;
+constexpr size_t kQpn = 8 + 5;  // behind the beginning of the UDP header
+
+constexpr uint32_t kFirstQpn = 5 << 14, kQpnCount = 1 << 14;
 
 std::vector<uint8_t> frame(const wire::IpAddress& source, const wire::IpAddress& destination, size_t ib_size = 16) {
   wire::Envelope envelope;
@@ -71,7 +74,12 @@ class RoceSteer : public testing::Test {
     roce_steer__destroy(skeleton_);
     skeleton_ = roce_steer__open();
     ASSERT_NE(skeleton_, nullptr);
-    if (!frags) bpf_program__set_flags(skeleton_->progs.uroce_steer, 0);
+    skeleton_->rodata->first_qpn = kFirstQpn;
+    skeleton_->rodata->qpn_count = kQpnCount;
+    if (!frags) {
+      bpf_program__set_flags(skeleton_->progs.uroce_steer, 0);
+      bpf_program__set_flags(skeleton_->progs.uroce_steer_qpn, 0);
+    }
     ASSERT_EQ(roce_steer__load(skeleton_), 0);
     take_address(ipv4(kOurs));
     take_address(ipv6(kOurs));
@@ -101,7 +109,13 @@ class RoceSteer : public testing::Test {
   }
 
   // The program's verdict for a frame that arrives at queue 0. It must not change the frame.
-  uint32_t verdict(std::vector<uint8_t> bytes) {
+  uint32_t verdict(const std::vector<uint8_t>& bytes) { return verdict(skeleton_->progs.uroce_steer, bytes); }
+  // Of the program for a range of QPNs.
+  uint32_t verdict_for_qpn(const std::vector<uint8_t>& bytes) {
+    return verdict(skeleton_->progs.uroce_steer_qpn, bytes);
+  }
+
+  static uint32_t verdict(const bpf_program* program, std::vector<uint8_t> bytes) {
     std::vector<uint8_t> out(bytes.size());
     bpf_test_run_opts options{};
     options.sz = sizeof(options);
@@ -109,7 +123,7 @@ class RoceSteer : public testing::Test {
     options.data_size_in = static_cast<uint32_t>(bytes.size());
     options.data_out = out.data();
     options.data_size_out = static_cast<uint32_t>(out.size());
-    EXPECT_EQ(bpf_prog_test_run_opts(bpf_program__fd(skeleton_->progs.uroce_steer), &options), 0);
+    EXPECT_EQ(bpf_prog_test_run_opts(bpf_program__fd(program), &options), 0);
     EXPECT_EQ(out, bytes);
     return options.retval;
   }
@@ -287,6 +301,89 @@ TEST_F(RoceSteer, AMappedAddressIsLeftToUserSpace) {
   const wire::IpAddress mapped = ipv4(kOurs);
   std::copy(mapped.bytes.begin(), mapped.bytes.end(), bytes.begin() + kIp + 24);
   EXPECT_EQ(verdict(bytes), uint32_t{XDP_REDIRECT});
+}
+
+// --- the program for a range of QPNs ---------------------------------------------------------------------------------
+
+std::vector<uint8_t> to_qpn_v4(uint32_t qpn, size_t ib_size = 16) {
+  auto bytes = frame_v4(ib_size);
+  wire::store_be24(&bytes[kUdpV4 + kQpn], qpn);
+  return bytes;
+}
+std::vector<uint8_t> to_qpn_v6(uint32_t qpn, size_t ib_size = 16) {
+  auto bytes = frame_v6(ib_size);
+  wire::store_be24(&bytes[kUdpV6 + kQpn], qpn);
+  return bytes;
+}
+
+TEST_F(RoceSteer, QpnsOfTheRangeAreTakenAndOthersPass) {
+  for (const uint32_t qpn : {kFirstQpn, kFirstQpn + 1, kFirstQpn + kQpnCount - 1}) {
+    EXPECT_EQ(verdict_for_qpn(to_qpn_v4(qpn)), uint32_t{XDP_REDIRECT}) << qpn;
+    EXPECT_EQ(verdict_for_qpn(to_qpn_v6(qpn)), uint32_t{XDP_REDIRECT}) << qpn;
+    for (uint32_t bit = 14; bit < 24; ++bit) {
+      EXPECT_EQ(verdict_for_qpn(to_qpn_v4(qpn ^ 1u << bit)), uint32_t{XDP_PASS}) << qpn << " bit " << bit;
+      EXPECT_EQ(verdict_for_qpn(to_qpn_v6(qpn ^ 1u << bit)), uint32_t{XDP_PASS}) << qpn << " bit " << bit;
+    }
+  }
+  for (const uint32_t qpn : {0u, 1u, kFirstQpn - 1, kFirstQpn + kQpnCount, 0xffffffu}) {
+    EXPECT_EQ(verdict_for_qpn(to_qpn_v4(qpn)), uint32_t{XDP_PASS}) << qpn;
+    EXPECT_EQ(verdict_for_qpn(to_qpn_v6(qpn)), uint32_t{XDP_PASS}) << qpn;
+  }
+}
+
+// The bytes beside the QPN mean something else.
+TEST_F(RoceSteer, OnlyTheQpnCounts) {
+  auto bytes = to_qpn_v4(kFirstQpn);
+  bytes[kUdpV4 + kQpn - 1] = bytes[kUdpV4 + kQpn + 3] = 0xff;
+  EXPECT_EQ(verdict_for_qpn(bytes), uint32_t{XDP_REDIRECT});
+}
+
+TEST_F(RoceSteer, FramesOfSeveralBuffersAreTakenByQpn) {
+  EXPECT_EQ(verdict_for_qpn(to_qpn_v4(kFirstQpn, 8000)), uint32_t{XDP_REDIRECT});
+  EXPECT_EQ(verdict_for_qpn(to_qpn_v6(kFirstQpn, 8000)), uint32_t{XDP_REDIRECT});
+  EXPECT_EQ(verdict_for_qpn(to_qpn_v4(kFirstQpn - 1, 8000)), uint32_t{XDP_PASS});
+  load(false);
+  EXPECT_EQ(verdict_for_qpn(to_qpn_v4(kFirstQpn)), uint32_t{XDP_REDIRECT});
+}
+
+// Never read beyond the end. Whether there is more than the QPN is for user space to see.
+TEST_F(RoceSteer, WithoutAWholeQpnPasses) {
+  for (size_t size = 14; size <= kUdpV6 + kQpn + 3; ++size) {
+    for (auto bytes : {to_qpn_v4(kFirstQpn, 32), to_qpn_v6(kFirstQpn)}) {
+      const size_t udp = bytes[kIp] == 0x45 ? kUdpV4 : kUdpV6;
+      bytes.resize(size);
+      EXPECT_EQ(verdict_for_qpn(bytes), uint32_t{size < udp + kQpn + 3 ? XDP_PASS : XDP_REDIRECT}) << size;
+    }
+  }
+}
+
+TEST_F(RoceSteer, WhatIsNotForUsPassesWhateverItsQpn) {
+  std::vector<std::vector<uint8_t>> frames(8, to_qpn_v4(kFirstQpn, 32));
+  frames[0][kIp] = 0x46;                          // options
+  wire::store_be16(&frames[1][kIp + 6], 0x2000);  // fragments
+  wire::store_be16(&frames[2][kIp + 6], 0x0001);
+  wire::store_be16(&frames[3][kUdpV4 + 2], kFirstQpn & 0xff);  // port
+  frames[4][kIp + 19] = kSomebodyElse;
+  frames[5] = to_mac(frames[5], {2, 0, 0, 0, 0, 9});
+  const uint8_t tag[4] = {0x81, 0x00, 0x00, 0x64};
+  frames[6].insert(frames[6].begin() + 12, tag, tag + 4);
+  frames[7] = to_qpn_v6(kFirstQpn);
+  frames[7][kIp + 6] = 0;  // hop-by-hop options
+  for (size_t i = 0; i < frames.size(); ++i) EXPECT_EQ(verdict_for_qpn(frames[i]), uint32_t{XDP_PASS}) << i;
+  EXPECT_EQ(verdict_for_qpn(to_qpn_v4(kFirstQpn, 32)), uint32_t{XDP_REDIRECT});
+  close_queue();
+  EXPECT_EQ(verdict_for_qpn(to_qpn_v4(kFirstQpn, 32)), uint32_t{XDP_PASS}) << "a queue without socket";
+}
+
+// Members may be behind sockets: the kernel makes the copies for all of them.
+TEST_F(RoceSteer, GroupsAreLeftToTheKernel) {
+  const uint8_t v4_bytes[4] = {239, 1, 2, 3};
+  const wire::IpAddress group = wire::IpAddress::v4(v4_bytes);
+  take_address(group);
+  auto bytes = to_mac(frame(ipv4(kPeer), group), {0x01, 0x00, 0x5e, 0x01, 0x02, 0x03});
+  wire::store_be24(&bytes[kUdpV4 + kQpn], 0xffffff);
+  EXPECT_EQ(verdict(bytes), uint32_t{XDP_REDIRECT});
+  EXPECT_EQ(verdict_for_qpn(bytes), uint32_t{XDP_PASS});
 }
 
 }  // namespace

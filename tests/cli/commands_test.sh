@@ -24,7 +24,7 @@ expect() {
 expect 0 '^uroce [0-9]+\.[0-9]+\.[0-9]+( \([0-9a-f]{12}(-dirty)?\))?$' --version
 expect 0 '^uroce [0-9]+\.[0-9]+\.[0-9]+( \([0-9a-f]{12}(-dirty)?\))?$' version
 expect 0 'Examples:' --help
-for command in run devices doctor capture check; do expect 0 'Examples:' "$command" --help; done
+for command in run devices doctor stat capture check; do expect 0 'Examples:' "$command" --help; done
 expect 2 'Subcommands:' # nothing given
 expect 2 '^uroce: .*nonsense; see uroce --help$' nonsense
 expect 2 '^uroce: which program\? For example: uroce run ibv_devices; see uroce run --help$' run
@@ -36,7 +36,7 @@ expect 2 '^uroce: .*1500 not in .*; see uroce check --help$' check --mtu 1500 /d
 expect 0 '^  --io auto\|af_xdp\|udp +Packet I/O' run --help
 expect 0 '^  --no-files +Do not' run --help
 # Nothing of the parser's own notation.
-for command in run devices doctor capture check; do
+for command in run devices doctor stat capture check; do
   if "$uroce" "$command" --help | grep -E '[{}]|TEXT|UINT|REQUIRED|Env:'; then
     echo "FAILED: uroce $command --help"
     failures=$((failures + 1))
@@ -46,6 +46,13 @@ expect 2 "^uroce: bad --slack 'soon'" check --slack soon /dev/null
 expect 2 "^uroce: bad --at 'here'" check --at here /dev/null
 expect 2 '^uroce: cannot open /nonexistent: No such file' check /nonexistent
 expect 2 '^uroce: /dev/null: the file is empty' check /dev/null
+
+expect 3 '^uroce: no broker at @nosuch: Connection refused; uroce run starts one' stat --broker @nosuch
+expect 3 '^uroce: no broker at /nosuch: No such file' stat --watch --broker /nosuch
+expect 2 '^uroce: --watch needs an --interval of 0.1 or more' stat --watch --interval 0.01
+expect 2 'excludes' stat --json --prometheus
+expect 2 'requires --watch' stat --count 3
+expect 2 'not in range' stat --qps 4097
 
 expect 2 '^uroce: -w FILE is required' capture
 expect 2 '^uroce: --files and --size make a ring' capture -w /dev/null --files 3

@@ -20,6 +20,7 @@ HostFacts good_host() {
           .lockable_memory = SIZE_MAX,
           .udp_receive_buffer = 2 * io::kUdpBufferSize,
           .port_holders = {},
+          .broker = {},
           .btf = true,
           .bpffs = true,
           .library = "/usr/lib/uroce/liburoce.so",
@@ -119,6 +120,23 @@ TEST(Doctor, UdpWithoutThePortIsNothing) {
   expect(report, "udp port 4791", Status::kWarn, "12 (other)");
   expect(report, "io", Status::kFail, "udp (tx-udp-segmentation is on), but port 4791 on eth0: in use");
   EXPECT_EQ(finding(report, "io").remedy, "see who it is");
+}
+
+TEST(Doctor, ABrokerSharesThePort) {
+  HostFacts host = good_host();
+  host.port_holders = {{.inode = 7, .process = "12 (uroced)"}};
+  host.broker.serves = "uroced 1.2, process 12";
+  const Report report = diagnose(host, {good_device()});
+  EXPECT_TRUE(report.usable);
+  expect(report, "udp port 4791", Status::kOk, "shared by uroced 1.2, process 12");
+}
+
+TEST(Doctor, ABrokerThatRefusesIsInTheWay) {
+  HostFacts host = good_host();
+  host.broker.refuses = io::IoError{.code = EACCES, .what = "the broker refuses", .remedy = "join the group"};
+  const Report report = diagnose(host, {good_device()});
+  EXPECT_FALSE(report.usable);
+  expect(report, "udp port 4791", Status::kFail, "the broker refuses");
 }
 
 TEST(Doctor, ThePortOnAnotherNetdevDoesNotMatter) {

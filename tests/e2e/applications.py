@@ -3,11 +3,13 @@
 the packets on both sides. See suite.py."""
 
 import itertools
+import os
 import re
 import sys
 from pathlib import Path
 
 from suite import Case, check, main
+from lab import NOBODY
 
 FAULTS = "drop=1%,dup=0.5%,reorder=1%,corrupt=0.1%"
 COUNTED = {"UROCE_COUNTERS": "1"}
@@ -114,6 +116,31 @@ def ucx_exchange(transport, max_size, name, *arguments, env=None, io="af_xdp", f
     return Case("-".join(["ucx_exchange", transport, name]), run, **case)
 
 
+def ucx_exchange_several(transport, **case):
+    """Two processes on each host at once, and two more that are on one host together."""
+
+    def run(lab):
+        env = {**COUNTED, **ucx_environment(lab, transport)}
+        pairs = []
+        for server_host, client_host in ((lab.a, lab.b), (lab.b, lab.a), (lab.a, lab.a)):
+            port = next(_ports)
+            plan = ucx_exchange_plan(lab, port, ["--seed", port, "--max-size", 1 << 16])
+            server = server_host.start(plan, io="udp", env=env)
+            server.wait_listening(port)
+            pairs.append((client_host.start([*plan, server_host.ipv4], io="udp", env=env), server))
+        for pair in pairs:
+            codes = [program.wait(60) for program in pair]
+            outputs = [program.output for program in pair]
+            check(codes == [0, 0], f"exit codes of client and server {codes} (None: hangs)\n{outputs[0]}\n--- server\n{outputs[1]}")
+            results = [re.search(r"^ucx_exchange: .* hash \w+$", output, re.MULTILINE) for output in outputs]
+            check(all(results) and results[0][0] == results[1][0], f"no result, or two\n{outputs[0]}\n{outputs[1]}")
+            for output in outputs:
+                check_carried(output, 1000, "ucx_exchange")
+        return f"{len(pairs)} at once"
+
+    return Case(f"ucx_exchange-{transport}-several", run, **case)
+
+
 def ucx_exchange_notices(part, side, **case):
     """What one side corrupts on purpose in this part, the other one has to notice, and to say so."""
 
@@ -141,6 +168,8 @@ def ucx_exchange_cases():
     yield ucx_exchange("rc_verbs", 1 << 20, "af_xdp", "--connections", 2)
     yield ucx_exchange("ud_verbs", 1 << 18, "af_xdp")
     yield ucx_exchange("rc_verbs", 1 << 18, "sleep", "--sleep")
+    yield ucx_exchange_several("rc_verbs")
+    yield ucx_exchange_several("ud_verbs")
     for part, side in zip(("tag", "stream", "am", "put", "get", "atomic"), itertools.cycle(("server", "client"))):
         yield ucx_exchange_notices(part, side, quick=part in ("tag", "put", "atomic"))
     for transport in ("rc_verbs", "ud_verbs"):
@@ -226,9 +255,9 @@ def size_text(size):
 # --- Open MPI ----------------------------------------------------------------------------------------------------------
 
 
-def mpi(transport, max_size, io="af_xdp", name="", timeout=120, **case):
-    """mpi_exchange (mpi/main.cc) with one process on each host: a netdev has room for one. mpirun is on host a; the other one it reaches through
-    mpi/rsh_agent."""
+def mpi(transport, max_size, io="af_xdp", ranks=(1, 1), user=False, name="", timeout=120, **case):
+    """mpi_exchange (mpi/main.cc) with so many ranks on each host, which exchange over uroce on one host as well. mpirun is on host a; the other
+    one it reaches through mpi/rsh_agent."""
 
     def run(lab):
         settings = {
@@ -242,24 +271,27 @@ def mpi(transport, max_size, io="af_xdp", name="", timeout=120, **case):
             "hwloc_base_binding_policy": "none",
         }
         forwarded = {**COUNTED, **ucx_environment(lab, transport), "UROCE_IO": io}
-        command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", 2]
-        command += ["--host", f"{lab.a.name}:1,{lab.b.name}:1"]
+        command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", sum(ranks)]
+        command += ["--host", ",".join(f"{host.name}:{count}" for host, count in zip((lab.a, lab.b), ranks) if count)]
         for key, value in settings.items():
             command += ["--mca", key, value]
         for key in forwarded:
             command += ["-x", key]
-        command += [lab.build / "bin/uroce", "run", "--", lab.build / "bin/mpi_exchange", 2026, max_size]
+        command += [lab.program_for(user, "uroce"), "run", "--", lab.program_for(user, "mpi_exchange"), 2026, max_size]
         # A host name of its own, as rsh_agent has it for the other one; session directories that go with the lab.
-        uts = ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', lab.a.name]
-        env = {**forwarded, "TMPDIR": str(lab.directory), "OMPI_MCA_orte_tmpdir_base": str(lab.directory)}
-        program = lab.a.start([*uts, *command], uroce=False, env=env)
+        uts = ("unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', lab.a.name)
+        sessions = lab.directory / f"sessions-{user}"
+        sessions.mkdir(exist_ok=True)
+        os.chown(sessions, NOBODY if user else 0, -1)
+        env = {**forwarded, "TMPDIR": str(sessions), "OMPI_MCA_orte_tmpdir_base": str(sessions)}
+        program = lab.a.start(command, uroce=False, user=user, prefix=uts, env=env)
         code = program.wait(timeout)
         check(code == 0, f"exit code {code} (None: hangs)\n{program.output}")
         result = re.search(r"mpi_exchange: \d+ ranks, \d+ messages, (\d+) bytes, hash \w+", program.stdout)
         check(result, f"no result\n{program.output}")
         # Both directions of what crossed between the hosts, if only for the most part, in packets of 4096 bytes at most.
         engines = packets_sent(program.output)
-        check(len(engines) >= 2, f"not every rank has used uroce: {engines}\n{program.output}")
+        check(len(engines) >= sum(ranks), f"not every rank has used uroce: {engines}\n{program.output}")
         check(sum(engines) >= int(result[1]) // 4096 // 2, f"uroce has not sent it all: {engines}\n{program.output}")
         return result[0].removeprefix("mpi_exchange: ")
 
@@ -275,6 +307,10 @@ def cases():
     yield mpi("rc_verbs", 1 << 20)
     yield mpi("ud_verbs", 1 << 18)
     yield mpi("rc_verbs", 1 << 20, io="udp", name="udp", quick=False)
+    yield mpi("rc_verbs", 1 << 14, io="udp", ranks=(4, 4), name="8-ranks")
+    yield mpi("rc_verbs", 1 << 16, io="udp", ranks=(4, 0), name="one-host")
+    yield mpi("rc_verbs", 1 << 14, io="udp", ranks=(4, 0), user=True, name="user")
+    yield mpi("ud_verbs", 1 << 14, io="udp", ranks=(2, 2), name="4-ranks")
     yield mpi("rc_verbs", 4 << 20, mtu=9000, name="jumbo", timeout=300, quick=False)
     yield mpi("rc_verbs,ud_verbs", 4 << 20, name="and-ud", timeout=300, quick=False)
 

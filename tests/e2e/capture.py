@@ -324,7 +324,9 @@ def odd_frame(lab, udp_checksum):
 def raw(lab, io):
     """A frame from a raw socket: the same bytes in the capture, or what a UDP socket tells of them."""
     frame, ib = odd_frame(lab, 0xABCD if io == "af_xdp" else 0)
-    server, client = endless(lab, io)
+    # A broker would not steer the packet there.
+    wait_until(lambda: "@uroced" not in lab.a.system("cat", "/proc/net/unix") + lab.b.system("cat", "/proc/net/unix"), 20, "no broker")
+    server, client = endless(lab, io, options=("--alone",))
     file = lab.directory / "raw.pcapng"
     listener = uroce_capture(lab, server.pid, "-w", file, "--qpn", "0x2", "--count", 1)
     wait_until(lambda: "capturing" in listener.output, 10, "it captures")

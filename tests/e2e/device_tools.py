@@ -25,7 +25,7 @@ def devinfo(lab):
         ("phys_state", r"LINK_UP \(5\)"),
         ("active_mtu", r"1024 \(3\)"),
         ("link_layer", "Ethernet"),
-        ("max_qp", "65536"),
+        ("max_qp", "16384"),
         ("max_srq_wr", "32768"),
         ("max_mcast_grp", "8192"),
         ("atomic_cap", r"ATOMIC_HCA \(1\)"),

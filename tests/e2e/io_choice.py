@@ -57,9 +57,9 @@ def without_segmentation(host):
 
 
 @contextlib.contextmanager
-def af_xdp_at(host):
+def af_xdp_at(host, *options):
     """A program on the host uses AF_XDP."""
-    server = host.start([PINGPONG, "-d", host.device, "-g", "0"], io="af_xdp")
+    server = host.start([PINGPONG, "-d", host.device, "-g", "0"], io="af_xdp", options=options)
     wait_until(host.xdp_program, 10, "the XDP program is attached")
     try:
         yield
@@ -90,8 +90,10 @@ def xdp_at_the_other_end(lab):
 
 
 def taken(lab):
-    """Another process has the netdev's packets."""
+    """Another process has the netdev's packets, or those for some QP numbers."""
     with af_xdp_at(lab.a):
+        check(findings(lab.a)["io"]["text"] == UDP, findings(lab.a)["io"])
+    with af_xdp_at(lab.a, "--alone"):
         told = findings(lab.a)["io"]
         check(told["status"] == "fail" and re.match(r"none \(another uroce process uses AF_XDP on roce0", told["text"]), told)
         program = lab.a.run([PINGPONG, "-d", lab.a.device, "-g", "0"])

@@ -2,13 +2,14 @@
 """Paths that do not take all that leaves by UDP sockets. The MTU shrinks under a transfer, so that its packets do not
 leave any more: that is said once; the transfer goes on when the MTU grows again in time, and ends with an error
 completion otherwise. The peer is an AF_XDP socket in generic mode, which gets packets and no runs: that is said once as
-well, and the transfer goes on. See suite.py."""
+well, and the transfer goes on; UC and UD notice nothing and so ask first. See suite.py."""
 
 import re
 import sys
 
 from suite import Case, check, main
 from lab import wait_until
+from transports_matrix import UNPACED
 
 PORT = 22100
 SAID = "are longer than the path takes now"
@@ -71,7 +72,26 @@ def runs_are_lost(lab, program):
     check(said.count("does not get runs of packets") == 1, f"not said once\n{said}")
 
 
+def unreliable(lab, transport, server_io):
+    """Messages of UC and UD leave in runs to a peer that says that it takes them, and one by one to any other. Not one of
+    them is lost, or the server would wait for it."""
+    size, count = (1024, 2000) if transport == "UD" else (65536, 100)
+    command = ["ib_send_bw", "-c", transport, "-d", lab.a.device, "-F", "-x", 0, "-p", PORT, "-m", 1024, "-s", size, "-n", count, *UNPACED]
+    options = ["--xdp-mode", "generic"] if server_io == "af_xdp" else []
+    server = lab.a.start(command, io=server_io, options=options)
+    server.wait_listening(PORT)
+    client = lab.b.start([*command, lab.a.ipv4], io="udp", env={"UROCE_COUNTERS": "1"})
+    codes = [client.wait(60), server.wait(60)]
+    check(codes == [0, 0], f"exit codes {codes}\n{client.output}\n--- server\n{server.output}")
+    in_runs = re.search(r"packets sent in runs: (\d+)", client.output)
+    packets = int(in_runs[1]) if in_runs else 0
+    enough = packets > size * count // 1024 // 2 if server_io == "udp" else packets == 0
+    check(enough, f"{packets} packets left in runs\n{client.output}")
+
+
+UNRELIABLE = [Case(f"{transport.lower()}-to-{io}", lambda lab, t=transport, io=io: unreliable(lab, t, io), LARGE)
+              for transport in ("UC", "UD") for io in ("udp", "af_xdp")]
 LOSING_RUNS = [Case(f"runs-are-lost/{p}", lambda lab, p=p: runs_are_lost(lab, p), LARGE) for p in ("ib_write_bw", "ib_read_bw")]
 
 if __name__ == "__main__":
-    sys.exit(main(__doc__, [Case("mtu-shrinks-and-grows", grows_again, LARGE), Case("mtu-shrinks", stays, LARGE), *LOSING_RUNS]))
+    sys.exit(main(__doc__, [Case("mtu-shrinks-and-grows", grows_again, LARGE), Case("mtu-shrinks", stays, LARGE), *LOSING_RUNS, *UNRELIABLE]))

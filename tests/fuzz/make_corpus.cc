@@ -262,6 +262,15 @@ void make_captures(Corpus corpus) {
   }
 }
 
+// --- what a process says of itself, for statistics_fuzzer -----------------------------------------------------------
+
+void make_statistics(Corpus corpus) {
+  const std::string text =
+      "uroce-statistics 1\ntime 5\ndevice uroce_a a udp\ncounter tx_packets 7\ncounter drop_bad_icrc 1\n"
+      "qps rc rts 2\nqp 1 rc rts 2 192.0.2.1 16777215 5 1 0\nqp 2 ud err 0 - 0 0 0 9\nend\n";
+  corpus.add("report", Bytes(text.begin(), text.end()));
+}
+
 // --- packets for dissector_fuzzer ------------------------------------------------------------------------------------
 
 // Between hosts 1 and 2, QPs 2 and 1: `bytes` of header and payload, of which `header` are given.
@@ -418,6 +427,7 @@ int main(int argc, char** argv) {
     make_attacks({directory, "qp_pair_fuzzer"});
     make_garbage({directory, "hostile_memory_fuzzer"});
     make_captures({directory, "capture_fuzzer"});
+    make_statistics({directory, "statistics_fuzzer"});
     make_netlink({directory, "rtnetlink_fuzzer"});
     make_rings({directory, "af_xdp_receive_fuzzer"});
     make_dissected({directory, "dissector_fuzzer"});

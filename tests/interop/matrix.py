@@ -130,6 +130,8 @@ def over_udp():
     for program in ("ib_write_bw", "ib_read_bw", "ib_send_bw"):
         yield from both(pair, program, "udp", iterations(program), io="udp", quick=program == "ib_write_bw")
         yield from both(pair, program, "udp-faults", iterations(program), faults=FAULTS, io="udp", timeout=120, quick=False)
+    for transport in ("UC", "UD"):  # rxe is asked whether it takes runs, and does not answer
+        yield from both(pair, "ib_send_bw", f"{transport.lower()}-udp", ["-c", transport, "-n", "200", *UNPACED], io="udp", quick=transport == "UC")
 
 
 def failing_requests():

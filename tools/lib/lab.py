@@ -242,5 +242,15 @@ class Lab:
         if not copy.exists():
             shutil.copytree(self.build / "lib/uroce", copy / "lib/uroce", symlinks=True)
             (copy / "bin").mkdir()
-            shutil.copy2(self.build / "bin/uroce", copy / "bin/uroce")
+            for program in ("uroce", "uroced"):
+                shutil.copy2(self.build / "bin" / program, copy / "bin" / program)
         return copy / "bin/uroce"
+
+    def program_for(self, user, name):
+        """Path of another program of the build, likewise."""
+        if not user:
+            return self.build / "bin" / name
+        copy = self.uroce_for(user).parent / name
+        if not copy.exists():
+            shutil.copy2(self.build / "bin" / name, copy)
+        return copy

@@ -86,7 +86,9 @@ std::vector<std::string> AfXdp::outgrown(uint32_t mtu, const std::vector<std::st
   const std::string remedy = "; start the programs that use uroce again";
   if (queues > queue_count_) {
     all.push_back(changed("the netdev has more receive queues", queue_count_, queues) +
-                  "packets that arrive on the new ones are lost" + remedy + ", or undo it with ethtool -L");
+                  (shares_ ? "packets that arrive on the new ones take the slower way, through sockets"
+                           : "packets that arrive on the new ones are lost") +
+                  remedy + ", or undo it with ethtool -L");
   }
   if (mtu > opened_mtu_) {
     all.push_back(changed("the MTU has grown", opened_mtu_, mtu) + "what it adds is not used" + remedy);

@@ -31,6 +31,8 @@ struct AfXdpConfig {
   std::vector<wire::IpAddress> local_addresses;  // packets to these are ours
   std::vector<std::string> vlans;                // names of the VLAN netdevs above it
   bool force_generic = false;
+  // Packets for these QPNs are taken, and the kernel gets all others: the queues are leased from a broker. Empty: all.
+  std::optional<wire::QpnRange> qpns{};
   // Powers of two. Fewer are used where they would take more than 64 MiB, or more than half of RLIMIT_MEMLOCK.
   uint32_t rx_frames = 4096;  // per queue
   uint32_t tx_frames = 2048;  // for all queues together
@@ -101,6 +103,7 @@ class AfXdp final : public PacketIo {
   std::string netdev_;  // name
   uint32_t opened_mtu_ = 0;
   uint32_t queue_count_ = 0;  // receive queues at the time
+  bool shares_ = false;       // the kernel gets what is not taken from it
   uint16_t next_ip_id_ = 0;
   IoCounters counters_;  // of sending
 };

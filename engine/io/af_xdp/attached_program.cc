@@ -17,7 +17,9 @@
 namespace uroce::io {
 namespace {
 
-constexpr const char* kProgramName = "uroce_steer";
+// In bpf/roce_steer.bpf.c.
+constexpr const char* kTakesAll = "uroce_steer";
+constexpr const char* kTakesRange = "uroce_steer_qpn";
 
 using Bytes = std::span<const std::byte>;
 
@@ -87,7 +89,11 @@ std::string name_of_program(uint32_t id) {
 }  // namespace
 
 bool AttachedProgram::is_ours() const {
-  return name == kProgramName;
+  return name == kTakesAll || name == kTakesRange;
+}
+
+bool AttachedProgram::takes_all() const {
+  return name == kTakesAll;
 }
 
 std::optional<AttachedProgram> attached_xdp_program(int ifindex) {

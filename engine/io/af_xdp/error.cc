@@ -46,9 +46,13 @@ IoError vlan_error(const std::string& netdev, const std::vector<std::string>& vl
 
 IoError program_present_error(const std::string& netdev, const AttachedProgram& program) {
   const std::string id = "id " + std::to_string(program.id);
+  if (program.takes_all()) {
+    return {EBUSY, "another uroce process uses AF_XDP on " + netdev + " without broker (XDP program " + id + ")",
+            "it has the netdev for itself: end it, run it with a broker, or use another netdev"};
+  }
   if (program.is_ours()) {
     return {EBUSY, "another uroce process uses AF_XDP on " + netdev + " (XDP program " + id + ")",
-            "one process per netdev: end the other one, or use another netdev"};
+            "one process per netdev can: end the other one, " + use_udp()};
   }
   const std::string name = program.name.empty() ? "name not readable without CAP_SYS_ADMIN" : "name " + program.name;
   return {EBUSY, "netdev " + netdev + " has another XDP program attached (" + id + ", " + name + ")",

@@ -48,6 +48,13 @@ XskConfig choose_sizes(const AfXdpConfig& config, uint32_t queue_count, XdpProgr
   return sizes;
 }
 
+// The broker leases a netdev's queues to one process at a time: whoever has them yet is ending.
+bool earlier_holder_ends(const AfXdpConfig& config) {
+  if (!config.qpns) return false;
+  const std::optional<AttachedProgram> attached = attached_xdp_program(config.ifindex);
+  return attached && attached->is_ours() && !attached->takes_all();
+}
+
 }  // namespace
 
 IoResult<AfXdp> AfXdp::open(const AfXdpConfig& config) {
@@ -83,9 +90,14 @@ std::optional<IoError> AfXdp::attach(const AfXdpConfig& config) {
   netdev_ = config.netdev;
   opened_mtu_ = config.mtu;
   queue_count_ = rx_queue_count(config.netdev);
+  shares_ = config.qpns.has_value();
+  const auto deadline = std::chrono::steady_clock::now() + kReleaseTime;
+  while (earlier_holder_ends(config) && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(kReleasePause);
+  }
   if (std::optional<IoError> error = obstacle(config.ifindex, config.netdev, config.vlans)) return error;
   if (std::optional<IoError> error = load_xdp_library()) return error;
-  if (const int error = program_.load(queue_count_)) return program_load_error(config.netdev, error);
+  if (const int error = program_.load(queue_count_, config.qpns)) return program_load_error(config.netdev, error);
   if (const int error = program_.attach(config.ifindex, config.force_generic)) {
     return program_attach_error(config.netdev, config.ifindex, config.mtu, error, program_);
   }

@@ -30,12 +30,21 @@ class QuietLibbpf {
   libbpf_print_fn_t previous_;
 };
 
+bpf_program* wanted_program(const roce_steer& skeleton, bool all) {
+  return all ? skeleton.progs.uroce_steer : skeleton.progs.uroce_steer_qpn;
+}
+
 // 0 or an errno value.
-int load_skeleton(uint32_t queue_count, bool frags, roce_steer*& skeleton) {
+int load_skeleton(uint32_t queue_count, const std::optional<wire::QpnRange>& qpns, bool frags, roce_steer*& skeleton) {
   skeleton = roce_steer__open();
   if (skeleton == nullptr) return errno;
   bpf_map__set_max_entries(skeleton->maps.xsks, queue_count);
-  bpf_program* program = skeleton->progs.uroce_steer;
+  if (qpns) {
+    skeleton->rodata->first_qpn = qpns->first;
+    skeleton->rodata->qpn_count = qpns->count;
+  }
+  bpf_program__set_autoload(wanted_program(*skeleton, qpns.has_value()), false);
+  bpf_program* const program = wanted_program(*skeleton, !qpns);
   if (!frags) bpf_program__set_flags(program, bpf_program__flags(program) & ~kFragsFlag);
   const int error = roce_steer__load(skeleton);
   if (error == 0) return 0;
@@ -45,9 +54,9 @@ int load_skeleton(uint32_t queue_count, bool frags, roce_steer*& skeleton) {
 }
 
 // A child that kept one of them would keep the program attached, or the sockets in its map open.
-std::array<int, 4> descriptors(const roce_steer& skeleton) {
-  return {bpf_program__fd(skeleton.progs.uroce_steer), bpf_map__fd(skeleton.maps.xsks),
-          bpf_map__fd(skeleton.maps.local_addresses), bpf_map__fd(skeleton.maps.own_mac)};
+std::array<int, 5> descriptors(const roce_steer& skeleton, int program_fd) {
+  return {program_fd, bpf_map__fd(skeleton.maps.xsks), bpf_map__fd(skeleton.maps.local_addresses),
+          bpf_map__fd(skeleton.maps.own_mac), bpf_map__fd(skeleton.maps.rodata)};
 }
 
 int create_link(int program_fd, int ifindex, uint32_t flags, int& link_fd) {
@@ -66,36 +75,36 @@ XdpProgram::~XdpProgram() {
   if (skeleton_ == nullptr) return;
   ForkGuard guard;
   guard.close(link_fd_);
-  for (const int fd : descriptors(*skeleton_)) guard.forget(fd);
+  for (const int fd : descriptors(*skeleton_, program_fd_)) guard.forget(fd);
   roce_steer__destroy(skeleton_);
 }
 
-int XdpProgram::load(uint32_t queue_count) {
+int XdpProgram::load(uint32_t queue_count, const std::optional<wire::QpnRange>& qpns) {
   assert(skeleton_ == nullptr);
   const QuietLibbpf quiet;
   ForkGuard guard;
-  int error = load_skeleton(queue_count, true, skeleton_);
+  int error = load_skeleton(queue_count, qpns, true, skeleton_);
   if (error == EINVAL) {  // the kernel does not know the flag
     has_frags_ = false;
-    error = load_skeleton(queue_count, false, skeleton_);
+    error = load_skeleton(queue_count, qpns, false, skeleton_);
   }
   if (error == 0) {
-    for (const int fd : descriptors(*skeleton_)) guard.close_in_children(fd);
+    program_fd_ = bpf_program__fd(wanted_program(*skeleton_, !qpns));
+    for (const int fd : descriptors(*skeleton_, program_fd_)) guard.close_in_children(fd);
   }
   return error;
 }
 
 int XdpProgram::attach(int ifindex, bool force_generic) {
   const QuietLibbpf quiet;
-  const int program_fd = bpf_program__fd(skeleton_->progs.uroce_steer);
   if (!force_generic) {
     mode_ = Mode::kNative;
-    native_error_ = create_link(program_fd, ifindex, XDP_FLAGS_DRV_MODE, link_fd_);
+    native_error_ = create_link(program_fd_, ifindex, XDP_FLAGS_DRV_MODE, link_fd_);
     const bool generic_may_help = native_error_ != EPERM && native_error_ != EBUSY && native_error_ != EEXIST;
     if (native_error_ == 0 || !generic_may_help) return native_error_;
   }
   mode_ = Mode::kGeneric;
-  return create_link(program_fd, ifindex, XDP_FLAGS_SKB_MODE, link_fd_);
+  return create_link(program_fd_, ifindex, XDP_FLAGS_SKB_MODE, link_fd_);
 }
 
 int XdpProgram::set_socket(uint32_t queue, int socket_fd) {

@@ -1,4 +1,4 @@
-// The XDP program bpf/roce_steer.bpf.c on a netdev: loaded, attached, and its maps filled. Owned by AfXdp.
+// One of the XDP programs of bpf/roce_steer.bpf.c on a netdev: loaded, attached, and its maps filled. Owned by AfXdp.
 //
 // The attachment is a bpf_link held by a file descriptor and pinned nowhere, so that the kernel takes it down when the
 // process ends, however it ends.
@@ -13,6 +13,7 @@
 
 #include "engine/io/io_error.h"
 #include "wire/envelope.h"
+#include "wire/psn.h"
 
 struct roce_steer;  // the generated skeleton
 
@@ -23,6 +24,8 @@ struct AttachedProgram {
   uint32_t id = 0;
   std::string name;  // empty: not allowed to look (CAP_SYS_ADMIN)
   bool is_ours() const;
+  // It is ours and leaves nothing of the port to other processes.
+  bool takes_all() const;
 };
 
 // nullopt: none. Needs no privilege.
@@ -37,8 +40,9 @@ class XdpProgram {
   XdpProgram(const XdpProgram&) = delete;
   XdpProgram& operator=(const XdpProgram&) = delete;
 
-  // Loads for netdevs of up to `queue_count` receive queues. Returns 0 or an errno value.
-  int load(uint32_t queue_count);
+  // Loads for netdevs of up to `queue_count` receive queues. Packets to these QPNs are ours; nullopt: to all. Returns 0
+  // or an errno value.
+  int load(uint32_t queue_count, const std::optional<wire::QpnRange>& qpns);
 
   // Attaches natively, or failing that (or when `force_generic`) in generic mode. From here on our packets are looked
   // for, and still passed to the kernel as long as the maps are empty. Returns 0 or an errno value.
@@ -64,6 +68,7 @@ class XdpProgram {
 
  private:
   roce_steer* skeleton_ = nullptr;
+  int program_fd_ = -1;  // of the one that is loaded
   int link_fd_ = -1;
   Mode mode_ = Mode::kNative;
   int native_error_ = 0;

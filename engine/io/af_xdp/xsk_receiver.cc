@@ -57,6 +57,7 @@ bool XskReceiver::parse(std::span<const uint8_t> frame, RxPacket& packet) {
   }
   packet.frame = frame;
   packet.faults = 0;
+  packet.without_icrc = false;
   counters_.rx_bytes += packet.ib.size() + wire::kUdpSize;
   return true;
 }

@@ -47,7 +47,7 @@ class ControlWriter {
   uint8_t* next_;
 };
 
-void address_v4(const wire::Envelope& envelope, UdpTxSlot& slot, msghdr& message, ControlWriter& control) {
+void address_v4(const wire::Envelope& envelope, int ifindex, UdpTxSlot& slot, msghdr& message, ControlWriter& control) {
   slot.destination.v4 = {};
   slot.destination.v4.sin_family = AF_INET;
   slot.destination.v4.sin_port = htons(wire::kRoceUdpPort);
@@ -56,6 +56,7 @@ void address_v4(const wire::Envelope& envelope, UdpTxSlot& slot, msghdr& message
 
   in_pktinfo info{};
   std::memcpy(&info.ipi_spec_dst, envelope.source.v4_bytes(), 4);
+  info.ipi_ifindex = ifindex;
   control.append(IPPROTO_IP, IP_PKTINFO, info);
   control.append(IPPROTO_IP, IP_TOS, int{envelope.traffic_class});
   control.append(IPPROTO_IP, IP_TTL, std::max(1, int{envelope.hop_limit}));
@@ -113,9 +114,12 @@ bool parse_received(const msghdr& message, size_t size, UdpArrival& arrival, uin
     if (is_control(c, IPPROTO_IP, IP_PKTINFO, sizeof(in_pktinfo))) {
       const auto info = control_value<in_pktinfo>(c);
       envelope.destination = wire::IpAddress::v4(reinterpret_cast<const uint8_t*>(&info.ipi_addr));
+      arrival.ifindex = info.ipi_ifindex;
       has_destination = true;
     } else if (is_control(c, IPPROTO_IPV6, IPV6_PKTINFO, sizeof(in6_pktinfo))) {
-      envelope.destination = wire::IpAddress::v6(control_value<in6_pktinfo>(c).ipi6_addr.s6_addr);
+      const auto info = control_value<in6_pktinfo>(c);
+      envelope.destination = wire::IpAddress::v6(info.ipi6_addr.s6_addr);
+      arrival.ifindex = static_cast<int>(info.ipi6_ifindex);
       has_destination = true;
     } else if (is_control(c, IPPROTO_IP, IP_TOS, sizeof(uint8_t))) {
       envelope.traffic_class = control_value<uint8_t>(c);
@@ -142,7 +146,7 @@ void prepare_send(UdpTxSlot& slot, const wire::Envelope& envelope, int ifindex, 
   message.msg_iovlen = 1;
   ControlWriter control(message, slot.control);
   if (envelope.destination.is_v4()) {
-    address_v4(envelope, slot, message, control);
+    address_v4(envelope, ifindex, slot, message, control);
   } else {
     address_v6(envelope, ifindex, slot, message, control);
   }

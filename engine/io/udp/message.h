@@ -43,6 +43,8 @@ struct UdpArrival {
   wire::Envelope envelope;
   std::span<const uint8_t> bytes;
   size_t segment = 0;  // at least 1
+  // Of the netdev that it came in on. From this host: of the one that has the address it was sent to.
+  int ifindex = 0;
 };
 
 // Reads a message of `size` bytes. False: it was longer than its buffer, or the kernel did not say what the envelope

@@ -14,8 +14,10 @@ constexpr size_t kStagger = 17 * 64;
 
 }  // namespace
 
-UdpReceiver::UdpReceiver(int fd, IoCounters& counters)
+UdpReceiver::UdpReceiver(int fd, int netdev, RunPeers& peers, IoCounters& counters)
     : fd_(fd),
+      netdev_(netdev),
+      peers_(peers),
       counters_(counters),
       bytes_(std::make_unique_for_overwrite<uint8_t[]>(kMessages * (kMessageSize + kStagger))) {
   prepare(kMessages);
@@ -45,35 +47,47 @@ void UdpReceiver::receive_messages() {
       ++counters_.rx_malformed;
       continue;
     }
+    if (is_from_elsewhere(run.arrival)) {
+      ++counters_.rx_wrong_netdev;
+      continue;
+    }
     run.offset = 0;
     expect_ids(run);
     ++arrived_;
   }
 }
 
+bool UdpReceiver::is_from_elsewhere(const UdpArrival& arrival) const {
+  return netdev_ != 0 && arrival.ifindex != netdev_ && !arrival.envelope.destination.is_multicast();
+}
+
 size_t UdpReceiver::hand_out(std::span<RxPacket> out) {
   size_t count = 0;
   while (count < out.size() && left_over()) {
-    if (!next_packet(runs_[current_], out[count++])) ++current_;
+    Run& run = runs_[current_];
+    RxPacket& packet = out[count];
+    const bool first = run.offset == 0;
+    next_packet(run, packet);
+    if (run.offset == run.arrival.bytes.size()) ++current_;
+    if (peers_.take(packet)) continue;
+    ++count;
+    const bool in_run = run.arrival.segment < run.arrival.bytes.size();
+    counters_.rx_runs += in_run && first;
+    counters_.rx_run_packets += in_run;
+    ++counters_.rx_packets;
+    counters_.rx_bytes += packet.ib.size() + wire::kUdpSize;
   }
   return count;
 }
 
-// False: it was the last one.
-bool UdpReceiver::next_packet(Run& run, RxPacket& packet) {
+void UdpReceiver::next_packet(Run& run, RxPacket& packet) {
   const UdpArrival& arrival = run.arrival;
   packet = {};
   packet.envelope = arrival.envelope;
   packet.envelope.ip_id = run.ip_id;
   packet.ib = arrival.bytes.subspan(run.offset, std::min(arrival.segment, arrival.bytes.size() - run.offset));
-  const bool in_run = arrival.segment < arrival.bytes.size();
-  if (in_run && run.offset == 0) ++counters_.rx_runs;
-  counters_.rx_run_packets += in_run;
-  ++counters_.rx_packets;
-  counters_.rx_bytes += packet.ib.size() + wire::kUdpSize;
   run.ip_id = static_cast<uint16_t>(run.ip_id + run.step);
   run.offset += packet.ib.size();
-  return run.offset < arrival.bytes.size();
 }
 
 // The socket hides the IPv4 IDs, which the ICRCs cover. A run counts up from where its sender or the network has begun

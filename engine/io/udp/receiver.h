@@ -11,12 +11,15 @@
 
 #include "engine/io/packet_io.h"
 #include "engine/io/udp/message.h"
+#include "engine/io/udp/run_peers.h"
 
 namespace uroce::io {
 
 class UdpReceiver {
  public:
-  UdpReceiver(int fd, IoCounters& counters);
+  // `netdev`: index of the only one whose packets are taken, multicast ones apart: for them groups are joined on a
+  // netdev. 0: the socket is bound to it.
+  UdpReceiver(int fd, int netdev, RunPeers& peers, IoCounters& counters);
 
   // As PacketIo::receive(). The kernel is not asked before all packets of what it gave have been handed out.
   size_t receive(std::span<RxPacket> out);
@@ -35,11 +38,14 @@ class UdpReceiver {
   };
   void prepare(size_t messages);
   void receive_messages();
+  bool is_from_elsewhere(const UdpArrival& arrival) const;
   size_t hand_out(std::span<RxPacket> out);
-  bool next_packet(Run& run, RxPacket& packet);
+  static void next_packet(Run& run, RxPacket& packet);
   static void expect_ids(Run& run);
 
   const int fd_;
+  const int netdev_;
+  RunPeers& peers_;
   IoCounters& counters_;
   uint32_t dropped_ = 0;  // what the kernel last said: receive buffer full
   size_t written_ = 0;    // messages that the kernel has written to since they were prepared

@@ -16,12 +16,13 @@ bool may_be_for_the_run(int error) {
 
 }  // namespace
 
-UdpSender::UdpSender(int fd, int ifindex, uint32_t max_udp_length, const RunLimits& limits, IoCounters& counters,
-                     Notices& notices)
+UdpSender::UdpSender(int fd, int ifindex, uint32_t max_udp_length, const RunLimits& limits, RunPeers& peers,
+                     IoCounters& counters, Notices& notices)
     : fd_(fd),
       ifindex_(ifindex),
       max_udp_length_(max_udp_length),
       limits_(limits),
+      peers_(peers),
       counters_(counters),
       notices_(notices),
       support_(notices),
@@ -39,14 +40,21 @@ size_t UdpSender::send(std::span<io::TxPacket> packets) {
   return done;
 }
 
+// How many packets from the front leave together.
+size_t UdpSender::next_message(std::span<const io::TxPacket> packets) {
+  const io::TxPacket& first = packets.front();
+  if (!support_.allowed(first.envelope->destination)) return 1;
+  const size_t run = run_length(packets, limits_);
+  return run == 1 || peers_.allow(first) ? run : 1;
+}
+
 UdpSender::Staged UdpSender::stage(std::span<io::TxPacket> packets) {
   Staged staged;
   uint8_t* out = bytes_.get();
   while (staged.packets < packets.size() && !staged.unreadable) {
     const std::span<io::TxPacket> rest = packets.subspan(staged.packets);
     const wire::Envelope& envelope = *rest.front().envelope;
-    const std::span<io::TxPacket> run =
-        rest.first(support_.allowed(envelope.destination) ? run_length(rest, limits_) : 1);
+    const std::span<io::TxPacket> run = rest.first(next_message(rest));
     uint8_t* const begin = out;
     size_t readable = 0;
     for (; readable < run.size(); ++readable) {

@@ -13,6 +13,7 @@
 #include "engine/io/udp/message.h"
 #include "engine/io/udp/notices.h"
 #include "engine/io/udp/run.h"
+#include "engine/io/udp/run_peers.h"
 #include "engine/io/udp/run_support.h"
 
 namespace uroce::io {
@@ -22,8 +23,8 @@ class UdpSender {
   static constexpr size_t kBurst = 128;  // packets of one system call
 
   // `max_udp_length`: of any packet. `ifindex`: for link-local destinations.
-  UdpSender(int fd, int ifindex, uint32_t max_udp_length, const RunLimits& limits, IoCounters& counters,
-            Notices& notices);
+  UdpSender(int fd, int ifindex, uint32_t max_udp_length, const RunLimits& limits, RunPeers& peers,
+            IoCounters& counters, Notices& notices);
 
   // Packets of the socket's IP version. Returns how many are done with: sent, refused and counted, or unreadable. Fewer
   // than all: the send buffer is full.
@@ -46,6 +47,7 @@ class UdpSender {
     size_t segment;  // bytes of each, but for the last one
     uint32_t ip_length() const;
   };
+  size_t next_message(std::span<const io::TxPacket> packets);
   Staged stage(std::span<io::TxPacket> packets);
   Sent send_staged(const Staged& staged);
   void on_sent(size_t message);
@@ -55,6 +57,7 @@ class UdpSender {
   const int ifindex_;
   const uint32_t max_udp_length_;
   const RunLimits limits_;
+  RunPeers& peers_;
   IoCounters& counters_;
   Notices& notices_;
   RunSupport support_;

@@ -1,4 +1,5 @@
-// One UDP socket on port 4791, bound to a netdev and set up the way RoCE v2 needs it. UdpIo has one per IP version.
+// Sockets on port 4791, set up the way RoCE v2 needs them. UdpIo has one per IP version: its own and bound to its
+// netdev, or one that the broker made.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +7,9 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 
+#include "engine/base/unique_fd.h"
 #include "engine/io/io_error.h"
 
 namespace uroce::io {
@@ -20,11 +23,13 @@ size_t udp_receive_buffer();
 class UdpSocket {
  public:
   UdpSocket() = default;
+  // One that the broker made.
+  explicit UdpSocket(UniqueFd fd);
   ~UdpSocket();
   UdpSocket(UdpSocket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   UdpSocket& operator=(UdpSocket&&) = delete;
 
-  // `family`: AF_INET or AF_INET6. On an error the socket is not open.
+  // The only one on this netdev. `family`: AF_INET or AF_INET6. On an error the socket is not open.
   std::optional<IoError> open(int family, const std::string& netdev);
 
   int fd() const { return fd_; }
@@ -33,5 +38,12 @@ class UdpSocket {
  private:
   int fd_ = -1;
 };
+
+// One of several sockets that have the port together, on all netdevs: an SO_REUSEPORT group, whose members have one
+// user. The broker makes them (broker/steering.h), for processes of one host among others: multicast packets that one
+// sends come to the others, and to itself.
+std::variant<UniqueFd, IoError> open_group_member(int family);
+// Gives a member the options that it was made with, whatever its last user has changed. 0 or an errno value.
+int reset_group_member(int fd, int family);
 
 }  // namespace uroce::io

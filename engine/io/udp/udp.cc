@@ -23,29 +23,41 @@ constexpr size_t kV4 = 0, kV6 = 1;
 }  // namespace
 
 struct UdpIo::Port {
-  Port(UdpSocket its_socket, const UdpConfig& config, uint32_t max_udp_length, IoCounters& counters, Notices& notices)
+  Port(int fd, UdpSocket its_socket, const UdpConfig& config, uint32_t max_udp_length, IoCounters& counters,
+       Notices& notices)
       : socket(std::move(its_socket)),
-        sender(socket.fd(), config.ifindex, max_udp_length, RunLimits(config.gso_max_size), counters, notices),
-        receiver(socket.fd(), counters) {}
+        peers(fd, config.ifindex),
+        sender(fd, config.ifindex, max_udp_length, RunLimits(config.gso_max_size), peers, counters, notices),
+        receiver(fd, socket.is_open() ? 0 : config.ifindex, peers, counters) {}
 
-  UdpSocket socket;
+  UdpSocket socket;  // not open: it is the caller's
+  RunPeers peers;
   UdpSender sender;
   UdpReceiver receiver;
 };
 
 IoResult<UdpIo> UdpIo::open(const UdpConfig& config) {
   std::unique_ptr<UdpIo> io(new UdpIo(config));
+  if (config.socket_v4 >= 0) {
+    io->add_port(config.socket_v4, {}, config);
+    if (config.socket_v6 >= 0) io->add_port(config.socket_v6, {}, config);
+    return io;
+  }
   for (const int family : {AF_INET, AF_INET6}) {
     UdpSocket socket;
     if (std::optional<IoError> error = socket.open(family, config.netdev)) {
       if (family == AF_INET6 && error->code == EAFNOSUPPORT) break;
       return *error;
     }
-    io->wait_descriptors_.push_back({socket.fd(), POLLIN, 0});
-    io->ports_.push_back(
-        std::make_unique<Port>(std::move(socket), config, io->max_udp_length_, io->counters_, io->notices_));
+    const int fd = socket.fd();
+    io->add_port(fd, std::move(socket), config);
   }
   return io;
+}
+
+void UdpIo::add_port(int fd, UdpSocket socket, const UdpConfig& config) {
+  wait_descriptors_.push_back({fd, POLLIN, 0});
+  ports_.push_back(std::make_unique<Port>(fd, std::move(socket), config, max_udp_length_, counters_, notices_));
 }
 
 UdpIo::UdpIo(const UdpConfig& config)

@@ -16,6 +16,7 @@
 #include "engine/io/packet_io.h"
 #include "engine/io/udp/notices.h"
 #include "engine/io/udp/run.h"
+#include "engine/io/udp/socket.h"
 
 namespace uroce::io {
 
@@ -24,6 +25,9 @@ struct UdpConfig {
   int ifindex = 0;
   uint32_t mtu = 1500;
   uint32_t gso_max_size = RunLimits::kUsualGsoMaxSize;
+  // Descriptors of sockets that are to be used, and stay the caller's; -1: UdpIo makes its own. With the first there
+  // need not be the second.
+  int socket_v4 = -1, socket_v6 = -1;
 };
 
 class UdpIo final : public PacketIo {
@@ -51,6 +55,7 @@ class UdpIo final : public PacketIo {
   struct Port;  // one IP version
 
   explicit UdpIo(const UdpConfig& config);
+  void add_port(int fd, UdpSocket socket, const UdpConfig& config);
   static size_t port_of(const io::TxPacket& packet);
 
   const uint32_t gso_max_size_;

@@ -10,7 +10,7 @@
 #include "engine/io/tx_packet.h"
 #include "engine/transport/common/go_back_window.h"
 #include "engine/transport/common/qp_context.h"
-#include "engine/transport/reliable/run_trial.h"
+#include "engine/transport/common/run_trial.h"
 #include "wire/bth.h"
 #include "wire/opcode.h"
 

@@ -13,8 +13,8 @@
 #include "engine/queue/completion_burst.h"
 #include "engine/queue/work_queue.h"
 #include "engine/transport/common/qp_state.h"
+#include "engine/transport/common/run_trial.h"
 #include "engine/transport/reliable/probe_budget.h"
-#include "engine/transport/reliable/run_trial.h"
 #include "wire/psn.h"
 
 namespace uroce::transport {

@@ -77,8 +77,16 @@ class TransportQp {
   // The next packet of a long message with less work. `previous`: what was pulled last; nothing has happened to the QP
   // in between but on_taken() and on_unreadable(). False: pull() tells whether there is one.
   virtual bool pull_next(const io::TxPacket&, io::TxPacket&, Time) { return false; }
+  // How far it has come, for who counts packets: all before `sent` is acknowledged (UC, UD: sent), all before
+  // `received` has arrived in order (UD: nothing is in order).
+  struct Position {
+    wire::Psn sent, received;
+  };
+  virtual Position position() const = 0;
   // UD: the address handle that the next packet goes to.
   virtual uint32_t next_address_handle() { return 0; }
+  // The QP that it goes to; after next_address_handle().
+  virtual wire::Qpn next_remote() const { return qp_.attr.dest_qpn; }
   virtual bool pull_ack(io::TxPacket&, Time) { return false; }
   virtual void on_taken(const io::TxPacket&, Time) {}
   // The payload of a packet that pull() gave could not be read: the application took its memory away.

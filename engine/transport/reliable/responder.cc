@@ -6,7 +6,7 @@
 
 #include "engine/memory/memory_access.h"
 #include "engine/transport/common/request_packets.h"
-#include "engine/transport/reliable/run_trial.h"
+#include "engine/transport/common/run_trial.h"
 #include "wire/bth.h"
 
 namespace uroce::transport {

@@ -31,6 +31,8 @@ class Responder {
     asked_again_.reset();
   }
 
+  wire::Psn expected() const { return expected_; }
+
   // READs and atomics that it can remember: as many as the peer may be granted.
   uint32_t answers_remembered() const { return replays_.size(); }
   void remember_answers_in(std::span<ReplayEntry> room) { replays_.move_to(room); }

@@ -1,8 +1,8 @@
 #include <cstring>
 
+#include "engine/transport/common/run_trial.h"
 #include "engine/transport/common/send_completion.h"
 #include "engine/transport/common/sge_cursor.h"
-#include "engine/transport/reliable/run_trial.h"
 #include "engine/transport/reliable/sender.h"
 
 namespace uroce::transport {

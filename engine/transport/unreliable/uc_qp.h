@@ -16,6 +16,7 @@ class UcQp final : public UnreliableQp {
   void on_congestion_mark(Time now) override;
   Agenda agenda(Time now) const override;
   bool pull(io::TxPacket& out, Time now) override;
+  Position position() const override { return {sender_.next(), expected_}; }
 
  private:
   void enter(QpState state) override;

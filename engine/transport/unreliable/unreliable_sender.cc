@@ -65,7 +65,6 @@ bool UnreliableSender::pull(io::TxPacket& out) {
     return false;
   }
   out.clear_payload();
-  out.alone = true;  // nobody would notice that runs are lost (run_trial.h)
   const uint32_t count = packet_count(entry.wqe.length, qp_.attr.path_mtu);
   if (!packets_.message(entry, packet_, count, psn_, false, out)) {
     error_ = WcStatus::kLocalProtectionError;

@@ -18,6 +18,7 @@ class UnreliableSender {
 
   void reset();
   void start(wire::Psn first) { psn_ = first; }
+  wire::Psn next() const { return psn_; }
 
   // True when pull() would probably give a packet now.
   bool wants_to_send() const;
@@ -27,6 +28,7 @@ class UnreliableSender {
   bool pull(io::TxPacket& out);
   // UD: the address handle of the next packet; 0: there is none, or no packet.
   uint32_t next_address_handle();
+  wire::Qpn next_remote() const { return wire::Qpn(qp_.sq.entry(cursor_).wqe.ud.remote_qpn); }
   // No WQE is being sent or waits for its bytes to be made.
   bool drained() const { return cursor_ == qp_.sq.tail() && packet_ == 0; }
 

@@ -48,7 +48,9 @@ struct Station final : queue::CompletionNotifier {
 class Host {
  public:
   Host(uint8_t number, std::unique_ptr<io::MemoryEnd> its_end)
-      : address(v4(192, 0, 2, number)),
+      : Host(number, v4(192, 0, 2, number), std::move(its_end)) {}
+  Host(uint8_t number, const wire::IpAddress& its_address, std::unique_ptr<io::MemoryEnd> its_end)
+      : address(its_address),
         tables([value = uint32_t{number}]() mutable { return value = value * 1664525 + 1013904223; }),
         datapath(tables) {
     end = its_end.get();

@@ -5,39 +5,14 @@
 #include <vector>
 
 #include "engine/datapath/tx_burst.h"
-#include "engine/io/packet_io.h"
+#include "tests/engine/datapath/run_io.h"
 #include "wire/ip_udp.h"
 
-namespace uroce::engine {
+namespace uroce::engine::test {
 namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
-
-// Takes everything, in runs of so many bytes.
-class RunIo final : public io::PacketIo {
- public:
-  explicit RunIo(size_t bytes) : bytes_(bytes) {}
-
-  std::vector<size_t> bursts;
-  size_t room = 1000;  // packets that it takes; of 1 it takes one, and then none
-
-  size_t run(uint32_t udp_length) const override { return bytes_ / udp_length; }
-  size_t receive(std::span<io::RxPacket>) override { return 0; }
-  bool flush() override { return true; }
-  std::span<const pollfd> wait_descriptors() const override { return {}; }
-  bool prepare_to_wait() override { return true; }
-  uint32_t max_udp_length() const override { return 4352; }
-  std::string description() const override { return "runs"; }
-  io::IoCounters counters() const override { return {}; }
-  size_t send(std::span<io::TxPacket> burst) override {
-    bursts.push_back(burst.size());
-    return std::min(burst.size(), std::exchange(room, room == 1 ? 0 : room));
-  }
-
- private:
-  const size_t bytes_;
-};
 
 // The number of packets after which the end is reached; 0: it is not.
 size_t end_of(size_t bytes, const std::vector<uint32_t>& packets) {
@@ -121,4 +96,4 @@ TEST(TxBurst, OffersWhatWasRefusedOncePerFlush) {
 }
 
 }  // namespace
-}  // namespace uroce::engine
+}  // namespace uroce::engine::test

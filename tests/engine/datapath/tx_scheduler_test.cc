@@ -1,8 +1,10 @@
 // Where packets go, and which do not leave. No threads, virtual time.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <numeric>
 
 #include "tests/engine/datapath/cable_rig.h"
+#include "tests/engine/datapath/run_io.h"
 
 namespace uroce::engine::test {
 namespace {
@@ -66,6 +68,49 @@ TEST_F(Cable, RouteOfLoopbackLimitsNothing) {
   a.datagram(ours, 1, a.tables.address_handles.add(path), other.qpn(), 4096, 200);
   run();
   EXPECT_THAT(other.receives(), SizeIs(1));
+}
+
+// A packet I/O that sends in runs, to destinations that the kernel routes to.
+class WireOfRuns : public Cable {
+ protected:
+  static constexpr uint32_t kRun = 62;
+
+  WireOfRuns() {
+    auto wire = std::make_unique<RunIo>(kRun * (wire::kUdpSize + wire::kBthSize + kMtu + wire::kIcrcSize));
+    wire_ = wire.get();
+    a.datapath.attach(std::move(wire), nullptr);
+    a.key = a.tables.regions.add(
+        {.base = bytes_.data(), .iova = 0, .length = bytes_.size(), .access = memory::kLocalWrite, .pd = kPd});
+  }
+  Station& connected(QpType type) {
+    Station& station = a.add(type);
+    a.connect(station, b.address, 5);
+    Path path = a.path_to(b.address);
+    path.to = to_;
+    EXPECT_EQ(a.datapath.modify(*station.qp, {}, 0, path, a.now), 0);
+    return station;
+  }
+  // Packets that leave until nothing does any more.
+  size_t sent() {
+    wire_->bursts.clear();
+    while (a.run()) {
+    }
+    return std::accumulate(wire_->bursts.begin(), wire_->bursts.end(), size_t{0});
+  }
+
+  static constexpr uint32_t kMtu = transport::test::kMtu;
+  Bytes bytes_ = pattern(1024 * kMtu, 3);
+  RunIo* wire_;
+  std::shared_ptr<Destination> to_ = std::make_shared<Destination>(a.address, b.address);
+};
+
+// Of a long message four runs are in flight; of packets that leave one by one, no more than usual (128).
+TEST_F(WireOfRuns, RunsThatTheKernelRefusesShortenTheWindow) {
+  for (const bool refused : {false, true}) {
+    wire_->refuses_runs = refused;
+    a.post(connected(QpType::kRc), work(WrOpcode::kSend, 1), 0, 1024 * kMtu);
+    EXPECT_EQ(sent(), (refused ? 2 : 4) * kRun);
+  }
 }
 
 }  // namespace

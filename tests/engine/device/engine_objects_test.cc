@@ -418,6 +418,21 @@ TEST(EngineMulticast, LimitOfGroups) {
   EXPECT_EQ(engine->attach_multicast(*two.qp, group(5)), 0) << "no new group";
 }
 
+// Only sockets that have joined get copies, and a lease has one of each IP version.
+TEST(EngineMulticast, FewerGroupsWhereThePacketIoTakesFewer) {
+  const auto open_leased = [](const net::Netdev& netdev, const Options& options) {
+    auto opened = open_nothing(netdev, options);
+    std::get<OpenedIo>(opened).max_groups = 7;
+    return opened;
+  };
+  for (const bool leased : {true, false}) {
+    auto engine = leased ? make_engine(1, open_leased) : make_engine(1);
+    EXPECT_EQ(engine->max_multicast_groups(), 20u) << "not known yet";
+    const UdQp qp(*engine);
+    EXPECT_EQ(engine->max_multicast_groups(), leased ? 7 : Limits::kMaxMulticastGroups);
+  }
+}
+
 // --- shared receive queues -------------------------------------------------------------------------------------------
 
 // One thread sends and posts, another changes the queue's size; what is posted stays in order.

@@ -72,12 +72,12 @@ inline std::variant<OpenedIo, io::IoError> open_nothing(const net::Netdev&, cons
 }
 
 // The ends of a Connection come to different shards, if there are several.
-inline std::shared_ptr<Engine> make_engine(uint32_t shards = 4) {
+inline std::shared_ptr<Engine> make_engine(uint32_t shards = 4, IoOpener opener = open_nothing) {
   auto view = std::make_shared<FixedNetView>();
   const net::Netdev netdev = *view->netdev(1);
   Options options;
   options.shards = shards;
-  return std::make_shared<Engine>(std::make_unique<Device>(netdev, view, options, open_nothing));
+  return std::make_shared<Engine>(std::make_unique<Device>(netdev, view, options, std::move(opener)));
 }
 
 // A waiter on a completion queue, as the completion channel is one.

@@ -17,6 +17,9 @@
 #include <utility>
 
 #include "engine/io/af_xdp/xdp_library/xdp_library.h"
+#include "engine/io/af_xdp/xdp_program.h"
+#include "engine/net/multicast_memberships.h"
+#include "tests/broker/broker_rig.h"
 #include "tests/engine/io/test_packet.h"
 #include "tests/engine/io/veth_pair.h"
 
@@ -134,6 +137,75 @@ TEST(IoSelection, UdpWhereTheNetdevTakesRunsElseAfXdp) {
   net::Netdev lower = wire;
   lower.vlans = {"va.7"};
   EXPECT_THAT(open_with(lower).second, testing::StartsWith("uroce: va: udp (not AF_XDP: "));
+}
+
+// AF_XDP without broker takes all packets, and so is not opened where somebody has sockets on the port.
+TEST(IoSelection, AfXdpAloneLeavesTheNetdevToWhoIsThere) {
+  UROCE_SKIP_UNLESS_ROOT();
+  const io::test::VethPair veth;
+  io::test::VethPair::enter(veth.a());
+  const net::Netdev netdev = as_netdev(veth.a());
+  Options sockets, queues;
+  sockets.io = Options::Io::kUdp;
+  queues.io = Options::Io::kAfXdp;
+  sockets.broker = queues.broker = "none";
+  auto first = open_with(netdev, sockets).first;
+  ASSERT_TRUE(std::holds_alternative<OpenedIo>(first));
+  EXPECT_THAT(open_with(netdev, queues).second, testing::HasSubstr("port 4791 on va: Address already in use"));
+  EXPECT_FALSE(io::attached_xdp_program(netdev.index));
+  first = io::IoError{};
+  EXPECT_THAT(open_with(netdev, queues).second, testing::StartsWith("uroce: va: af_xdp, native, copy, 1 queue"));
+}
+
+// What several openings of the netdev, one after the other and all kept, say under one broker. In a child, whose only
+// broker it is.
+std::string said_under_a_broker(const net::Netdev& netdev, const std::vector<Options::Io>& wishes) {
+  int channel[2];
+  EXPECT_EQ(pipe(channel), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    broker::Kernel kernel;
+    const broker::RunningBroker broker(kernel, broker::unique_address());
+    Options options;
+    options.broker = broker.address();
+    std::string said;
+    std::vector<std::variant<OpenedIo, io::IoError>> kept;
+    for (const Options::Io wish : wishes) {
+      options.io = wish;
+      auto [opened, text] = open_with(netdev, options);
+      kept.push_back(std::move(opened));
+      const auto* const io = std::get_if<OpenedIo>(&kept.back());
+      if (io != nullptr && io->max_groups > net::groups_of_a_socket()) said += "more groups than a socket takes";
+      said += text;
+    }
+    _exit(write(channel[1], said.data(), said.size()) == static_cast<ssize_t>(said.size()) ? 0 : 1);
+  }
+  close(channel[1]);
+  waitpid(child, nullptr, 0);
+  std::string said(4096, '\0');
+  said.resize(static_cast<size_t>(std::max<ssize_t>(0, read(channel[0], said.data(), said.size()))));
+  close(channel[0]);
+  return said;
+}
+
+TEST(IoSelection, OneProcessHasTheQueuesAndOthersHaveSockets) {
+  UROCE_SKIP_UNLESS_ROOT();
+  const io::test::VethPair veth;
+  io::test::VethPair::run(veth.a(), "ethtool -K va tx-udp-segmentation off");
+  io::test::VethPair::enter(veth.a());
+  net::Netdev wire = as_netdev(veth.a());
+  wire.kind.clear();
+  using Io = Options::Io;
+  using testing::MatchesRegex;
+  EXPECT_THAT(said_under_a_broker(wire, {Io::kUdp, Io::kAfXdp, Io::kUdp}),
+              MatchesRegex("uroce: va: udp\nuroce: va: af_xdp, native, copy, 1 queue, and sockets\nuroce: va: udp\n"));
+  EXPECT_THAT(said_under_a_broker(wire, {Io::kAuto, Io::kAuto}),
+              MatchesRegex("uroce: va: af_xdp, .*\n"
+                           "uroce: va: udp \\(not AF_XDP: another uroce process uses AF_XDP on va .*\\)\n"));
+  EXPECT_THAT(
+      said_under_a_broker(wire, {Io::kAfXdp, Io::kAfXdp}),
+      MatchesRegex("uroce: va: af_xdp, .*\n"
+                   "uroce: va: process [0-9]+ \\(open_io_test\\) uses AF_XDP on the netdev, .*UROCE_IO=udp.*\n"));
 }
 
 // Frames that the netdev has sent.

@@ -7,10 +7,10 @@
 
 namespace uroce::io::test {
 
-void TestBurst::add(const wire::Envelope& envelope, uint32_t psn, size_t size, size_t fragments) {
+void TestBurst::add(const wire::Envelope& envelope, uint32_t psn, size_t size, size_t fragments, wire::Opcode opcode) {
   auto content = std::make_unique<Content>();
   content->envelope = envelope;
-  content->bth.opcode = wire::Opcode::kRcSendOnly;
+  content->bth.opcode = opcode;
   content->bth.dest_qp = wire::Qpn(0x1234);
   content->bth.psn = wire::Psn(psn);
   content->bth.pad = static_cast<uint8_t>((4 - size % 4) % 4);
@@ -39,6 +39,7 @@ void TestBurst::expect_arrived(size_t index, const RxPacket& received) const {
   const Content& content = *contents_.at(index);
   SCOPED_TRACE(wire::format_packet(received.envelope, received.ib));
   EXPECT_TRUE(wire::icrc_matches(received.envelope, received.ib));
+  EXPECT_FALSE(received.without_icrc);
   EXPECT_EQ(received.envelope.source.text(), content.envelope.source.text());
   EXPECT_EQ(received.envelope.destination.text(), content.envelope.destination.text());
   EXPECT_EQ(received.envelope.traffic_class, content.envelope.traffic_class);

@@ -1,4 +1,4 @@
-// RC SEND packets with payload made from their PSN, and the check that one arrived as it was sent. For the tests of the
+// SEND packets with payload made from their PSN, and the check that one arrived as it was sent. For the tests of the
 // packet I/O.
 #pragma once
 
@@ -46,8 +46,10 @@ inline wire::Envelope envelope_v6() {
 // Some packets ready to be sent, and what has to arrive.
 class TestBurst {
  public:
-  // Adds a SEND_ONLY whose payload of `size` bytes lies in `fragments` pieces.
-  void add(const wire::Envelope& envelope, uint32_t psn, size_t size, size_t fragments = 1);
+  // Adds a packet whose payload of `size` bytes lies in `fragments` pieces. `opcode`: one without extension headers
+  // (UD's DETH is not there).
+  void add(const wire::Envelope& envelope, uint32_t psn, size_t size, size_t fragments = 1,
+           wire::Opcode opcode = wire::Opcode::kRcSendOnly);
 
   std::span<io::TxPacket> packets() { return packets_; }
   size_t size() const { return packets_.size(); }

@@ -8,7 +8,9 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <sys/socket.h>
 
+#include "engine/base/unique_fd.h"
 #include "tests/engine/net/net_test_support.h"
 
 namespace uroce::net {
@@ -82,6 +84,17 @@ TEST_F(MulticastMembershipsTest, ManyGroups) {
   EXPECT_LE(descriptors(), before + 10) << "several groups share a socket";
   for (int i = 0; i < 100; ++i) memberships.leave(ip("239.9.9." + std::to_string(i)));
   EXPECT_EQ(descriptors(), before);
+}
+
+TEST_F(MulticastMembershipsTest, GroupsOfASocket) {
+  for (const uint32_t allowed : {20u, 7u}) {
+    std::ofstream("/proc/sys/net/ipv4/igmp_max_memberships") << allowed;
+    EXPECT_EQ(groups_of_a_socket(), allowed);
+    const UniqueFd fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    uint32_t joined = 0;
+    while (change_membership(fd.get(), true, index_, ip("239.9.9." + std::to_string(joined))) == 0) ++joined;
+    EXPECT_EQ(joined, allowed);
+  }
 }
 
 TEST_F(MulticastMembershipsTest, Errors) {

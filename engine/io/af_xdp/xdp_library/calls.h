@@ -19,6 +19,7 @@
   CALL(int, bpf_object__open_skeleton, (bpf_object_skeleton * a, const bpf_object_open_opts* b), (a, b))            \
   CALL(int, bpf_program__fd, (const bpf_program* a), (a))                                                           \
   CALL(__u32, bpf_program__flags, (const bpf_program* a), (a))                                                      \
+  CALL(int, bpf_program__set_autoload, (bpf_program * a, bool b), (a, b))                                           \
   CALL(int, bpf_program__set_flags, (bpf_program * a, __u32 b), (a, b))                                             \
   CALL(libbpf_print_fn_t, libbpf_set_print, (libbpf_print_fn_t a), (a))                                             \
   CALL(int, xsk_socket__create_shared,                                                                              \

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <linux/if_packet.h>
 #include <memory>
+#include <optional>
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -21,6 +22,7 @@
 #include "tests/engine/io/exchange.h"
 #include "tests/engine/io/test_packet.h"
 #include "tests/engine/io/veth_pair.h"
+#include "wire/bytes.h"
 #include "wire/ip_udp.h"
 
 namespace uroce::io::test {
@@ -28,7 +30,8 @@ namespace {
 
 enum class Backend { kNative, kGeneric, kUdp };
 
-std::unique_ptr<AfXdp> open_af_xdp(const VethPair::End& end, uint32_t mtu, bool force_generic = false) {
+std::unique_ptr<AfXdp> open_af_xdp(const VethPair::End& end, uint32_t mtu, bool force_generic = false,
+                                   std::optional<wire::QpnRange> qpns = {}) {
   VethPair::enter(end);
   AfXdpConfig config;
   config.netdev = end.netdev;
@@ -37,6 +40,7 @@ std::unique_ptr<AfXdp> open_af_xdp(const VethPair::End& end, uint32_t mtu, bool 
   config.mac = end.mac;
   config.local_addresses = {end.v4, end.v6};
   config.force_generic = force_generic;
+  config.qpns = qpns;
   IoResult<AfXdp> result = AfXdp::open(config);
   if (const IoError* error = std::get_if<IoError>(&result)) {
     ADD_FAILURE() << error->what << "; " << error->remedy;
@@ -77,7 +81,7 @@ void exchange_all_sizes(PacketIo& from_io, const VethPair::End& from, PacketIo& 
 }
 
 // A run that reaches a generic XDP program has not been cut and is one frame to it (reference/udp-sockets.md).
-// Datapaths notice that (transport/reliable/run_trial.h); here the sending netdev cuts.
+// Datapaths notice that (transport/common/run_trial.h); here the sending netdev cuts.
 void cut_runs(Backend from_backend, const VethPair::End& from, Backend to_backend) {
   if (from_backend != Backend::kUdp || to_backend != Backend::kGeneric) return;
   VethPair::run(from, "ethtool -K " + from.netdev + " tx-udp-segmentation off");
@@ -293,6 +297,33 @@ TEST(AfXdp, OnlyLocalAddressesAreTaken) {
   EXPECT_EQ(kernel->counters().rx_packets, 1u);
 }
 
+// A leased range of QPNs, and the kernel's sockets beside it: each gets what is for it, in one buffer or several.
+TEST(AfXdp, OnlyQpnsOfTheRangeAreTaken) {
+  UROCE_SKIP_UNLESS_ROOT();
+  for (const uint32_t mtu : {1500u, 9000u}) {
+    for (const bool generic : {false, true}) {
+      const VethPair veth({.mtu = mtu});
+      const auto a = open_io(Backend::kUdp, veth.a(), mtu);
+      TestBurst burst;
+      for (const auto& envelope :
+           {VethPair::envelope_v4(veth.a(), veth.b()), VethPair::envelope_v6(veth.a(), veth.b())})
+        burst.add(envelope, 1, mtu == 9000 ? 4096 : 1024);
+      const uint32_t qpn = wire::load_be24(&burst.packets()[0].header[5]);
+      const auto b = open_af_xdp(veth.b(), mtu, generic, wire::QpnRange{qpn & ~0x3fffu, 1 << 14});
+      const auto kernel = open_io(Backend::kUdp, veth.b(), mtu);
+      ASSERT_TRUE(a && b && kernel);
+      exchange(*a, *b, burst);
+      for (io::TxPacket& packet : burst.packets()) packet.header[5] ^= 0x80;
+      std::array<RxPacket, 4> received;
+      ASSERT_EQ(a->send(burst.packets()), 2u);
+      size_t count = 0;
+      EXPECT_TRUE(eventually([&] { return (count += kernel->receive(received)) == 2; }));
+      EXPECT_EQ(b->receive(received), 0u);
+      EXPECT_EQ(b->counters().rx_packets, 2u);
+    }
+  }
+}
+
 // Frames to another MAC address are the kernel's, which drops them, and a change of our own is followed.
 TEST(AfXdp, OnlyFramesToTheNetdevAreTaken) {
   UROCE_SKIP_UNLESS_ROOT();
@@ -342,7 +373,7 @@ TEST(AfXdp, SaysWhatItDoesNotFollow) {
   // A netdev with an XDP program needs as many receive queues as the other end has to send.
   VethPair::run(veth.b(), "ethtool -L vb tx 1");
   VethPair::run(veth.a(), "ethtool -L va rx 1");
-  const auto a = open_af_xdp(veth.a(), 1500);
+  auto a = open_af_xdp(veth.a(), 1500);
   ASSERT_TRUE(a);
   using testing::AllOf, testing::ElementsAre, testing::HasSubstr, testing::IsEmpty;
   EXPECT_THAT(a->outgrown(1500, {}), IsEmpty());
@@ -350,8 +381,15 @@ TEST(AfXdp, SaysWhatItDoesNotFollow) {
   EXPECT_THAT(a->outgrown(1500, {"va.7", "va.9"}),
               ElementsAre(AllOf(HasSubstr("va.7, va.9"), HasSubstr("ethtool -K va rxvlan off"))));
   VethPair::run(veth.a(), "ethtool -L va rx 2");
-  EXPECT_THAT(a->outgrown(1500, {}), ElementsAre(HasSubstr("1 when AF_XDP was opened, now 2")));
+  EXPECT_THAT(a->outgrown(1500, {}),
+              ElementsAre(AllOf(HasSubstr("1 when AF_XDP was opened, now 2"), HasSubstr("are lost"))));
   EXPECT_THAT(a->outgrown(9000, {"va.7"}), ElementsAre(HasSubstr("now 2"), HasSubstr("now 9000"), HasSubstr("va.7")));
+  a.reset();
+  VethPair::run(veth.a(), "ethtool -L va rx 1");
+  a = open_af_xdp(veth.a(), 1500, false, wire::QpnRange{1 << 14, 1 << 14});
+  ASSERT_TRUE(a);
+  VethPair::run(veth.a(), "ethtool -L va rx 2");
+  EXPECT_THAT(a->outgrown(1500, {}), ElementsAre(AllOf(HasSubstr("now 2"), HasSubstr("through sockets"))));
 }
 
 // Frames to port 4791 that are not RoCE v2 packets arrive and are counted.
@@ -518,6 +556,25 @@ TEST(AfXdp, NothingIsLeftWhenTheProcessIsKilled) {
   EXPECT_TRUE(eventually([&] { return open_af_xdp(veth.a(), 1500) != nullptr || testing::Test::HasFailure(); }));
   close(ready[0]);
   close(ready[1]);
+}
+
+// The broker has leased the queues anew when it saw the connection end, which may be before the kernel took the program
+// of the process down.
+TEST(AfXdp, WaitsForAnEarlierHolderToEnd) {
+  UROCE_SKIP_UNLESS_ROOT();
+  const VethPair veth;
+  const wire::QpnRange range{1 << 14, 1 << 14};
+  auto earlier = open_af_xdp(veth.a(), 1500, false, range);
+  ASSERT_TRUE(earlier);
+  const auto attached = attached_xdp_program(veth.a().ifindex);
+  ASSERT_TRUE(attached);
+  EXPECT_TRUE(attached->is_ours() && !attached->takes_all()) << attached->name;
+  std::thread ending([&earlier] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    earlier.reset();
+  });
+  EXPECT_TRUE(open_af_xdp(veth.a(), 1500, false, range));
+  ending.join();
 }
 
 TEST(AfXdp, SurvivesTheNetdevGoingDownAndUp) {

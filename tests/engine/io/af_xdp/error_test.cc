@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <linux/capability.h>
 #include <linux/if_link.h>
+#include <optional>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -22,9 +23,11 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-IoResult<AfXdp> open_on(const VethPair::End& end, const std::vector<std::string>& vlans = {}) {
+IoResult<AfXdp> open_on(const VethPair::End& end, const std::vector<std::string>& vlans = {},
+                        std::optional<wire::QpnRange> qpns = {}) {
   AfXdpConfig config;
   config.vlans = vlans;
+  config.qpns = qpns;
   config.netdev = end.netdev;
   config.ifindex = end.ifindex;
   return AfXdp::open(config);
@@ -122,6 +125,16 @@ TEST_F(AfXdpError, AnotherUroceProcess) {
   const VethPair veth;
   VethPair::enter(veth.a());
   const IoResult<AfXdp> first = open_on(veth.a());
+  ASSERT_EQ(text_of(first), "opened");
+  EXPECT_THAT(text_of(open_on(veth.a())),
+              AllOf(HasSubstr("another uroce process uses AF_XDP on va without broker (XDP program id "),
+                    HasSubstr("has the netdev for itself")));
+}
+
+TEST_F(AfXdpError, AnotherUroceProcessThatShares) {
+  const VethPair veth;
+  VethPair::enter(veth.a());
+  const IoResult<AfXdp> first = open_on(veth.a(), {}, wire::QpnRange{1 << 14, 1 << 14});
   ASSERT_EQ(text_of(first), "opened");
   EXPECT_THAT(text_of(open_on(veth.a())), AllOf(HasSubstr("another uroce process uses AF_XDP on va (XDP program id "),
                                                 HasSubstr("one process per netdev")));

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "engine/io/udp/message.h"
+#include "engine/io/udp/socket.h"
 #include "tests/engine/io/exchange.h"
 #include "tests/engine/io/test_packet.h"
 #include "tests/engine/io/veth_pair.h"
@@ -67,6 +68,55 @@ TEST_F(Udp, ReceivedEnvelopeSaysWhatIsKnown) {
     burst.expect_arrived(0, received[0]);
     EXPECT_EQ(received[0].envelope.source_port, 4791);
     EXPECT_EQ(received[0].envelope.ip_id_known, !v4);
+  }
+}
+
+// Sockets that the broker makes are bound to no netdev.
+class UdpOfBroker : public Udp {
+ protected:
+  std::unique_ptr<UdpIo> open(int ifindex) {
+    VethPair::enter(veth_.b());
+    v4_ = std::get<UniqueFd>(open_group_member(AF_INET));
+    v6_ = std::get<UniqueFd>(open_group_member(AF_INET6));
+    auto result =
+        UdpIo::open({.netdev = "vb", .ifindex = ifindex, .mtu = 1500, .socket_v4 = v4_.get(), .socket_v6 = v6_.get()});
+    return std::move(std::get<std::unique_ptr<UdpIo>>(result));
+  }
+  static TestBurst burst(bool v4, const VethPair::End& from, const VethPair::End& to) {
+    TestBurst burst;
+    burst.add(v4 ? VethPair::envelope_v4(from, to) : VethPair::envelope_v6(from, to), 1, 8);
+    return burst;
+  }
+
+  const VethPair veth_;
+
+ private:
+  UniqueFd v4_, v6_;
+};
+
+TEST_F(UdpOfBroker, TakesWhatComesInOnItsNetdevOrFromTheHost) {
+  const auto a = open_udp(veth_.a());
+  const auto b = open(veth_.b().ifindex);
+  for (const bool v4 : {true, false}) {
+    exchange(*a, *b, burst(v4, veth_.a(), veth_.b()));
+    exchange(*b, *b, burst(v4, veth_.b(), veth_.b()));
+  }
+  EXPECT_EQ(b->counters().rx_wrong_netdev, 0u);
+}
+
+TEST_F(UdpOfBroker, DropsWhatComesInElsewhere) {
+  const auto a = open_udp(veth_.a());
+  const auto b = open(veth_.b().ifindex + 1);
+  uint64_t dropped = 0;
+  for (const bool v4 : {true, false}) {
+    auto packets = burst(v4, veth_.a(), veth_.b());
+    ASSERT_EQ(a->send(packets.packets()), 1u);
+    ++dropped;
+    std::array<RxPacket, 1> received;
+    EXPECT_TRUE(eventually([&] {
+      EXPECT_EQ(b->receive(received), 0u);
+      return HasFailure() || b->counters().rx_wrong_netdev == dropped;
+    }));
   }
 }
 

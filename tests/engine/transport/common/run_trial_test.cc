@@ -1,4 +1,4 @@
-#include "engine/transport/reliable/run_trial.h"
+#include "engine/transport/common/run_trial.h"
 
 #include "tests/engine/transport/scripted_qp.h"
 

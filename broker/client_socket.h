@@ -1,0 +1,38 @@
+// The broker's end of a connection to a client, who may be hostile. To close a descriptor can take as long as its
+// sender likes: a TCP socket with SO_LINGER and a peer that reads nothing, a file of his own file system (FUSE). So
+// descriptors that nobody asked for are never taken, and those that are asked for are looked at before they are closed.
+#pragma once
+
+#include <span>
+#include <utility>
+
+#include "broker/protocol.h"
+#include "engine/base/unique_fd.h"
+
+namespace uroce::broker {
+
+class ClientSocket {
+ public:
+  explicit ClientSocket(UniqueFd socket) : socket_(std::move(socket)) {}
+  ~ClientSocket();
+  ClientSocket(ClientSocket&&) = default;
+  ClientSocket& operator=(ClientSocket&&) = delete;
+
+  int get() const { return socket_.get(); }
+  int send(const Message& message, std::span<const int> descriptors = {}) const {
+    return broker::send(socket_.get(), message, descriptors);
+  }
+
+  // Whose descriptors may come with a kClaim: nobody's; UDP sockets, which close at once; or whatever it is.
+  enum class Takes { kNothing, kUdpSockets, kAnything };
+  // As broker::receive() without waiting. EPROTO as well for descriptors that are not to be taken; EPERM: one of these
+  // was no UDP socket. It stays open for good, so the client's user should not be given the chance again.
+  int receive(Message& message, Descriptors& descriptors, Takes takes);
+
+ private:
+  int take_claimed(Descriptors& descriptors, Takes takes);
+
+  UniqueFd socket_;
+};
+
+}  // namespace uroce::broker

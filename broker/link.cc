@@ -1,0 +1,395 @@
+#include "broker/link.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <new>
+#include <poll.h>
+#include <string_view>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <system_error>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+
+#include "broker/address.h"
+#include "broker/statistics.h"
+#include "engine/base/clock.h"
+#include "engine/base/concat.h"
+#include "engine/base/fork.h"
+#include "engine/base/thread.h"
+
+namespace uroce::broker {
+
+namespace {
+
+constexpr int kAnswerTimeout = 2000;  // ms
+// Between two looks whether there is a broker again.
+constexpr std::chrono::milliseconds kLookAgain{100};
+// Who asks for statistics and does not read them is not waited for longer.
+constexpr std::chrono::milliseconds kWriteTime{500};
+
+const char* message_of(int error) {
+  return std::strerror(error);  // NOLINT(concurrency-mt-unsafe): glibc's is thread-safe for known values
+}
+
+io::IoError no_answer(const std::string& broker, int error) {
+  return {error, concat("the broker (", broker, ") does not answer: ", message_of(error)),
+          "see whether it runs; after its end, start the program again, or run it without broker (--alone)"};
+}
+
+// As receive(); what comes is closed in children.
+int receive_guarded(int socket, Message& message, Descriptors& came, int timeout_ms) {
+  if (const int error = wait_for_message(socket, timeout_ms); error != 0) return error;
+  ForkGuard forks;
+  const int error = receive(socket, message, came, 0);
+  for (const UniqueFd& descriptor : came) forks.close_in_children(descriptor.get());
+  return error;
+}
+
+// With what is known of them for children.
+void close_all(Descriptors& descriptors) {
+  ForkGuard forks;
+  for (UniqueFd& descriptor : descriptors) forks.close(descriptor.release());
+}
+
+// As much as the reader takes within kWriteTime.
+void write_whole(int socket, std::string_view text) {
+  const Time end = monotonic_now() + kWriteTime;
+  while (!text.empty()) {
+    const ssize_t sent = ::send(socket, text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent > 0) text.remove_prefix(static_cast<size_t>(sent));
+    if (sent >= 0 || errno == EINTR) continue;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - monotonic_now()).count();
+    if (errno != EAGAIN || left <= 0) return;
+    pollfd room{socket, POLLOUT, 0};
+    poll(&room, 1, static_cast<int>(left));
+  }
+}
+
+void close_all(PortSockets& sockets) {
+  Descriptors descriptors{std::move(sockets.v4), std::move(sockets.v6), std::move(sockets.kept)};
+  close_all(descriptors);
+}
+
+}  // namespace
+
+Link::Link(std::string address, Report report)
+    : address_(std::move(address)), report_(std::move(report)), wishes_event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+std::variant<std::shared_ptr<Link>, io::IoError> Link::open(const std::string& address, Report report) {
+  if (address == "none") return nullptr;
+  std::shared_ptr<Link> link(new Link(address, std::move(report)));
+  const std::lock_guard guard(link->lock_);
+  auto connected = link->connect_patiently();
+  if (auto* const error = std::get_if<io::IoError>(&connected)) {
+    if (address.empty() && error->code == ENOENT) return nullptr;
+    return std::move(*error);
+  }
+  if (!link->report_) return link;
+  try {
+    start_thread("uroce broker", [link] { link->watch(); }).detach();
+  } catch (const std::system_error&) {  // no more threads: no statistics, and no leases from another broker
+  }
+  return link;
+}
+
+// A broker that is busy answers soon, one that has just ended may be followed by another.
+std::variant<std::monostate, io::IoError> Link::connect_patiently() {
+  constexpr Duration kPatience = std::chrono::seconds(1);
+  for (const Time end = monotonic_now() + kPatience;;) {
+    auto connected = connect();
+    const auto* const error = std::get_if<io::IoError>(&connected);
+    const bool passes =
+        error != nullptr && (error->code == EAGAIN || error->code == ECONNRESET || error->code == EPIPE);
+    if (!passes || monotonic_now() > end) return connected;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+// To whom the process was told to talk, or to whom it may find by itself: root's broker, or its user's. Caller holds
+// lock_.
+std::variant<std::monostate, io::IoError> Link::connect() {
+  UniqueFd socket;
+  std::optional<Peer> peer;
+  const auto reach = [&](const std::string& address) {
+    ForkGuard forks;  // connecting does not wait
+    const int error = connect_to(address, socket);
+    if (error != 0) return error;
+    peer = peer_of(socket.get());
+    if (address_.empty() && !(peer && is_trusted(*peer))) return EPERM;
+    forks.close_in_children(socket.get());
+    return 0;
+  };
+  if (!address_.empty()) {
+    if (const int error = reach(address_); error != 0) {
+      return io::IoError{error, concat("no broker at ", address_, ": ", message_of(error)),
+                         "start uroced there, or run the program without broker (--alone)"};
+    }
+  } else {
+    int error = reach(address_of_user(0));
+    if (error != 0 && error != EAGAIN) error = reach(address_of_user(geteuid()));
+    if (error == EAGAIN) return no_answer("uroced", error);
+    if (error != 0) return io::IoError{ENOENT, "there is no broker", "start uroced"};
+  }
+  broker_ = concat("uroced, process ", peer ? peer->pid : 0);
+  auto greeted = greet(socket.get());
+  if (std::holds_alternative<io::IoError>(greeted)) {
+    ForkGuard().close(socket.release());
+  } else {
+    socket_ = socket.release();
+    ++connections_;
+  }
+  return greeted;
+}
+
+std::variant<std::monostate, io::IoError> Link::greet(int socket) {
+  Message hello = make_message(Kind::kHello, program_invocation_short_name);
+  hello.network_namespace = own_network_namespace();
+  Message answer;
+  Descriptors came;
+  int error = send(socket, hello);
+  // Who has too many programs is told so without being asked.
+  if (error == 0 || error == EPIPE) error = receive_guarded(socket, answer, came, kAnswerTimeout);
+  const bool welcome = error == 0 && answer.kind == Kind::kWelcome;
+  if (welcome && report_) reports_ = came.front().release();
+  close_all(came);
+  if ((error == 0 && answer.kind == Kind::kRefused) || error == ENOTSUP) {
+    return io::IoError{error != 0 ? error : answer.error,
+                       concat("the broker (", broker_, ") refuses: ", text_of(answer)),
+                       "without broker (--alone) the program needs a netdev that no other process uses"};
+  }
+  if (!welcome) return no_answer(broker_, error != 0 ? error : EPROTO);
+  broker_ = text_of(answer);
+  return std::monostate{};
+}
+
+// One request and its answer; what comes with it is closed in children. Caller holds lock_. On an error the connection
+// is of no use any more.
+std::variant<Message, io::IoError> Link::ask(const Message& request, std::span<const int> descriptors,
+                                             Descriptors& came) {
+  Message answer;
+  int error = socket_ < 0 ? ENOTCONN : send(socket_, request, descriptors);
+  if (error == 0) error = receive_guarded(socket_, answer, came, kAnswerTimeout);
+  if (error == 0 && answer.kind != Kind::kGranted && answer.kind != Kind::kRefused) error = EPROTO;
+  if (error == 0) return answer;
+  close_all(came);
+  disconnect();
+  return no_answer(broker_, error);
+}
+
+std::variant<std::shared_ptr<Lease>, io::IoError> Link::lease(int ifindex, const std::string& netdev, Plane plane) {
+  std::shared_ptr<Lease> lease;  // ends without the lock
+  const std::lock_guard guard(lock_);
+  if (auto problem = reconnect()) return std::move(*problem);
+  Message request = make_message(Kind::kLease, netdev);
+  request.ifindex = ifindex;
+  request.plane = plane;
+  Descriptors came;
+  auto asked = ask(request, {}, came);
+  if (auto* const error = std::get_if<io::IoError>(&asked)) return std::move(*error);
+  const Message& answer = std::get<Message>(asked);
+  if (answer.kind == Kind::kRefused) {
+    return io::IoError{answer.error, text_of(answer),
+                       concat("see uroced(8), or run the program without broker (--alone); it is ", broker_)};
+  }
+  const QpnRange range{answer.range};
+  const bool usable = range.number >= QpnRange::kFirstNumber && range.number <= QpnRange::kLastNumber;
+  if (!usable || !came.front()) {
+    close_all(came);
+    return no_answer(broker_, EPROTO);
+  }
+  PortSockets sockets = sockets_from(came, answer.has_v6 != 0);
+  lease.reset(new Lease(shared_from_this(), ifindex, plane, range, std::move(sockets)));
+  leases_.push_back(lease.get());
+  return lease;
+}
+
+// Where the broker has ended since, and the watching thread, if there is one, has not found the next one yet.
+std::optional<io::IoError> Link::reconnect() {
+  if (socket_ >= 0 && wait_for_message(socket_, 0) == 0) disconnect();  // it says nothing unless asked: its end
+  if (socket_ >= 0) return std::nullopt;
+  auto connected = connect_patiently();
+  if (auto* const error = std::get_if<io::IoError>(&connected)) return std::move(*error);
+  if (!claim_leases()) return no_answer(broker_, ECONNRESET);
+  return std::nullopt;
+}
+
+void Link::keep_for_programs() {
+  constexpr int kOutOfTheWay = 500;  // of shells and of programs that count on low numbers
+  const std::lock_guard guard(lock_);
+  if (socket_ >= 0 && fcntl(socket_, F_DUPFD, kOutOfTheWay) < 0) fcntl(socket_, F_SETFD, 0);
+}
+
+std::string Link::description() const {
+  const std::lock_guard guard(lock_);
+  return broker_;
+}
+
+// --- the watching thread: what the broker says by itself, and what follows its end ----------------------------------
+
+void Link::watch() {
+  while (true) {
+    listen_until_end();
+    take_up_again();
+  }
+}
+
+void Link::listen_until_end() {
+  std::array<pollfd, 3> waits{};
+  uint64_t connection = 0;
+  {
+    const std::lock_guard guard(lock_);
+    if (socket_ < 0) return;
+    waits = {{{socket_, 0, 0}, {reports_, POLLIN, 0}, {wishes_event_.get(), POLLIN, 0}}};
+    connection = connections_;
+  }
+  while (waits[0].revents == 0) {
+    if (poll(waits.data(), waits.size(), -1) < 0) continue;
+    if (waits[1].revents != 0 && !listen(waits[1].fd)) waits[1].fd = -1;
+    if (waits[2].revents != 0) send_wishes();
+  }
+  const std::lock_guard guard(lock_);
+  if (connections_ == connection) disconnect();
+}
+
+// False: nothing more comes.
+bool Link::listen(int socket) {
+  Message message;
+  Descriptors came;
+  const int error = receive_guarded(socket, message, came, 0);
+  if (error == 0 && message.kind == Kind::kReport && came.front()) report(came.front().get(), message.most_qps);
+  if (error == 0 && message.kind == Kind::kPeer && came[1]) hand_over(message, came);
+  close_all(came);
+  return error == 0 || error == ETIMEDOUT;
+}
+
+// Writes the process's statistics.
+void Link::report(int stream, uint32_t most_qps) const {
+  try {
+    write_whole(stream, report_(std::min(most_qps, kMostQps)));
+  } catch (const std::bad_alloc&) {  // no answer
+  }
+}
+
+void Link::hand_over(const Message& message, Descriptors& came) {
+  const std::lock_guard guard(lock_);
+  const auto lease = std::find_if(leases_.begin(), leases_.end(),
+                                  [&](const Lease* own) { return own->range_.number == message.range; });
+  if (lease == leases_.end() || !(*lease)->take_peer_) return;
+  ForkGuard().forget(came[0].get());  // closed as soon as it is mapped
+  (*lease)->take_peer_(message.other, {std::move(came[0]), std::move(came[1]), message.side});
+}
+
+void Link::meet(const Lease& lease, uint32_t range) {
+  {
+    const std::lock_guard guard(wishes_lock_);
+    wishes_.push_back({lease.range_.number, range});
+  }
+  eventfd_write(wishes_event_.get(), 1);
+}
+
+// Those that are lost are said again (io/same_host/same_host.h).
+void Link::send_wishes() {
+  eventfd_t count;
+  eventfd_read(wishes_event_.get(), &count);
+  std::vector<Wish> wishes;
+  {
+    const std::lock_guard guard(wishes_lock_);
+    wishes.swap(wishes_);
+  }
+  const std::lock_guard guard(lock_);
+  for (const Wish& wish : wishes) {
+    Message message = make_message(Kind::kMeet);
+    message.range = wish.range;
+    message.other = wish.other;
+    send(socket_, message);
+  }
+}
+
+// The watching thread sees the end of what it has waited for, and then whether there is another one. Caller holds
+// lock_.
+void Link::disconnect() {
+  if (socket_ >= 0) shutdown(socket_, SHUT_RDWR);
+  ForkGuard forks;
+  forks.close(std::exchange(socket_, -1));
+  forks.close(std::exchange(reports_, -1));
+}
+
+void Link::take_up_again() {
+  while (true) {
+    std::this_thread::sleep_for(kLookAgain);
+    const std::lock_guard guard(lock_);
+    if (socket_ >= 0) return;  // somebody needed it sooner
+    const auto connected = connect();
+    if (const auto* const error = std::get_if<io::IoError>(&connected)) {
+      if (error->code == EACCES || error->code == ENOTSUP || error->code == EXDEV) say_once(error->text());
+    } else if (claim_leases()) {
+      return;
+    }
+  }
+}
+
+void Link::say_once(const std::string& text) {
+  if (std::exchange(said_, text) != text) std::fputs(concat("uroce: ", text, "\n").c_str(), stderr);
+}
+
+// False: the broker has gone again. Leases that it refuses are lost.
+bool Link::claim_leases() {
+  for (auto next = leases_.begin(); next != leases_.end();) {
+    const Lease* const lease = *next;
+    Message request = make_message(Kind::kClaim);
+    request.ifindex = lease->ifindex_;
+    request.plane = lease->plane_;
+    request.range = lease->range_.number;
+    request.has_v6 = lease->sockets_.v6 ? 1 : 0;
+    const SocketList sockets(lease->sockets_);
+    Descriptors none;
+    auto asked = ask(request, sockets.span(), none);
+    if (std::holds_alternative<io::IoError>(asked)) return false;
+    const Message& answer = std::get<Message>(asked);
+    const bool kept = answer.kind == Kind::kGranted;
+    if (!kept) {
+      say_once(concat(broker_, " does not take over QP numbers of this process: ", text_of(answer),
+                      "; its connections may end"));
+    }
+    next = kept ? next + 1 : leases_.erase(next);
+  }
+  return true;
+}
+
+// --- leases ----------------------------------------------------------------------------------------------------------
+
+Lease::Lease(std::shared_ptr<Link> link, int ifindex, Plane plane, QpnRange range, PortSockets sockets)
+    : link_(std::move(link)), ifindex_(ifindex), plane_(plane), range_(range), sockets_(std::move(sockets)) {}
+
+Lease::~Lease() {
+  link_->end(*this);
+}
+
+void Lease::take_peers(TakePeer take) {
+  const std::lock_guard guard(link_->lock_);
+  take_peer_ = std::move(take);
+}
+
+void Lease::meet(uint32_t range) {
+  link_->meet(*this, range);
+}
+
+// The sockets are closed before the numbers go back.
+void Link::end(Lease& lease) {
+  const std::lock_guard guard(lock_);
+  const bool known = std::erase(leases_, &lease) != 0;
+  close_all(lease.sockets_);
+  if (socket_ < 0 || !known) return;
+  Message message = make_message(Kind::kReturn);
+  message.range = lease.range_.number;
+  send(socket_, message);
+}
+
+}  // namespace uroce::broker

@@ -1,0 +1,115 @@
+// A process's connection to the broker of its host, and the leases that it has from it. Used by the engine when it
+// opens packet I/O (engine/device/open_io.cc).
+//
+// Packets do not need the broker: when it dies, everything that is open goes on. A thread waits for the next broker
+// then, and claims the leases from it. It also writes the process's statistics for whom the broker brings.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "broker/port_sockets.h"
+#include "broker/protocol.h"
+#include "broker/qpn_range.h"
+#include "engine/base/unique_fd.h"
+#include "engine/io/io_error.h"
+#include "engine/io/same_host/peer.h"
+
+namespace uroce::broker {
+
+class Link;
+
+// A range of QP numbers on one netdev, and the sockets that get their packets. Ends with the object.
+class Lease {
+ public:
+  ~Lease();
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+
+  const QpnRange& range() const { return range_; }
+  // Descriptors of the sockets, open as long as the lease; -1: there is none.
+  int socket_v4() const { return sockets_.v4.get(); }
+  int socket_v6() const { return sockets_.v6.get(); }
+
+  // Other processes of this host that QPs of this range exchange packets with are handed to `take` from now on, in a
+  // thread of the link. Null: no more.
+  using TakePeer = std::function<void(uint32_t range, io::PeerEnd end)>;
+  void take_peers(TakePeer take);
+  // Asks for the process with that range, if there is one. Any thread; does not wait.
+  void meet(uint32_t range);
+
+ private:
+  friend class Link;
+  Lease(std::shared_ptr<Link> link, int ifindex, Plane plane, QpnRange range, PortSockets sockets);
+
+  const std::shared_ptr<Link> link_;
+  const int ifindex_;
+  const Plane plane_;
+  const QpnRange range_;
+  PortSockets sockets_;
+  TakePeer take_peer_;  // under the link's lock
+};
+
+class Link : public std::enable_shared_from_this<Link> {
+ public:
+  // `address`: where to look for the broker. Empty: root's, or else the user's own one, if it is there. "none":
+  // nowhere. Null: there is no broker, and none is needed.
+  // `report`: what the process says of itself (statistics.h), with QPs one by one up to `most_qps`; called in a thread.
+  // Null: the process has nothing to say, is not shown (uroce stat), and does not wait for later brokers.
+  using Report = std::function<std::string(uint32_t most_qps)>;
+  static std::variant<std::shared_ptr<Link>, io::IoError> open(const std::string& address, Report report);
+
+  // Waits for the answer, two seconds at most. `netdev`: its name, for error texts.
+  std::variant<std::shared_ptr<Lease>, io::IoError> lease(int ifindex, const std::string& netdev, Plane plane);
+
+  // "uroced 0.1.0, process 123"
+  std::string description() const;
+  // The connection stays open in programs that this process executes, so that the broker is there when they need it.
+  void keep_for_programs();
+
+ private:
+  friend class Lease;
+  Link(std::string address, Report report);
+
+  std::variant<std::monostate, io::IoError> connect_patiently();
+  std::variant<std::monostate, io::IoError> connect();
+  std::variant<std::monostate, io::IoError> greet(int socket);
+  std::optional<io::IoError> reconnect();
+  void watch();
+  void listen_until_end();
+  bool listen(int socket);
+  void report(int stream, uint32_t most_qps) const;
+  void hand_over(const Message& message, Descriptors& came);
+  void meet(const Lease& lease, uint32_t range);
+  void send_wishes();
+  void disconnect();
+  void take_up_again();
+  bool claim_leases();
+  void say_once(const std::string& text);
+  void end(Lease& lease);
+  std::variant<Message, io::IoError> ask(const Message& request, std::span<const int> descriptors, Descriptors& came);
+
+  const std::string address_;  // empty: the usual ones
+  const Report report_;
+  mutable std::mutex lock_;
+  int socket_ = -1;           // closed in children (ForkGuard)
+  int reports_ = -1;          // where the broker says what is no answer; likewise
+  uint64_t connections_ = 0;  // that there have been
+  std::string broker_;
+  std::vector<Lease*> leases_;
+  std::string said_;  // the last reason for which a later broker does not serve this process
+
+  struct Wish {
+    uint32_t range, other;
+  };
+  std::mutex wishes_lock_;
+  std::vector<Wish> wishes_;     // to meet somebody; sent by the watching thread
+  const UniqueFd wishes_event_;  // readable when there are some
+};
+
+}  // namespace uroce::broker

@@ -1,0 +1,443 @@
+#include "broker/server.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <poll.h>
+#include <sys/socket.h>
+#include <utility>
+
+#include "engine/base/clock.h"
+#include "engine/base/concat.h"
+#include "engine/base/random.h"
+#include "engine/io/af_xdp/error.h"
+#include "engine/io/same_host/peer.h"
+
+namespace uroce::broker {
+
+namespace {
+
+constexpr Duration kTryAgain = std::chrono::seconds(1);
+constexpr uid_t kUnknownUser = static_cast<uid_t>(-1);  // is nobody's
+constexpr Duration kAcceptAgain = std::chrono::milliseconds(100);
+constexpr size_t kMostOfName = 15;  // as the kernel has names of programs
+
+std::vector<gid_t> groups_of(int socket, const Peer& peer) {
+  std::vector<gid_t> groups(64);
+  socklen_t size = 0;
+  while (true) {
+    size = static_cast<socklen_t>(groups.size() * sizeof(gid_t));
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &size) == 0) break;
+    if (errno != ERANGE) {
+      size = 0;
+      break;
+    }
+    groups.resize(size / sizeof(gid_t));
+  }
+  groups.resize(size / sizeof(gid_t));
+  groups.push_back(peer.gid);
+  return groups;
+}
+
+Message refusal(int error, const std::string& text) {
+  Message message = make_message(Kind::kRefused, text);
+  message.error = error;
+  return message;
+}
+
+// What a client does not read of what it is asked costs no more than this.
+void shrink_send_buffer(int socket) {
+  const int least = 0;  // the kernel's own least is taken: a few messages
+  setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &least, sizeof(least));
+}
+
+// Two ends; none of them if there are no descriptors left.
+std::array<UniqueFd, 2> socket_pair(int type) {
+  std::array<int, 2> ends{-1, -1};
+  if (socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, ends.data()) != 0) return {};
+  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+Message granted(uint32_t range) {
+  Message message = make_message(Kind::kGranted);
+  message.range = range;
+  return message;
+}
+
+}  // namespace
+
+Server::Server(std::vector<UniqueFd> listeners, std::unique_ptr<Steering> steering, Policy policy, bool verbose,
+               XdpProgramOf xdp_program_of)
+    : steering_(std::move(steering)),
+      listeners_(std::move(listeners)),
+      policy_(policy),
+      verbose_(verbose),
+      xdp_program_of_(std::move(xdp_program_of)),
+      ranges_(steering_->last_number(), engine::secure_random) {}
+
+Server::~Server() = default;
+
+void Server::run(int stop) {
+  const Time begin = monotonic_now();
+  starts_at_ = steering_->inherits() ? begin + kInheritance : begin;
+  empty_since_ = begin;
+  std::vector<pollfd> waits;
+  while (true) {
+    const Time now = monotonic_now();
+    start_when_due(now);
+    release_ranges(now);
+    if (policy_.linger && is_idle() && now - empty_since_ >= *policy_.linger) return;
+    waits.clear();
+    waits.push_back({stop, POLLIN, 0});
+    waits.push_back({started_ ? steering_->descriptor() : -1, POLLIN, 0});
+    for (const UniqueFd& listener : listeners_) waits.push_back({accepts(now) ? listener.get() : -1, POLLIN, 0});
+    const size_t others = waits.size();
+    // Whoever waits for an answer is not listened to, only whether it is still there.
+    for (const Client& client : clients_) {
+      waits.push_back({client.socket.get(), static_cast<short>(client.postponed ? 0 : POLLIN), 0});
+    }
+    if (poll(waits.data(), waits.size(), patience(now)) < 0) continue;
+    if (waits[0].revents != 0) return;
+    auto wait = waits.begin() + static_cast<ptrdiff_t>(others);
+    for (auto client = clients_.begin(); client != clients_.end(); ++wait) {
+      const bool goes_on = wait->revents == 0 ? client->greeted || now < client->greeting_ends : serve(*client);
+      client = goes_on ? std::next(client) : end_client(client);
+    }
+    for (size_t i = 0; i < listeners_.size(); ++i) {
+      if (waits[others - listeners_.size() + i].revents != 0) accept_clients(listeners_[i].get());
+    }
+    if (started_) steering_->work();  // what was given out is made anew before it is asked for
+  }
+}
+
+// Milliseconds until something is to be done without cause from outside; -1: never.
+int Server::patience(Time now) const {
+  Time next = kNever;
+  if (!started_) next = std::min(next, starts_at_);
+  if (!kept_.empty()) next = std::min(next, look_at_kept_);
+  if (accepts_at_ > now) next = std::min(next, accepts_at_);
+  if (policy_.linger && is_idle()) next = std::min(next, empty_since_ + *policy_.linger);
+  for (const Client& client : clients_) {
+    if (!client.greeted) next = std::min(next, client.greeting_ends);
+  }
+  if (next == kNever) return -1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - now).count();
+  return static_cast<int>(std::clamp<int64_t>(left, 0, 60'000));
+}
+
+bool Server::is_idle() const {
+  return std::all_of(clients_.begin(), clients_.end(), [](const Client& client) { return client.observes; });
+}
+
+// Whoever has asked for numbers before gets an answer now.
+void Server::start_when_due(Time now) {
+  if (started_ || now < starts_at_) return;
+  const std::optional<io::IoError> problem = steering_->start();
+  started_ = !problem;
+  starts_at_ = now + kTryAgain;
+  if (started_) hold_back(now);
+  for (auto client = clients_.begin(); client != clients_.end();) {
+    const std::optional<Message> request = std::exchange(client->postponed, std::nullopt);
+    bool goes_on = true;
+    if (request && started_) goes_on = grant(*client, *request);
+    if (request && !started_) goes_on = client->socket.send(refusal(problem->code, problem->text())) == 0;
+    client = goes_on ? std::next(client) : end_client(client);
+  }
+}
+
+void Server::accept_clients(int listener) {
+  for (int i = 0; i < 16 && clients_.size() < kMostClients; ++i) {
+    ClientSocket socket(UniqueFd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)));
+    if (socket.get() < 0) {
+      if (errno != EAGAIN) accepts_at_ = monotonic_now() + kAcceptAgain;  // too many open files
+      return;
+    }
+    const std::optional<Peer> peer = peer_of(socket.get());
+    if (!peer) continue;
+    if (!may_connect(*peer)) {
+      socket.send(refusal(EBUSY, concat("user ", peer->uid, " has as many programs here as are left for all others")));
+      continue;
+    }
+    clients_.emplace_back(std::move(socket), *peer, ++last_number_, monotonic_now() + kGreetingTime);
+  }
+}
+
+bool Server::may_connect(const Peer& peer) const {
+  const auto own = std::count_if(clients_.begin(), clients_.end(),
+                                 [&peer](const Client& client) { return client.peer.uid == peer.uid; });
+  return is_owner(peer) || static_cast<size_t>(own) < kMostClients - clients_.size();
+}
+
+ClientSocket::Takes Server::takes(const Client& client) const {
+  using Takes = ClientSocket::Takes;
+  if (!client.greeted || deceivers_.contains(client.peer.uid)) return Takes::kNothing;
+  return is_owner(client.peer) ? Takes::kAnything : Takes::kUdpSockets;
+}
+
+// One message. False: the connection is of no use any more.
+bool Server::serve(Client& client) {
+  Message message;
+  Descriptors descriptors;
+  const int error = client.socket.receive(message, descriptors, takes(client));
+  if (error == EPERM) deceivers_.insert(client.peer.uid);
+  if (error == ETIMEDOUT) return client.greeted || monotonic_now() < client.greeting_ends;
+  if (error == ENOTSUP) {
+    const std::string text = concat("it speaks version ", kProtocolVersion, " and this program version ",
+                                    message.version, ": install the same uroce for both, or end uroced (kill ",
+                                    getpid(), ") so that the program starts its own");
+    client.socket.send(refusal(ENOTSUP, text));
+    return false;
+  }
+  if (error != 0) return false;
+  return client.greeted ? answer(client, message, descriptors) : answer_first(client, message);
+}
+
+bool Server::answer_first(Client& client, const Message& message) {
+  if (message.kind != Kind::kHello && message.kind != Kind::kLook) return false;
+  client.observes = message.kind == Kind::kLook;
+  client.program = text_of(message).substr(0, kMostOfName);
+  const uint64_t ours = own_network_namespace();
+  if (!client.observes && message.network_namespace != ours && ours != 0) {
+    client.socket.send(refusal(EXDEV, message.network_namespace != 0
+                                          ? "it serves another network namespace; start an uroced in this one"
+                                          : "your network namespace is not known; mount /proc"));
+    return false;
+  }
+  if (!may_use(client)) {
+    const std::string text = steering_->isolates()
+                                 ? concat("it serves a group that user ", client.peer.uid,
+                                          " is not in; root can start it so that it does: uroced --group GROUP")
+                                 : concat("it serves nobody but user ", policy_.owner,
+                                          ", since it cannot keep users apart: ", steering_->isolation_obstacle());
+    client.socket.send(refusal(EACCES, text));
+    return false;
+  }
+  return welcome(client);
+}
+
+bool Server::welcome(Client& client) {
+  client.greeted = true;
+  const Message message = make_message(Kind::kWelcome, concat("uroced " UROCE_VERSION ", process ", getpid()));
+  if (client.observes) return client.socket.send(message) == 0;
+  auto [own, theirs] = socket_pair(SOCK_SEQPACKET | SOCK_NONBLOCK);
+  shrink_send_buffer(own.get());
+  shutdown(own.get(), SHUT_RD);  // nothing comes that would be closed with it (client_socket.h)
+  client.reports = std::move(own);
+  const std::array descriptors{theirs.get()};
+  return client.socket.send(message, std::span(descriptors).first(theirs ? 1 : 0)) == 0;
+}
+
+bool Server::may_use(const Client& client) const {
+  const Peer& peer = client.peer;
+  if (is_owner(peer)) return true;
+  if (!steering_->isolates()) return false;
+  if (!policy_.group) return true;
+  const std::vector<gid_t> groups = groups_of(client.socket.get(), peer);
+  return std::find(groups.begin(), groups.end(), *policy_.group) != groups.end();
+}
+
+// Root and the owner see all, others what is theirs.
+bool Server::may_see(const Client& observer, const Client& client) const {
+  return is_owner(observer.peer) || observer.peer.uid == client.peer.uid;
+}
+
+// The next client that the observer may see, and a stream between the two. A client that does not read what it is asked
+// is shown without one; a connection that only keeps the broker there (cli/start_broker.h) is not shown.
+bool Server::introduce(const Client& observer, const Message& request) {
+  Message question = make_message(Kind::kReport);
+  question.most_qps = request.most_qps;
+  for (const Client& client : clients_) {
+    if (client.number <= request.client || !client.greeted || client.observes || !may_see(observer, client)) continue;
+    const auto [client_end, observer_end] = socket_pair(SOCK_STREAM);
+    const std::array asks{client_end.get()}, tells{observer_end.get()};
+    const int error = client_end ? send(client.reports.get(), question, asks) : EMFILE;
+    if (error == EPIPE || error == ECONNRESET) continue;
+    Message answer = make_message(Kind::kProcess, client.program);
+    answer.client = client.number;
+    answer.pid = client.peer.pid;
+    answer.uid = client.peer.uid;
+    return observer.socket.send(answer, std::span(tells).first(error == 0 ? 1 : 0)) == 0;
+  }
+  return observer.socket.send(make_message(Kind::kNoMore)) == 0;
+}
+
+bool Server::answer(Client& client, const Message& message, Descriptors& descriptors) {
+  if (client.observes) return message.kind == Kind::kNext && introduce(client, message);
+  switch (message.kind) {
+    case Kind::kLease:
+      if (started_) return grant(client, message);
+      client.postponed = message;
+      return true;
+    case Kind::kClaim:
+      return take_over(client, message, descriptors);
+    case Kind::kMeet:
+      bring_together(client, message);
+      return true;
+    case Kind::kReturn:
+      end_lease(client, message.range);
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool Server::grant(Client& client, const Message& request) {
+  const ClientSocket& socket = client.socket;
+  std::optional<std::string> text = objection(client);
+  if (!text) text = who_is_in_the_way(request);
+  if (text) return socket.send(refusal(EBUSY, *text)) == 0;
+  const std::optional<uint32_t> number = ranges_.take();
+  if (!number) return socket.send(refusal(ENOSPC, "all QP numbers are leased; end other programs")) == 0;
+  const QpnRange range{*number + QpnRange::kFirstNumber};
+  client.leases[range.number] = {request.ifindex, request.plane};
+  log(client, concat("leases QP numbers from ", range.first(), " on, netdev ", text_of(request)));
+  auto admitted = steering_->admit(range);
+  if (const auto* const error = std::get_if<io::IoError>(&admitted)) {
+    end_lease(client, range.number);
+    return socket.send(refusal(error->code, error->text())) == 0;
+  }
+  const PortSockets& sockets = std::get<PortSockets>(admitted);
+  Message answer = granted(range.number);
+  answer.has_v6 = sockets.v6 ? 1 : 0;
+  return socket.send(answer, SocketList(sockets).span()) == 0;
+}
+
+// What the client had of the broker before this one.
+bool Server::take_over(Client& client, const Message& request, Descriptors& descriptors) {
+  const ClientSocket& socket = client.socket;
+  auto readmitted = steering_->readmit(sockets_from(descriptors, request.has_v6 != 0));
+  if (const auto* const error = std::get_if<io::IoError>(&readmitted)) {
+    return socket.send(refusal(error->code, error->text())) == 0;
+  }
+  const QpnRange range = std::get<QpnRange>(readmitted);
+  if (!ranges_.take(range.number - QpnRange::kFirstNumber)) forget_lease(range.number);
+  client.leases[range.number] = {request.ifindex, request.plane};
+  log(client, concat("keeps QP numbers from ", range.first(), " on"));
+  return socket.send(granted(range.number)) == 0;
+}
+
+// Two clients that have ranges on one netdev get what connects them, once. Where one of them cannot be told, the other
+// sees the socket end.
+void Server::bring_together(const Client& client, const Message& request) {
+  const auto own = client.leases.find(request.range);
+  if (own == client.leases.end()) return;  // given back
+  const auto other = std::find_if(clients_.begin(), clients_.end(), [&](const Client& candidate) {
+    const auto lease = candidate.leases.find(request.other);
+    return lease != candidate.leases.end() && lease->second.ifindex == own->second.ifindex;
+  });
+  if (other == clients_.end() || &*other == &client) return;
+  const std::pair<uint32_t, uint32_t> both = std::minmax(request.range, request.other);
+  io::PeerEnd ours, theirs;
+  if (met_.contains(both) || io::make_peers(ours, theirs) != 0) return;
+  const auto tell = [](const Client& to, uint32_t range, uint32_t peer, const io::PeerEnd& end) {
+    Message message = make_message(Kind::kPeer);
+    message.range = range;
+    message.other = peer;
+    message.side = end.side;
+    const std::array descriptors{end.memory.get(), end.socket.get()};
+    return send(to.reports.get(), message, descriptors) == 0;
+  };
+  if (!tell(client, request.range, request.other, ours) || !tell(*other, request.other, request.range, theirs)) return;
+  met_.insert(both);
+  log(client, concat("exchanges packets with process ", other->peer.pid, " by memory"));
+}
+
+// Why the client cannot have a lease there.
+std::optional<std::string> Server::objection(const Client& client) const {
+  if (client.leases.size() >= kMostLeases) return concat("one process can use ", kMostLeases, " netdevs at most");
+  if (has_too_many(client.peer.uid)) {
+    return concat("user ", client.peer.uid, " has as many leases as are left for all others; end other programs");
+  }
+  return std::nullopt;
+}
+
+// Who keeps the client from what it asks for. A process without broker takes all packets of the netdev (to be seen by
+// who may look at programs of others). The AF_XDP queues are whose XDP program is attached: to have leased them takes
+// no privilege, and so keeps nobody from them.
+std::optional<std::string> Server::who_is_in_the_way(const Message& request) const {
+  const std::optional<io::AttachedProgram> program = xdp_program_of_(request.ifindex);
+  if (!program) return std::nullopt;
+  if (program->takes_all()) return io::program_present_error(text_of(request), *program).text();
+  if (request.plane != Plane::kAfXdp) return std::nullopt;
+  for (const Client& other : clients_) {
+    for (const auto& [range, lease] : other.leases) {
+      if (lease.ifindex != request.ifindex || lease.plane != Plane::kAfXdp) continue;
+      return concat(
+          "process ", other.peer.pid, " (", other.program,
+          ") uses AF_XDP on the netdev, which one process can at a time; others use UDP sockets (UROCE_IO=udp)");
+    }
+  }
+  return std::nullopt;
+}
+
+// So the numbers do not end before the users do.
+bool Server::has_too_many(uid_t user) const {
+  size_t all = kept_.size(), own = 0;
+  for (const auto& [range, had_it] : kept_) own += had_it == user ? 1 : 0;
+  for (const Client& client : clients_) {
+    all += client.leases.size();
+    own += client.peer.uid == user ? client.leases.size() : 0;
+  }
+  return user != 0 && user != policy_.owner && own >= steering_->last_number() - all;
+}
+
+void Server::end_lease(Client& client, uint32_t range) {
+  const auto lease = client.leases.find(range);
+  if (lease == client.leases.end()) return;
+  steering_->dismiss(QpnRange{range});
+  if (steering_->is_free(QpnRange{range}, monotonic_now())) {
+    ranges_.release(range - QpnRange::kFirstNumber);
+  } else {
+    kept_.emplace(range, client.peer.uid);
+  }
+  std::erase_if(met_, [range](const auto& pair) { return pair.first == range || pair.second == range; });
+  client.leases.erase(lease);
+  log(client, concat("returns QP numbers from ", QpnRange{range}.first(), " on"));
+}
+
+// Somebody has come with a later lease of the range.
+void Server::forget_lease(uint32_t range) {
+  kept_.erase(range);
+  for (Client& client : clients_) {
+    if (client.leases.erase(range) > 0) log(client, concat("loses QP numbers from ", QpnRange{range}.first(), " on"));
+  }
+}
+
+// What clients of an earlier broker may have who have not come back.
+void Server::hold_back(Time now) {
+  for (uint32_t number = QpnRange::kFirstNumber; number <= steering_->last_number(); ++number) {
+    if (steering_->is_free(QpnRange{number}, now)) continue;
+    if (ranges_.take(number - QpnRange::kFirstNumber)) kept_.emplace(number, kUnknownUser);
+  }
+}
+
+void Server::release_ranges(Time now) {
+  if (now < look_at_kept_) return;
+  look_at_kept_ = now + kLookAgain;
+  std::erase_if(kept_, [&](const auto& kept) {
+    const bool free = steering_->is_free(QpnRange{kept.first}, now);
+    if (free) ranges_.release(kept.first - QpnRange::kFirstNumber);
+    return free;
+  });
+}
+
+Server::Clients::iterator Server::end_client(Clients::iterator client) {
+  while (!client->leases.empty()) end_lease(*client, client->leases.begin()->first);
+  const bool observed = client->observes;
+  const auto next = clients_.erase(client);
+  if (!observed && is_idle()) empty_since_ = monotonic_now();
+  return next;
+}
+
+void Server::log(const Client& client, const std::string& text) const {
+  if (!verbose_) return;
+  std::fputs(
+      concat("uroced: process ", client.peer.pid, " (", client.program, ", user ", client.peer.uid, ") ", text, "\n")
+          .c_str(),
+      stderr);
+}
+
+}  // namespace uroce::broker

@@ -1,0 +1,68 @@
+// Who gets the packets of UDP port 4791 among the processes of a network namespace. The broker makes all sockets on the
+// port, one SO_REUSEPORT group for each IP version that is bound to no netdev, and the kernel picks the member by the
+// packet's QPN. Two kinds: MapSteering (steering_map.h, with privileges) and SlotSteering (steering_slots.h, without).
+// Used by the broker's only thread. The caller sees to it that this network namespace has no other broker.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "broker/port_sockets.h"
+#include "broker/qpn_range.h"
+#include "engine/base/time.h"
+#include "engine/io/io_error.h"
+
+namespace uroce::broker {
+
+class Steering {
+ public:
+  // The best kind that is to be had. Errors say who has the port; EAGAIN: perhaps a broker, which may end soon.
+  static io::IoResult<Steering> open();
+  virtual ~Steering() = default;
+  Steering(const Steering&) = delete;
+  Steering& operator=(const Steering&) = delete;
+
+  // Clients of other users can be served: no client takes another's packets, stops them or changes the steering.
+  bool isolates() const { return isolation_obstacle().empty(); }
+  // Why not, for people.
+  virtual const std::string& isolation_obstacle() const = 0;
+  // Ranges 1 to this can be leased.
+  virtual uint32_t last_number() const = 0;
+
+  // Clients of an earlier broker live, and their packets are steered as that one has left it. Until start() they are
+  // readmitted and nobody is admitted. Otherwise start() is called at once.
+  virtual bool inherits() const = 0;
+  // From now on packets are steered by this broker. An error: nobody has brought what is needed (`kept`).
+  virtual std::optional<io::IoError> start() = 0;
+
+  // Sockets for a new client: they get the range's packets from now on. The range is_free(); the caller keeps it free
+  // for as long as packets of an earlier client can be under way. The caller passes the descriptors on and closes them.
+  virtual std::variant<PortSockets, io::IoError> admit(QpnRange range) = 0;
+  // Sockets that a client of an earlier broker brings, also after start(): whose range is found by looking at them.
+  // Nothing that the client says is believed. If somebody has the range by an earlier lease, whose sockets it had only
+  // kept, that one has lost it.
+  virtual std::variant<QpnRange, io::IoError> readmit(PortSockets sockets) = 0;
+  // The client is gone or has given the range back: its packets are counted as nobody's from now on.
+  virtual void dismiss(QpnRange range) = 0;
+  // Of a range that nobody leases: it may be admitted. Not while somebody has sockets of an earlier lease.
+  virtual bool is_free(QpnRange range, Time now) const = 0;
+
+  // Readable when work() has something to do.
+  virtual int descriptor() const = 0;
+  // Makes sockets in advance, and reads packets that are for nobody, a bounded number. Worth a call as well when
+  // requests have been answered and there is time: the next lease is quicker.
+  virtual void work() = 0;
+  // Packets (runs counted as one) that were for nobody.
+  uint64_t unclaimed() const { return unclaimed_; }
+
+ protected:
+  static constexpr uint32_t kOwn = 0;  // the broker's own sockets are where a range of this number would have its
+
+  Steering() = default;
+  uint64_t unclaimed_ = 0;
+};
+
+}  // namespace uroce::broker

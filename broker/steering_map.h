@@ -1,0 +1,59 @@
+// Steering with privileges (CAP_BPF, CAP_NET_ADMIN): the program of bpf/qpn_steer.bpf.c looks the socket up in a map. A
+// socket that is closed is out of it, so that nothing is left of a client that died.
+#pragma once
+
+#include <array>
+#include <bitset>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "broker/steering.h"
+#include "broker/steering_pool.h"
+
+struct qpn_steer;  // the program
+
+namespace uroce::broker {
+
+class MapSteering final : public Steering {
+ public:
+  static io::IoResult<Steering> open(bool inherits);
+  ~MapSteering() override;
+
+  const std::string& isolation_obstacle() const override { return isolation_obstacle_; }
+  uint32_t last_number() const override { return QpnRange::kLastNumber; }
+  bool inherits() const override { return inherits_; }
+  std::optional<io::IoError> start() override;
+  std::variant<PortSockets, io::IoError> admit(QpnRange range) override;
+  std::variant<QpnRange, io::IoError> readmit(PortSockets sockets) override;
+  void dismiss(QpnRange range) override;
+  bool is_free(QpnRange range, Time now) const override;
+  int descriptor() const override { return events_.get(); }
+  void work() override;
+
+ private:
+  struct Unload {
+    void operator()(qpn_steer* program) const;
+  };
+
+  explicit MapSteering(bool inherits) : inherits_(inherits) {}
+  std::optional<io::IoError> set_up();
+  std::optional<io::IoError> open_own();
+  std::string guard_look_ups();
+  int steer_to(uint32_t number, const PortSockets& sockets);
+  uint64_t next_serial();
+  void watch_maker();
+
+  bool inherits_;
+  std::string isolation_obstacle_;
+  std::unique_ptr<qpn_steer, Unload> program_;
+  PortSockets own_;
+  std::unique_ptr<SocketPool> pool_;
+  UniqueFd events_;
+  std::bitset<QpnRange::kLastNumber + 1> leased_;
+  std::array<uint64_t, QpnRange::kLastNumber + 1> serials_{};  // of those leases
+  uint64_t last_serial_ = 0;
+  std::array<uint64_t, QpnRange::kLastNumber + 1> cookies_{};  // of the IPv4 sockets
+};
+
+}  // namespace uroce::broker

@@ -1,0 +1,210 @@
+// uroced: the broker of a host, one for each network namespace (server.h). Started by `uroce run` for as long as it is
+// needed, or by hand or by systemd for good.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
+#include <string>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <thread>
+#include <unistd.h>
+#include <variant>
+#include <vector>
+
+#include "broker/address.h"
+#include "broker/server.h"
+#include "broker/steering.h"
+#include "engine/base/clock.h"
+#include "engine/base/concat.h"
+
+namespace uroce::broker {
+namespace {
+
+constexpr int kFailed = 1, kWrongUsage = 2, kRunsAlready = 3;
+
+struct Settings {
+  std::vector<std::string> addresses;
+  std::string group, user;
+  double linger = -1;  // seconds; negative: for good
+  int ready = -1;      // descriptor
+  bool verbose = false;
+};
+
+// Tells whoever has started it how that went, in a line: nothing, it serves; otherwise what is wrong.
+class Starter {
+ public:
+  explicit Starter(int fd) : fd_(fd) {}
+  int complain(int code, const std::string& text) const {
+    say(concat("uroced: ", text, "\n"));
+    return code;
+  }
+  void ready() const {
+    if (fd_.get() >= 0) say("\n");
+  }
+
+ private:
+  void say(const std::string& line) const {
+    [[maybe_unused]] const ssize_t written =
+        write(fd_.get() >= 0 ? fd_.get() : STDERR_FILENO, line.data(), line.size());
+  }
+  const UniqueFd fd_;
+};
+
+// A descriptor that is readable when the process is asked to end.
+int stop_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
+  sigprocmask(SIG_BLOCK, &signals, nullptr);
+  return signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+// As many descriptors as the process may have: each client takes one, and some sockets.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// The sockets that systemd has made for it (sd_listen_fds(3)): from descriptor 3 on.
+std::vector<UniqueFd> sockets_of_systemd() {
+  constexpr int kFirst = 3;
+  std::vector<UniqueFd> sockets;
+  const char* const pid = std::getenv("LISTEN_PID");
+  const char* const count = std::getenv("LISTEN_FDS");
+  if (pid == nullptr || count == nullptr || std::atoi(pid) != getpid()) return sockets;
+  for (int fd = kFirst; fd < kFirst + std::atoi(count); ++fd) {
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    sockets.emplace_back(fd);
+  }
+  return sockets;
+}
+
+std::string why_not_listening(const std::string& address, int error) {
+  if (error != EADDRINUSE) return concat("cannot listen at ", address, ": ", std::strerror(error));
+  UniqueFd other;
+  const std::optional<Peer> peer = connect_to(address, other) == 0 ? peer_of(other.get()) : std::nullopt;
+  if (!peer) return concat(address, " is taken; see who has it in /proc/net/unix, or remove the file");
+  return concat("process ", peer->pid, " of user ", peer->uid, " listens at ", address,
+                " already; it serves, or end it: kill ", peer->pid);
+}
+
+// Another user's broker may be about to end, as those that `uroce run` starts do when nobody needs them any more.
+io::IoResult<Steering> open_steering() {
+  constexpr Duration kPatience = std::chrono::milliseconds(2500);
+  for (const Time end = monotonic_now() + kPatience;;) {
+    auto steering = Steering::open();
+    const auto* const error = std::get_if<io::IoError>(&steering);
+    if (error == nullptr || error->code != EAGAIN || monotonic_now() > end) return steering;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
+int serve(const Settings& settings) {
+  std::vector<UniqueFd> listeners = sockets_of_systemd();
+  const Starter starter(settings.ready);
+  std::vector<std::string> passed(listeners.size());
+  std::transform(listeners.begin(), listeners.end(), passed.begin(),
+                 [](const UniqueFd& fd) { return address_of(fd.get()); });
+  if (std::find(passed.begin(), passed.end(), "") != passed.end()) {
+    return starter.complain(kFailed,
+                            "LISTEN_FDS: not all of these are UNIX sockets that listen (ListenSequentialPacket)");
+  }
+  raise_descriptor_limit();
+  std::signal(SIGPIPE, SIG_IGN);  // whoever has started it need not wait for its word
+  Policy policy;
+  policy.owner = geteuid();
+  if (!settings.group.empty()) {
+    const group* const found = getgrnam(settings.group.c_str());
+    if (found == nullptr)
+      return starter.complain(kWrongUsage, concat("--group ", settings.group, ": there is no such group"));
+    policy.group = found->gr_gid;
+  }
+  if (!settings.user.empty()) {
+    const passwd* const found = getpwnam(settings.user.c_str());
+    if (found == nullptr)
+      return starter.complain(kWrongUsage, concat("--user ", settings.user, ": there is no such user"));
+    policy.owner = found->pw_uid;
+  }
+  if (settings.linger >= 0) policy.linger = std::chrono::milliseconds(static_cast<int64_t>(settings.linger * 1000));
+  const UniqueFd stop(stop_signals());
+  std::vector<std::string> addresses = settings.addresses;
+  addresses.insert(addresses.begin(), address_of_user(geteuid()));
+  for (const std::string& address : passed) std::erase(addresses, address);
+  for (const std::string& address : addresses) {
+    UniqueFd listener;
+    if (const int error = listen_at(address, listener); error != 0) {
+      return starter.complain(error == EADDRINUSE ? kRunsAlready : kFailed, why_not_listening(address, error));
+    }
+    listeners.push_back(std::move(listener));
+  }
+  auto steering = open_steering();
+  if (const auto* const error = std::get_if<io::IoError>(&steering)) return starter.complain(kFailed, error->text());
+  const Steering& best = *std::get<std::unique_ptr<Steering>>(steering);
+  if (policy.group && !best.isolates()) {
+    return starter.complain(
+        kFailed, concat("--group ", settings.group, ": users cannot be kept apart here: ", best.isolation_obstacle()));
+  }
+  if (settings.verbose && !best.isolates()) {
+    std::fputs(concat("uroced: serves nobody but user ", policy.owner, ": ", best.isolation_obstacle(), "\n").c_str(),
+               stderr);
+  }
+  Server server(std::move(listeners), std::move(std::get<std::unique_ptr<Steering>>(steering)), policy,
+                settings.verbose);
+  starter.ready();
+  server.run(stop.get());
+  for (const std::string& address : settings.addresses) remove_path(address);
+  return 0;
+}
+
+int main(int argc, char** argv) {
+  CLI::App app{"The broker of a host: shares UDP port 4791 among the programs that run with uroce"};
+  app.name("uroced");
+  app.set_version_flag("--version", "uroced " UROCE_VERSION);
+  Settings settings;
+  app.add_option("--group", settings.group,
+                 "Of other users serve only the members of this group; default: everybody, if users can be kept apart")
+      ->option_text("NAME");
+  app.add_option("--user", settings.user, "Serve this user, instead of the one who started it")->option_text("NAME");
+  app.add_option("--socket", settings.addresses, "Listen here as well, e.g. for containers: a path, or @NAME")
+      ->option_text("ADDRESS");
+  app.add_option("--linger", settings.linger, "End so long after the last program has left; default: stay")
+      ->check(CLI::Range(0.0, 1e6))
+      ->option_text("SECONDS");
+  app.add_option("--ready", settings.ready, "Write a line to this descriptor when it serves, or why it does not")
+      ->check(CLI::Range(0, 1 << 20))
+      ->option_text("FD");
+  app.add_flag("--verbose", settings.verbose, "Say on stderr what programs come, go and get");
+  app.footer(
+      "Examples:\n  sudo uroced --group rdma\n  uroced --verbose\n\n"
+      "`uroce run` starts it by itself where none runs. Exit code: 0 asked to end, 1 failed, 2 wrong usage, 3 one runs "
+      "already.");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() != 0) {
+      std::fputs(concat("uroced: ", error.what(), "; see uroced --help\n").c_str(), stderr);
+      return kWrongUsage;
+    }
+    app.exit(error);
+    return 0;
+  }
+  return serve(settings);
+}
+
+}  // namespace
+}  // namespace uroce::broker
+
+int main(int argc, char** argv) {
+  return uroce::broker::main(argc, argv);
+}

@@ -1,0 +1,14 @@
+// `uroce run` sees to it that a broker runs (broker/uroced.cc), so that programs share the netdevs of the host.
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace uroce::cli {
+
+// Starts uroced unless one runs already that this process would use; it ends by itself some seconds after its last
+// client. This process, the program that it becomes and those that this one starts count as one, by a connection that
+// they inherit. `user`: whom it is to serve besides root, "" for who calls. Returns why there is none.
+std::optional<std::string> start_broker(const std::string& user);
+
+}  // namespace uroce::cli

@@ -1,0 +1,201 @@
+#include "cli/stat_formats.h"
+
+#include <fmt/format.h>
+#include <functional>
+#include <string_view>
+
+#include "cli/report.h"
+
+namespace uroce::cli {
+namespace {
+
+using broker::Process;
+
+const char* answer_name(Process::Answer answer) {
+  switch (answer) {
+    case Process::Answer::kWhole:
+      return "whole";
+    case Process::Answer::kNone:
+      return "none";
+    default:
+      return "broken";
+  }
+}
+
+// --- JSON -----------------------------------------------------------------------------------------------------------
+
+// Pieces with commas between.
+class List {
+ public:
+  void add(std::string_view piece) {
+    if (!text_.empty()) text_ += ", ";
+    text_ += piece;
+  }
+  void add(std::string_view key, std::string_view value) { add(fmt::format("{}: {}", json_string(key), value)); }
+  std::string object() const { return "{" + text_ + "}"; }
+  std::string array() const { return "[" + text_ + "]"; }
+
+ private:
+  std::string text_;
+};
+
+template <class T>
+std::string traffic_json(const Traffic<T>& traffic) {
+  List members;
+  traffic.for_each([&](const char* name, T value) { members.add(name, fmt::format("{}", value)); });
+  return members.object();
+}
+
+std::string qp_json(const QpFigures& figures, bool has_rates) {
+  const broker::QpStatistics& qp = figures.now;
+  List members;
+  members.add("qpn", fmt::to_string(qp.qpn));
+  members.add("type", json_string(qp.type));
+  members.add("state", json_string(qp.state));
+  members.add("peer_qpn", qp.peer.empty() ? "null" : fmt::to_string(qp.peer_qpn));
+  members.add("peer", qp.peer.empty() ? "null" : json_string(qp.peer));
+  members.add("sent_psn", fmt::to_string(qp.sent));
+  members.add("received_psn", fmt::to_string(qp.received));
+  members.add("posted_sends", fmt::to_string(qp.posted_sends));
+  members.add("posted_receives", fmt::to_string(qp.posted_receives));
+  members.add("rates",
+              has_rates ? fmt::format(R"({{"sent": {}, "received": {}}})", figures.sent, figures.received) : "null");
+  return members.object();
+}
+
+std::string device_json(const DeviceFigures& device, bool has_rates) {
+  List members, drops, counters, counts, qps;
+  for (const auto& [reason, drop] : device.drops) drops.add(reason, fmt::to_string(drop.total));
+  for (const auto& [name, value] : device.now.counters) counters.add(name, fmt::to_string(value));
+  for (const auto& [kind, count] : device.now.qp_counts) {
+    counts.add(fmt::format(R"({{"type": {}, "state": {}, "count": {}}})", json_string(kind.first),
+                           json_string(kind.second), count));
+  }
+  for (const QpFigures& qp : device.qps) qps.add(qp_json(qp, has_rates));
+  members.add("device", json_string(device.now.name));
+  members.add("netdev", json_string(device.now.netdev));
+  members.add("packet_io", json_string(device.now.packet_io));
+  members.add("totals", traffic_json(device.totals));
+  members.add("rates", has_rates ? traffic_json(device.rates) : "null");
+  members.add("drops", drops.object());
+  members.add("counters", counters.object());
+  members.add("qp_count", fmt::to_string(device.qp_count));
+  members.add("qp_counts", counts.array());
+  members.add("qps", qps.array());
+  return members.object();
+}
+
+std::string process_json(const ProcessFigures& figures) {
+  const Process& process = figures.process;
+  List members, devices;
+  for (const DeviceFigures& device : figures.devices) devices.add(device_json(device, figures.has_rates));
+  members.add("client", fmt::to_string(process.client));
+  members.add("pid", process.pid > 0 ? fmt::to_string(process.pid) : "null");
+  members.add("uid", fmt::to_string(process.uid));
+  members.add("user", json_string(figures.user));
+  members.add("program", json_string(process.program));
+  members.add("answer", json_string(answer_name(process.answer)));
+  members.add("devices", devices.array());
+  return members.object();
+}
+
+// --- Prometheus -----------------------------------------------------------------------------------------------------
+
+std::string label(std::string_view name, std::string_view value) {
+  std::string escaped;
+  for (const char c : value) {
+    if (c == '\\' || c == '"') escaped += '\\';
+    escaped += c == '\n' ? ' ' : c;
+  }
+  return fmt::format("{}=\"{}\"", name, escaped);
+}
+
+std::string labels_of(const ProcessFigures& figures) {
+  const Process& process = figures.process;
+  return fmt::format("{},{},{},{}", label("client", fmt::to_string(process.client)),
+                     label("pid", fmt::to_string(process.pid)), label("user", figures.user),
+                     label("program", process.program));
+}
+
+std::string labels_of(const ProcessFigures& process, const DeviceFigures& device) {
+  return fmt::format("{},{}", labels_of(process), label("device", device.now.name));
+}
+
+// The samples of one metric, which stand together behind its HELP and TYPE.
+class Metric {
+ public:
+  Metric(std::string_view name, std::string_view type, std::string_view help)
+      : name_(name), text_(fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, help, name, type)) {}
+
+  void add(std::string_view labels, uint64_t value) { text_ += fmt::format("{}{{{}}} {}\n", name_, labels, value); }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string name_, text_;
+};
+
+using AddSamples = std::function<void(Metric&, const std::string& labels, const DeviceFigures&)>;
+
+// `samples` adds those of a device.
+std::string device_metric(const Figures& figures, std::string_view name, std::string_view type, std::string_view help,
+                          const AddSamples& samples) {
+  Metric metric(name, type, help);
+  for (const ProcessFigures& process : figures.processes) {
+    for (const DeviceFigures& device : process.devices) samples(metric, labels_of(process, device), device);
+  }
+  return metric.text();
+}
+
+std::string total_metric(const Figures& figures, std::string_view name, std::string_view help,
+                         uint64_t Traffic<uint64_t>::*total) {
+  return device_metric(figures, name, "counter", help,
+                       [total](Metric& metric, const std::string& labels, const DeviceFigures& device) {
+                         metric.add(labels, device.totals.*total);
+                       });
+}
+
+}  // namespace
+
+std::string stat_json(const Figures& figures) {
+  std::string processes;
+  for (const ProcessFigures& process : figures.processes) {
+    processes += (processes.empty() ? "\n    " : ",\n    ") + process_json(process);
+  }
+  return fmt::format("{{\n  \"broker\": {},\n  \"interval\": {},\n  \"processes\": [{}\n  ]\n}}\n",
+                     json_string(figures.broker), figures.interval, processes);
+}
+
+std::string stat_prometheus(const Figures& figures) {
+  using Totals = Traffic<uint64_t>;
+  Metric answers("uroce_process_answers", "gauge", "Whether the process has said what it counts (1) or not (0).");
+  for (const ProcessFigures& process : figures.processes) {
+    answers.add(labels_of(process), process.process.answer == Process::Answer::kWhole ? 1 : 0);
+  }
+  return answers.text() + total_metric(figures, "uroce_transmit_packets_total", "Packets sent.", &Totals::tx_packets) +
+         total_metric(figures, "uroce_transmit_bytes_total", "Bytes sent, with UDP headers.", &Totals::tx_bytes) +
+         total_metric(figures, "uroce_receive_packets_total", "Packets received.", &Totals::rx_packets) +
+         total_metric(figures, "uroce_receive_bytes_total", "Bytes received, with UDP headers.", &Totals::rx_bytes) +
+         total_metric(figures, "uroce_retransmissions_total", "Request packets sent again.", &Totals::retransmissions) +
+         device_metric(figures, "uroce_drops_total", "counter", "Packets dropped, by reason.",
+                       [](Metric& metric, const std::string& labels, const DeviceFigures& device) {
+                         for (const auto& [reason, drop] : device.drops) {
+                           metric.add(fmt::format("{},{}", labels, label("reason", reason)), drop.total);
+                         }
+                       }) +
+         device_metric(figures, "uroce_events_total", "counter", "All counters of the device, by name.",
+                       [](Metric& metric, const std::string& labels, const DeviceFigures& device) {
+                         for (const auto& [name, value] : device.now.counters) {
+                           metric.add(fmt::format("{},{}", labels, label("event", name)), value);
+                         }
+                       }) +
+         device_metric(figures, "uroce_qps", "gauge", "Queue pairs, by type and state.",
+                       [](Metric& metric, const std::string& labels, const DeviceFigures& device) {
+                         for (const auto& [kind, count] : device.now.qp_counts) {
+                           metric.add(
+                               fmt::format("{},{},{}", labels, label("type", kind.first), label("state", kind.second)),
+                               count);
+                         }
+                       });
+}
+
+}  // namespace uroce::cli

@@ -1,0 +1,27 @@
+#include "engine/device/process_statistics.h"
+
+#include <optional>
+#include <utility>
+
+#include "broker/statistics.h"
+#include "engine/base/clock.h"
+#include "engine/device/host.h"
+
+namespace uroce::engine {
+
+std::string process_statistics(uint32_t most_qps) {
+  broker::ProcessStatistics statistics;
+  statistics.time = static_cast<uint64_t>(monotonic_now().time_since_epoch().count());
+  Host* const host = Host::existing();
+  if (host != nullptr) {
+    for (const auto& [index, engine] : host->existing_engines()) {
+      std::optional<broker::DeviceStatistics> device = engine->statistics(most_qps);
+      if (!device) continue;
+      most_qps -= static_cast<uint32_t>(device->qps.size());
+      statistics.devices.push_back(std::move(*device));
+    }
+  }
+  return broker::format_statistics(statistics);
+}
+
+}  // namespace uroce::engine

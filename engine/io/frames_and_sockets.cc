@@ -1,0 +1,94 @@
+#include "engine/io/frames_and_sockets.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace uroce::io {
+namespace {
+
+// Each look into sockets is a system call, a look into rings is none. One of so many looks begins with the sockets; the
+// others come to them only where nothing is in the rings and the last packets came through sockets.
+constexpr uint32_t kLooksPerQuietLook = 16;
+
+}  // namespace
+
+FramesAndSockets::FramesAndSockets(std::unique_ptr<PacketIo> frames, std::unique_ptr<PacketIo> sockets)
+    : frames_(std::move(frames)), sockets_(std::move(sockets)) {
+  for (const PacketIo* const io : {frames_.get(), sockets_.get()}) {
+    const std::span<const pollfd> descriptors = io->wait_descriptors();
+    wait_descriptors_.insert(wait_descriptors_.end(), descriptors.begin(), descriptors.end());
+  }
+}
+
+size_t FramesAndSockets::receive(std::span<RxPacket> out) {
+  const bool sockets_first = looks_++ % kLooksPerQuietLook == 0;
+  if (sockets_first) {
+    const size_t count = receive_from(*sockets_, out);
+    return count > 0 ? count : receive_from(*frames_, out);
+  }
+  const size_t count = receive_from(*frames_, out);
+  return count > 0 || busy_ != sockets_.get() ? count : receive_from(*sockets_, out);
+}
+
+size_t FramesAndSockets::receive_from(PacketIo& io, std::span<RxPacket> out) {
+  const size_t count = io.receive(out);
+  if (count > 0) busy_ = &io;
+  return count;
+}
+
+// A frame to the netdev's own MAC address would leave and never come back.
+PacketIo& FramesAndSockets::way_of(const io::TxPacket& packet) const {
+  const wire::Envelope& envelope = *packet.envelope;
+  const bool stays_here = envelope.destination_mac == envelope.source_mac;
+  return stays_here || envelope.destination.is_multicast() ? *sockets_ : *frames_;
+}
+
+size_t FramesAndSockets::send(std::span<io::TxPacket> burst) {
+  size_t taken = 0;
+  while (taken < burst.size()) {
+    const std::span<io::TxPacket> rest = burst.subspan(taken);
+    PacketIo& way = way_of(rest.front());
+    const auto end =
+        std::find_if(rest.begin(), rest.end(), [&](const auto& packet) { return &way_of(packet) != &way; });
+    const auto same = rest.first(static_cast<size_t>(end - rest.begin()));
+    const size_t sent = way.send(same);
+    taken += sent;
+    if (sent < same.size()) break;
+  }
+  ask_for_same_events();
+  return taken;
+}
+
+void FramesAndSockets::ask_for_same_events() {
+  auto descriptor = wait_descriptors_.begin();
+  for (const PacketIo* const io : {frames_.get(), sockets_.get()}) {
+    for (const pollfd& theirs : io->wait_descriptors()) (descriptor++)->events = theirs.events;
+  }
+}
+
+bool FramesAndSockets::flush() {
+  const bool frames = frames_->flush(), sockets = sockets_->flush();
+  return frames && sockets;
+}
+
+// After the sleep it is not known which of them has something.
+bool FramesAndSockets::prepare_to_wait() {
+  looks_ = 0;
+  const bool frames = frames_->prepare_to_wait(), sockets = sockets_->prepare_to_wait();
+  return frames && sockets;
+}
+
+uint32_t FramesAndSockets::max_udp_length() const {
+  return std::min(frames_->max_udp_length(), sockets_->max_udp_length());
+}
+
+std::string FramesAndSockets::description() const {
+  return frames_->description() + ", and sockets";
+}
+
+IoCounters FramesAndSockets::counters() const {
+  IoCounters counters = frames_->counters();
+  return counters += sockets_->counters();
+}
+
+}  // namespace uroce::io

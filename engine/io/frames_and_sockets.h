@@ -1,0 +1,44 @@
+// PacketIo of a process that has leased a netdev's AF_XDP queues, beside others with UDP sockets on it: two as one.
+// Packets to the wire leave as frames. Packets to this host's own address, which no wire brings back, and to multicast
+// groups, of which this host's kernel makes copies for other processes too, leave through sockets. What arrives comes
+// from both: through sockets also whatever the XDP program has left to the kernel.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/io/packet_io.h"
+
+namespace uroce::io {
+
+class FramesAndSockets final : public PacketIo {
+ public:
+  FramesAndSockets(std::unique_ptr<PacketIo> frames, std::unique_ptr<PacketIo> sockets);
+
+  size_t receive(std::span<RxPacket> out) override;
+  size_t send(std::span<io::TxPacket> burst) override;
+  bool takes_runs(const wire::IpAddress& to) const override { return sockets_->takes_runs(to); }
+  bool flush() override;
+  std::span<const pollfd> wait_descriptors() const override { return wait_descriptors_; }
+  bool left_over() const override { return frames_->left_over() || sockets_->left_over(); }
+  bool prepare_to_wait() override;
+  uint32_t max_udp_length() const override;
+  std::string description() const override;
+  IoCounters counters() const override;
+  void observe_malformed(MalformedObserver observer) override { frames_->observe_malformed(std::move(observer)); }
+
+ private:
+  size_t receive_from(PacketIo& io, std::span<RxPacket> out);
+  PacketIo& way_of(const io::TxPacket& packet) const;
+  void ask_for_same_events();
+
+  const std::unique_ptr<PacketIo> frames_, sockets_;
+  std::vector<pollfd> wait_descriptors_;
+  const PacketIo* busy_ = nullptr;  // had packets last
+  uint32_t looks_ = 0;
+};
+
+}  // namespace uroce::io

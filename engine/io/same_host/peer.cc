@@ -1,0 +1,112 @@
+#include "engine/io/same_host/peer.h"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "engine/base/fork.h"
+
+namespace uroce::io {
+namespace {
+
+// The memory: a page with the controls of both rings, then the rings; ring 0 is what side 0 writes to.
+constexpr size_t kControlSize = 4096;
+constexpr size_t kMemorySize = kControlSize + 2 * kRingSize;
+static_assert(2 * sizeof(RingControl) <= kControlSize);
+// As it is mapped: each ring twice.
+constexpr size_t kMappedSize = kControlSize + 4 * kRingSize;
+
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+}  // namespace
+
+int make_peers(PeerEnd& one, PeerEnd& other) {
+  UniqueFd memory(memfd_create("uroce peers", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!memory || ftruncate(memory.get(), kMemorySize) != 0 || fcntl(memory.get(), F_ADD_SEALS, kSeals) != 0) {
+    return errno;
+  }
+  UniqueFd second(fcntl(memory.get(), F_DUPFD_CLOEXEC, 0));
+  int ends[2];
+  if (!second || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) return errno;
+  one = {std::move(memory), UniqueFd(ends[0]), 0};
+  other = {std::move(second), UniqueFd(ends[1]), 1};
+  return 0;
+}
+
+// --- mapping --------------------------------------------------------------------------------------------------------
+
+// Memory that shrinks would be a SIGBUS here.
+bool Peer::Mapping::map(int memory) {
+  struct stat status {};
+  const int seals = fcntl(memory, F_GET_SEALS);
+  if (seals < 0 || (seals & kSeals) != kSeals || fstat(memory, &status) != 0) return false;
+  if (status.st_size != static_cast<off_t>(kMemorySize)) return false;
+  void* const room = mmap(nullptr, kMappedSize, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (room == MAP_FAILED) return false;
+  base = static_cast<uint8_t*>(room);
+  const auto place = [&](size_t at, size_t size, size_t offset) {
+    return mmap(base + at, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory, static_cast<off_t>(offset)) !=
+           MAP_FAILED;
+  };
+  size_t at = kControlSize;
+  bool mapped = place(0, kControlSize, 0);
+  for (const size_t offset : {kControlSize, kControlSize, kControlSize + kRingSize, kControlSize + kRingSize}) {
+    mapped = mapped && place(at, kRingSize, offset);
+    at += kRingSize;
+  }
+  return mapped && madvise(base, kMappedSize, MADV_DONTFORK) == 0;
+}
+
+Peer::Mapping::~Mapping() {
+  if (base != nullptr) munmap(base, kMappedSize);
+}
+
+RingControl& Peer::Mapping::control(uint32_t side) const {
+  return reinterpret_cast<RingControl*>(base)[side];
+}
+
+uint8_t* Peer::Mapping::ring(uint32_t side) const {
+  return base + kControlSize + size_t{side} * 2 * kRingSize;
+}
+
+// --- peer -----------------------------------------------------------------------------------------------------------
+
+std::unique_ptr<Peer> Peer::open(uint32_t range, PeerEnd end) {
+  auto mapping = std::make_unique<Mapping>();
+  const bool usable = end.side <= 1 && end.socket && mapping->map(end.memory.get());
+  if (usable) return std::unique_ptr<Peer>(new Peer(range, std::move(mapping), std::move(end.socket), end.side));
+  ForkGuard().close(end.socket.release());
+  return nullptr;
+}
+
+Peer::Peer(uint32_t its_range, std::unique_ptr<Mapping> mapping, UniqueFd socket, uint32_t side)
+    : range(its_range),
+      out(mapping->control(side), mapping->ring(side)),
+      in(mapping->control(1 - side), mapping->ring(1 - side)),
+      mapping_(std::move(mapping)),
+      socket_(std::move(socket)) {}
+
+Peer::~Peer() {
+  ForkGuard().close(socket_.release());
+}
+
+// Where there is no room in the socket, it is readable anyway.
+void Peer::wake() const {
+  const uint8_t nothing = 0;
+  send(socket_.get(), &nothing, sizeof(nothing), MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+// A peer that goes on writing to the socket keeps this side from nothing but its sleep.
+void Peer::look() {
+  constexpr int kMost = 16;
+  for (int i = 0; i < kMost && !ended_; ++i) {
+    uint8_t any;
+    const ssize_t got = recv(socket_.get(), &any, sizeof(any), MSG_DONTWAIT | MSG_TRUNC);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    ended_ = got <= 0;
+  }
+}
+
+}  // namespace uroce::io

@@ -1,0 +1,67 @@
+// Another process of this host and what there is between it and this one: memory with a ring each way (ring.h), and a
+// socket that wakes the other side and tells of its end. The broker makes a pair of ends and passes them on
+// (make_peers); each process maps its own. Neither has to trust the other.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "engine/base/time.h"
+#include "engine/base/unique_fd.h"
+#include "engine/io/same_host/ring.h"
+
+namespace uroce::io {
+
+// As it is passed on. Both ends have the same memory.
+struct PeerEnd {
+  UniqueFd memory;  // cannot change its size
+  UniqueFd socket;
+  uint32_t side = 0;  // 0 or 1
+};
+
+// 0 or an errno value.
+int make_peers(PeerEnd& one, PeerEnd& other);
+
+class Peer {
+ public:
+  // Null: the memory is not what make_peers() makes, or cannot be mapped. The socket is one that children do not keep
+  // (ForkGuard).
+  static std::unique_ptr<Peer> open(uint32_t range, PeerEnd end);
+  ~Peer();
+  Peer(const Peer&) = delete;
+  Peer& operator=(const Peer&) = delete;
+
+  const uint32_t range;  // of its QP numbers
+  RingWriter out;
+  RingReader in;
+  std::optional<Time> full_since;  // `out`
+
+  int socket() const { return socket_.get(); }
+  // After out.publish() has asked for it.
+  void wake() const;
+  // Takes what wake() of the other side has left. Looks whether that one is there.
+  void look();
+  // The other process has gone, or let go of this one: nothing new comes, and nobody reads what is sent.
+  bool ended() const { return ended_; }
+
+ private:
+  struct Mapping {
+    Mapping() = default;
+    ~Mapping();
+    Mapping(const Mapping&) = delete;
+    Mapping& operator=(const Mapping&) = delete;
+    bool map(int memory);
+    RingControl& control(uint32_t side) const;
+    uint8_t* ring(uint32_t side) const;
+    uint8_t* base = nullptr;
+  };
+  Peer(uint32_t its_range, std::unique_ptr<Mapping> mapping, UniqueFd socket, uint32_t side);
+
+  const std::unique_ptr<Mapping> mapping_;
+  UniqueFd socket_;
+  bool ended_ = false;
+};
+
+}  // namespace uroce::io

@@ -1,0 +1,318 @@
+#include "engine/io/same_host/same_host.h"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cstring>
+#include <sys/epoll.h>
+#include <utility>
+
+#include "engine/base/clock.h"
+#include "engine/io/frame_builder.h"
+#include "wire/bth.h"
+#include "wire/ip_udp.h"
+#include "wire/opcode.h"
+
+namespace uroce::io {
+namespace {
+
+// A look into sockets is a system call: while packets come from peers, the backend gets one for so many of theirs.
+constexpr uint32_t kLooksPerNetworkLook = 16;
+// Likewise a look whether peers are still there.
+constexpr uint32_t kLooksPerPeerLook = 1024;
+// How long a peer may leave its ring full before packets to it are lost.
+constexpr Duration kPatience = std::chrono::milliseconds(10);
+// Bytes that one receive() takes; they are to stay in the cache until they are delivered.
+constexpr size_t kReceiveRoom = size_t{128} << 10;
+
+// A record: this, and the packet from BTH to ICRC.
+struct Prefix {
+  wire::IpAddress source, destination;
+  uint16_t source_port;
+  uint8_t traffic_class, hop_limit;
+  uint8_t has_icrc;  // else its place is empty
+  uint8_t reserved[3];
+};
+static_assert(sizeof(Prefix) == 40 && std::is_trivially_copyable_v<Prefix>);
+
+size_t ib_size(const io::TxPacket& packet) {
+  return packet.udp_length() - wire::kUdpSize;
+}
+
+// What the receiver gets to see of it.
+wire::Envelope envelope_of(const Prefix& prefix) {
+  wire::Envelope envelope;
+  envelope.source = prefix.source;
+  envelope.destination = prefix.destination;
+  envelope.source_port = prefix.source_port;
+  envelope.traffic_class = prefix.traffic_class;
+  envelope.hop_limit = prefix.hop_limit;
+  return envelope;
+}
+
+void copy_without_icrc(const io::TxPacket& packet, uint8_t* out) {
+  out = std::copy_n(packet.header.data(), packet.header_size, out);
+  for (size_t i = 0; i < packet.fragment_count; ++i) {
+    out = std::copy_n(packet.fragments[i].data, packet.fragments[i].size, out);
+  }
+  std::fill_n(out, packet.pad + wire::kIcrcSize, uint8_t{0});
+}
+
+}  // namespace
+
+// --- peers that come and go -----------------------------------------------------------------------------------------
+
+NewPeers::NewPeers() : events_(epoll_create1(EPOLL_CLOEXEC)) {}
+NewPeers::~NewPeers() = default;
+
+bool NewPeers::add(uint32_t range, PeerEnd end) {
+  std::unique_ptr<Peer> peer = Peer::open(range, std::move(end));
+  if (!peer) return false;
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.ptr = peer.get();
+  const std::lock_guard guard(lock_);
+  if (count_ == kMostPeers) return false;
+  peers_.push_back(std::move(peer));
+  any_.store(true, std::memory_order_release);  // whoever is told of an event of the peer finds it
+  if (epoll_ctl(events_.get(), EPOLL_CTL_ADD, peers_.back()->socket(), &event) != 0) {
+    peers_.pop_back();
+    return false;
+  }
+  ++count_;
+  return true;
+}
+
+SameHost::SameHost(std::unique_ptr<PacketIo> network, Config config)
+    : network_(std::move(network)),
+      config_(std::move(config)),
+      bytes_(std::make_unique_for_overwrite<uint8_t[]>(kReceiveRoom)) {}
+
+// A range that has a new process has no other one.
+void SameHost::take_new_peers() {
+  {
+    const std::lock_guard guard(config_.arrivals->lock_);
+    config_.arrivals->any_.store(false, std::memory_order_relaxed);
+    for (std::unique_ptr<Peer>& peer : config_.arrivals->peers_) {
+      if (peer->range < kMostRanges) by_range_[peer->range] = peer.get();
+      peers_.push_back(std::move(peer));
+    }
+    config_.arrivals->peers_.clear();
+  }
+  end_peers();
+}
+
+void SameHost::look_after_peers() {
+  std::array<epoll_event, 16> events;
+  const int count = epoll_wait(config_.arrivals->events_.get(), events.data(), events.size(), 0);
+  for (int i = 0; i < count; ++i) static_cast<Peer*>(events[static_cast<size_t>(i)].data.ptr)->look();
+  if (config_.arrivals->any_.load(std::memory_order_acquire)) return take_new_peers();
+  if (count > 0) end_peers();
+}
+
+// What a peer has sent before its end is still received.
+void SameHost::end_peers() {
+  const auto gone = [this](const std::unique_ptr<Peer>& peer) {
+    const bool sends_here = peer->range < kMostRanges && by_range_[peer->range] == peer.get();
+    if (peer->in.broken()) ++counters_.ring_errors;
+    if (!peer->ended() && !peer->in.broken() && sends_here) return false;
+    if (sends_here) {
+      by_range_[peer->range] = nullptr;
+      without_peer_[peer->range] = 0;
+    }
+    if (!peer->in.empty()) return false;
+    epoll_ctl(config_.arrivals->events_.get(), EPOLL_CTL_DEL, peer->socket(), nullptr);
+    return true;
+  };
+  const size_t ended = std::erase_if(peers_, gone);
+  if (ended == 0) return;
+  const std::lock_guard guard(config_.arrivals->lock_);
+  config_.arrivals->count_ -= ended;
+}
+
+// --- sending --------------------------------------------------------------------------------------------------------
+
+uint32_t SameHost::range_of(const io::TxPacket& packet) const {
+  const wire::Qpn to = wire::BthView::at(packet.header.data()).dest_qp();
+  return std::min<uint32_t>(to.value() >> config_.range_bits, kMostRanges - 1);
+}
+
+Peer* SameHost::peer_for(const io::TxPacket& packet) const {
+  return packet.to_this_host ? by_range_[range_of(packet)] : nullptr;
+}
+
+size_t SameHost::send(std::span<io::TxPacket> burst) {
+  if (config_.arrivals->any_.load(std::memory_order_relaxed)) take_new_peers();
+  size_t taken = 0;
+  while (taken < burst.size()) {
+    // As many as go the same way.
+    const std::span<io::TxPacket> rest = burst.subspan(taken);
+    Peer* const peer = peer_for(rest.front());
+    const auto end =
+        std::find_if(rest.begin(), rest.end(), [&](const auto& packet) { return peer_for(packet) != peer; });
+    const auto same = rest.first(static_cast<size_t>(end - rest.begin()));
+    if (peer == nullptr) ask_for_peers(same);
+    const size_t sent = peer == nullptr ? network_->send(same) : send_to(*peer, same);
+    taken += sent;
+    if (sent < same.size()) break;
+  }
+  return taken;
+}
+
+// The more packets have gone without, the less often.
+void SameHost::ask_for_peers(std::span<const io::TxPacket> packets) {
+  for (const io::TxPacket& packet : packets) {
+    if (!packet.to_this_host) continue;
+    const uint32_t range = range_of(packet);
+    if (std::has_single_bit(++without_peer_[range])) config_.meet(range);
+  }
+}
+
+size_t SameHost::send_to(Peer& peer, std::span<io::TxPacket> packets) {
+  size_t taken = 0;
+  for (; taken < packets.size(); ++taken) {
+    io::TxPacket& packet = packets[taken];
+    const size_t size = sizeof(Prefix) + ib_size(packet);
+    uint8_t* const record = peer.out.reserve(size);
+    if (record == nullptr && is_patient(peer)) {
+      ++counters_.tx_backpressure;
+      break;
+    }
+    if (record == nullptr) {
+      ++counters_.tx_unread;
+      continue;
+    }
+    peer.full_since.reset();
+    packet.ip_id = 0;
+    packet.unreadable = !write(packet, record);
+    if (packet.unreadable) continue;
+    peer.out.add(size);
+    ++counters_.tx_packets;
+    ++counters_.tx_by_memory;
+    counters_.tx_bytes += packet.udp_length();
+  }
+  if (peer.out.publish()) peer.wake();
+  return taken;
+}
+
+// False: the payload cannot be read.
+bool SameHost::write(const io::TxPacket& packet, uint8_t* record) const {
+  const wire::Envelope& envelope = *packet.envelope;
+  const bool damaged = packet.icrc_damage != 0;
+  const Prefix prefix{.source = envelope.source,
+                      .destination = envelope.destination,
+                      .source_port = kernel_routes() ? wire::kRoceUdpPort : envelope.source_port,
+                      .traffic_class = envelope.traffic_class,
+                      .hop_limit = envelope.hop_limit,
+                      .has_icrc = damaged,
+                      .reserved = {}};
+  std::memcpy(record, &prefix, sizeof(prefix));
+  uint8_t* const ib = record + sizeof(prefix);
+  if (damaged) return build_ib_guarded(packet, envelope_of(prefix), ib);
+  return guard_payload(packet, [&] { copy_without_icrc(packet, ib); });
+}
+
+// Whether a peer with a full ring may still be waited for.
+bool SameHost::is_patient(Peer& peer) {
+  peer.look();
+  const Time now = monotonic_now();
+  if (!peer.full_since) peer.full_since = now;
+  return !peer.ended() && now - *peer.full_since < kPatience;
+}
+
+// --- receiving ------------------------------------------------------------------------------------------------------
+
+size_t SameHost::receive(std::span<RxPacket> out) {
+  if (config_.arrivals->any_.load(std::memory_order_relaxed)) take_new_peers();
+  if (peers_.empty()) return network_->receive(out);
+  const uint32_t look = looks_++;
+  if (look % kLooksPerPeerLook == 0) look_after_peers();
+  size_t count = look % kLooksPerNetworkLook == 0 ? network_->receive(out) : 0;
+  if (count == 0) {
+    count = receive_from_peers(out);
+    if (count > 0) {
+      network_busy_ = false;
+      return count;
+    }
+    if (network_busy_) count = network_->receive(out);
+  }
+  network_busy_ |= count > 0;
+  return count;
+}
+
+// Each time another peer is the first.
+size_t SameHost::receive_from_peers(std::span<RxPacket> out) {
+  used_ = 0;
+  size_t count = 0;
+  bool broken = false;
+  for (size_t i = 0; i < peers_.size(); ++i) {
+    Peer& peer = *peers_[(first_ + i) % peers_.size()];
+    count += receive_from(peer, out.subspan(count));
+    broken |= peer.in.broken();
+  }
+  if (count > 0) ++first_;
+  if (broken) end_peers();
+  return count;
+}
+
+// Of a peer no more records are looked at than packets are asked for.
+size_t SameHost::receive_from(Peer& peer, std::span<RxPacket> out) {
+  size_t count = 0;
+  for (size_t i = 0; i < out.size(); ++i) {
+    const std::span<const uint8_t> record = peer.in.front();
+    if (record.empty() || (record.size() > kReceiveRoom - used_ && used_ > 0)) break;
+    if (read(record, out[count])) {
+      ++count;
+    } else {
+      ++counters_.rx_malformed;
+    }
+    peer.in.pop();
+  }
+  peer.in.release();
+  return count;
+}
+
+// False: it is no packet.
+bool SameHost::read(std::span<const uint8_t> record, RxPacket& packet) {
+  constexpr size_t kLeast = sizeof(Prefix) + wire::kBthSize + wire::kIcrcSize;
+  if (record.size() < kLeast || record.size() > sizeof(Prefix) + max_udp_length() - wire::kUdpSize) return false;
+  uint8_t* const bytes = &bytes_[used_];
+  std::memcpy(bytes, record.data(), record.size());
+  used_ += record.size();
+  Prefix prefix;
+  std::memcpy(&prefix, bytes, sizeof(prefix));
+  packet = {};
+  packet.envelope = envelope_of(prefix);
+  packet.ib = std::span<const uint8_t>(bytes, record.size()).subspan(sizeof(prefix));
+  packet.without_icrc = prefix.has_icrc == 0;
+  ++counters_.rx_packets;
+  ++counters_.rx_by_memory;
+  counters_.rx_bytes += packet.ib.size() + wire::kUdpSize;
+  return true;
+}
+
+// --- waiting --------------------------------------------------------------------------------------------------------
+
+// After the sleep it is not known where something is.
+bool SameHost::prepare_to_wait() {
+  looks_ = 0;
+  look_after_peers();
+  bool nothing = true;
+  for (const auto& peer : peers_) nothing &= peer->in.sleep();
+  return nothing && network_->prepare_to_wait();
+}
+
+std::span<const pollfd> SameHost::wait_descriptors() const {
+  const std::span<const pollfd> network = network_->wait_descriptors();
+  wait_descriptors_.assign(network.begin(), network.end());
+  wait_descriptors_.push_back({config_.arrivals->events_.get(), POLLIN, 0});
+  return wait_descriptors_;
+}
+
+IoCounters SameHost::counters() const {
+  IoCounters counters = network_->counters();
+  counters += counters_;
+  return counters;
+}
+
+}  // namespace uroce::io

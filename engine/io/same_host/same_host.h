@@ -1,0 +1,98 @@
+// A PacketIo that wraps another one and exchanges packets with other processes of this host through memory (peer.h).
+// The engine puts it around any backend that shares the netdev's addresses with other processes. A packet with an
+// address of this netdev goes to the process that has the QP number; until that process has become a peer, which the
+// first packets ask for, and after its end, it goes by the backend. The transport is the same either way.
+//
+// Packets are copied into the ring and out of it, without ICRC. Nothing is lost while the peer reads. A full ring is
+// backpressure for a while; then, as the peer may have been stopped, packets to it are lost.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/base/unique_fd.h"
+#include "engine/io/packet_io.h"
+#include "engine/io/same_host/peer.h"
+
+namespace uroce::io {
+
+// Peers on their way to a SameHost from other threads.
+class NewPeers {
+ public:
+  static constexpr size_t kMostPeers = 256;  // of a process, those that have ended not counted
+
+  NewPeers();
+  ~NewPeers();
+  // Any thread. False: it is not taken.
+  bool add(uint32_t range, PeerEnd end);
+
+ private:
+  friend class SameHost;
+  const UniqueFd events_;  // epoll: readable when a peer has something to tell
+  std::atomic<bool> any_{false};
+  std::mutex lock_;
+  std::vector<std::unique_ptr<Peer>> peers_;
+  size_t count_ = 0;  // with those that SameHost has taken
+};
+
+class SameHost final : public PacketIo {
+ public:
+  struct Config {
+    uint32_t range_bits;  // a process has a range of 2^range_bits QP numbers
+    // Asks for the process with that range as a peer, which may come by `arrivals`. Called while packets are sent.
+    std::function<void(uint32_t range)> meet;
+    std::shared_ptr<NewPeers> arrivals;
+  };
+  SameHost(std::unique_ptr<PacketIo> network, Config config);
+
+  size_t receive(std::span<RxPacket> out) override;
+  size_t send(std::span<io::TxPacket> burst) override;
+  size_t run(uint32_t udp_length) const override { return network_->run(udp_length); }
+  bool takes_runs(const wire::IpAddress& to) const override { return network_->takes_runs(to); }
+  bool flush() override { return network_->flush(); }
+  std::span<const pollfd> wait_descriptors() const override;
+  bool left_over() const override { return network_->left_over(); }
+  bool prepare_to_wait() override;
+  uint32_t max_udp_length() const override { return network_->max_udp_length(); }
+  std::string description() const override { return network_->description(); }
+  bool kernel_routes() const override { return network_->kernel_routes(); }
+  IoCounters counters() const override;
+  void observe_malformed(MalformedObserver observer) override { network_->observe_malformed(std::move(observer)); }
+
+ private:
+  static constexpr size_t kMostRanges = 1024;
+
+  uint32_t range_of(const io::TxPacket& packet) const;
+  Peer* peer_for(const io::TxPacket& packet) const;
+  void ask_for_peers(std::span<const io::TxPacket> packets);
+  size_t send_to(Peer& peer, std::span<io::TxPacket> packets);
+  bool write(const io::TxPacket& packet, uint8_t* record) const;
+  static bool is_patient(Peer& peer);
+  size_t receive_from_peers(std::span<RxPacket> out);
+  size_t receive_from(Peer& peer, std::span<RxPacket> out);
+  bool read(std::span<const uint8_t> record, RxPacket& packet);
+  void take_new_peers();
+  void look_after_peers();
+  void end_peers();
+
+  const std::unique_ptr<PacketIo> network_;
+  const Config config_;
+  std::vector<std::unique_ptr<Peer>> peers_;
+  std::array<Peer*, kMostRanges> by_range_{};         // null: none to send to
+  std::array<uint32_t, kMostRanges> without_peer_{};  // packets that went by the network for want of one
+  size_t first_ = 0;                                  // whose turn it is
+  bool network_busy_ = true;                          // it had packets last
+  uint32_t looks_ = 0;
+  std::unique_ptr<uint8_t[]> bytes_;  // of the packets that receive() has handed out
+  size_t used_ = 0;
+  IoCounters counters_;
+  mutable std::vector<pollfd> wait_descriptors_;
+};
+
+}  // namespace uroce::io

@@ -1,0 +1,155 @@
+// A broker in a thread of the test, whose steering gives out pipes instead of sockets on port 4791.
+#pragma once
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "broker/address.h"
+#include "broker/server.h"
+#include "broker/steering.h"
+
+namespace uroce::broker {
+
+// What the kernel would have kept over the broker's end: of which lease sockets are, by inode of the first descriptor.
+struct Kernel {
+  std::mutex lock;
+  std::map<ino_t, LeaseId> leases;
+  uint64_t last_serial = 0;
+  std::map<uint32_t, uint64_t> steered;  // serials of leases; 0: nobody's
+  bool clients_keep_sockets = false;     // which they are to close
+  std::set<uint32_t> kept;               // ranges of whom somebody has sockets
+  bool survivors = false;                // clients of an earlier broker live
+  std::string isolation_obstacle;
+  uint32_t last_number = QpnRange::kLastNumber;
+  int start_error = 0;
+  std::map<int, std::string> xdp_programs;  // names, by netdev
+
+  bool is_steered(uint32_t range) {
+    const std::lock_guard guard(lock);
+    return steered[range] != 0;
+  }
+};
+
+inline ino_t inode_of(int fd) {
+  struct stat status {};
+  return fstat(fd, &status) == 0 ? status.st_ino : 0;
+}
+
+class FakeSteering final : public Steering {
+ public:
+  explicit FakeSteering(Kernel& kernel) : kernel_(kernel), event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    const std::lock_guard guard(kernel_.lock);
+    kernel_.steered.clear();
+  }
+  const std::string& isolation_obstacle() const override { return kernel_.isolation_obstacle; }
+  uint32_t last_number() const override { return kernel_.last_number; }
+  bool inherits() const override { return kernel_.survivors; }
+  std::optional<io::IoError> start() override {
+    if (kernel_.start_error != 0) return io::IoError{kernel_.start_error, "cannot start", "try"};
+    return std::nullopt;
+  }
+  std::variant<PortSockets, io::IoError> admit(QpnRange range) override {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) return io::IoError{errno, "pipe", ""};
+    PortSockets sockets;
+    sockets.v4.reset(ends[0]);
+    sockets.v6.reset(ends[1]);
+    sockets.kept.reset(eventfd(0, EFD_CLOEXEC));
+    const std::lock_guard guard(kernel_.lock);
+    EXPECT_EQ(kernel_.steered[range.number], 0u) << "somebody has them";
+    kernel_.steered[range.number] = ++kernel_.last_serial;
+    kernel_.leases[inode_of(ends[0])] = {range, kernel_.last_serial};
+    return sockets;
+  }
+  std::variant<QpnRange, io::IoError> readmit(PortSockets sockets) override {
+    const std::lock_guard guard(kernel_.lock);
+    const auto found = kernel_.leases.find(inode_of(sockets.v4.get()));
+    if (found == kernel_.leases.end()) return io::IoError{EPERM, "not a socket of this port", "start anew"};
+    const auto [range, serial] = found->second;
+    uint64_t& current = kernel_.steered[range.number];
+    if (serial <= current) return io::IoError{EBUSY, "another client has their QPNs now", "start anew"};
+    current = serial;
+    return range;
+  }
+  void dismiss(QpnRange range) override {
+    const std::lock_guard guard(kernel_.lock);
+    kernel_.steered[range.number] = 0;
+    if (kernel_.clients_keep_sockets) kernel_.kept.insert(range.number);
+  }
+  bool is_free(QpnRange range, Time) const override {
+    const std::lock_guard guard(kernel_.lock);
+    return !kernel_.kept.contains(range.number);
+  }
+  int descriptor() const override { return event_.get(); }
+  void work() override {}
+
+ private:
+  Kernel& kernel_;
+  const UniqueFd event_;
+};
+
+class RunningBroker {
+ public:
+  RunningBroker(Kernel& kernel, std::string address, Policy policy = {.owner = geteuid(), .group = {}, .linger = {}})
+      : address_(std::move(address)), stop_(eventfd(0, EFD_CLOEXEC)) {
+    UniqueFd listener;
+    EXPECT_EQ(listen_at(address_, listener), 0);
+    std::vector<UniqueFd> listeners;
+    listeners.push_back(std::move(listener));
+    thread_ = std::thread([this, &kernel, policy, sockets = std::move(listeners)]() mutable {
+      const auto xdp_program_of = [&kernel](int ifindex) -> std::optional<io::AttachedProgram> {
+        const std::lock_guard guard(kernel.lock);
+        const auto found = kernel.xdp_programs.find(ifindex);
+        if (found == kernel.xdp_programs.end()) return io::attached_xdp_program(ifindex);
+        return io::AttachedProgram{.id = 7, .name = found->second};
+      };
+      Server server(std::move(sockets), std::make_unique<FakeSteering>(kernel), policy, false, xdp_program_of);
+      server.run(stop_.get());
+      ended_ = true;
+    });
+  }
+  ~RunningBroker() {
+    eventfd_write(stop_.get(), 1);
+    thread_.join();
+  }
+  const std::string& address() const { return address_; }
+  bool ended() const { return ended_; }
+
+ private:
+  const std::string address_;
+  const UniqueFd stop_;
+  std::atomic<bool> ended_{false};
+  std::thread thread_;
+};
+
+inline std::string unique_address() {
+  static std::atomic<int> count{0};
+  return "@uroced-test-" + std::to_string(getpid()) + "-" + std::to_string(++count);
+}
+
+template <class F>
+bool comes_true(F&& condition, std::chrono::seconds limit = std::chrono::seconds(20)) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return true;
+}
+
+}  // namespace uroce::broker

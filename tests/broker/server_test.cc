@@ -1,0 +1,681 @@
+// The broker's answers, and what clients that break the rules get.
+#include "broker/server.h"
+
+#include <array>
+#include <cerrno>
+#include <functional>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <set>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+#include "engine/base/concat.h"
+#include "engine/io/same_host/peer.h"
+#include "tests/broker/broker_rig.h"
+#include "tests/engine/io/veth_pair.h"
+
+namespace uroce::broker {
+namespace {
+
+// A TCP socket whose data nobody reads: the last close() of it waits for a minute.
+UniqueFd slow_socket() {
+  const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  EXPECT_EQ(bind(listener.get(), generic, size), 0);
+  EXPECT_EQ(::listen(listener.get(), 1), 0);
+  EXPECT_EQ(getsockname(listener.get(), generic, &size), 0);
+  UniqueFd sender(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(connect(sender.get(), generic, size), 0);
+  static std::vector<UniqueFd> receivers;
+  receivers.emplace_back(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  const std::vector<uint8_t> data(1 << 20);
+  while (::send(sender.get(), data.data(), data.size(), MSG_DONTWAIT | MSG_NOSIGNAL) > 0) continue;
+  const linger minute{.l_onoff = 1, .l_linger = 60};
+  EXPECT_EQ(setsockopt(sender.get(), SOL_SOCKET, SO_LINGER, &minute, sizeof(minute)), 0);
+  return sender;
+}
+
+// A client that says exactly what the test wants.
+class RawClient {
+ public:
+  explicit RawClient(const std::string& address) { EXPECT_EQ(connect_to(address, socket_), 0); }
+
+  int say(const Message& message, std::span<const int> descriptors = {}) {
+    return send(socket_.get(), message, descriptors);
+  }
+  // The other side has the only descriptor of it.
+  void say_with_slow_socket(const Message& message) {
+    const UniqueFd slow = slow_socket();
+    EXPECT_EQ(say(message, std::array{slow.get()}), 0);
+  }
+  Message listen() {
+    Message answer;
+    error_ = receive(socket_.get(), answer, descriptors_, 20'000);
+    return answer;
+  }
+  Message ask(const Message& message, std::span<const int> descriptors = {}) {
+    EXPECT_EQ(say(message, descriptors), 0);
+    return listen();
+  }
+  Message greet() {
+    const Message answer = ask(hello());
+    asides_ = std::move(descriptors_.front());
+    return answer;
+  }
+  // What the broker says by itself.
+  Message hear(int timeout_ms = 20'000) {
+    Message said;
+    error_ = receive(asides_.get(), said, descriptors_, timeout_ms);
+    return said;
+  }
+  Message lease(int ifindex, Plane plane = Plane::kSockets) {
+    Message request = make_message(Kind::kLease, "eth");
+    request.ifindex = ifindex;
+    request.plane = plane;
+    return ask(request);
+  }
+  static Message hello() {
+    Message message = make_message(Kind::kHello, "raw");
+    message.network_namespace = own_network_namespace();
+    return message;
+  }
+  bool hung_up() {
+    listen();
+    return error_ == ECONNRESET;
+  }
+  int error() const { return error_; }
+  int socket() const { return socket_.get(); }
+  void leave() { socket_.reset(); }
+  Descriptors& descriptors() { return descriptors_; }
+
+ private:
+  UniqueFd socket_, asides_;
+  Descriptors descriptors_;
+  int error_ = 0;
+};
+
+class ServerTest : public testing::Test {
+ protected:
+  void attach(int ifindex, const std::string& program) {
+    const std::lock_guard guard(kernel_.lock);
+    kernel_.xdp_programs[ifindex] = program;
+  }
+
+  Kernel kernel_;
+  const std::string address_ = unique_address();
+};
+
+TEST_F(ServerTest, LeasesDifferentRangesWithSockets) {
+  RunningBroker broker(kernel_, address_);
+  std::set<uint32_t> ranges;
+  std::vector<RawClient> clients;
+  for (int i = 0; i < 8; ++i) {
+    RawClient& client = clients.emplace_back(address_);
+    EXPECT_EQ(client.greet().kind, Kind::kWelcome);
+    for (int netdev = 1; netdev <= 2; ++netdev) {
+      const Message answer = client.lease(netdev);
+      ASSERT_EQ(answer.kind, Kind::kGranted) << text_of(answer);
+      EXPECT_TRUE(client.descriptors()[0] && client.descriptors()[1] && client.descriptors()[2]);
+      EXPECT_EQ(answer.has_v6, 1u);
+      EXPECT_TRUE(kernel_.is_steered(answer.range));
+      EXPECT_GE(answer.range, QpnRange::kFirstNumber);
+      EXPECT_LE(answer.range, QpnRange::kLastNumber);
+      ranges.insert(answer.range);
+    }
+  }
+  EXPECT_EQ(ranges.size(), 16u);
+}
+
+TEST_F(ServerTest, EndOfConnectionAndReturnEndLeases) {
+  RunningBroker broker(kernel_, address_);
+  RawClient a(address_), b(address_);
+  a.greet();
+  b.greet();
+  const uint32_t first = a.lease(1).range, second = a.lease(2).range, other = b.lease(1).range;
+  Message back = make_message(Kind::kReturn);
+  back.range = other;
+  a.say(back);  // not its own
+  back.range = first;
+  a.say(back);
+  EXPECT_TRUE(comes_true([&] { return !kernel_.is_steered(first); }));
+  EXPECT_TRUE(kernel_.is_steered(second));
+  a.leave();
+  EXPECT_TRUE(comes_true([&] { return !kernel_.is_steered(second); }));
+  EXPECT_TRUE(kernel_.is_steered(other));
+}
+
+TEST_F(ServerTest, RangesRestBeforeTheyAreLeasedAgain) {
+  kernel_.last_number = 64;
+  RunningBroker broker(kernel_, address_);
+  std::vector<uint32_t> order;
+  for (int i = 0; i < 200; ++i) {
+    RawClient client(address_);
+    client.greet();
+    const uint32_t range = client.lease(1).range;
+    for (size_t back = 1; back <= 30 && back <= order.size(); ++back) ASSERT_NE(order[order.size() - back], range) << i;
+    order.push_back(range);
+    client.leave();
+    ASSERT_TRUE(comes_true([&] { return !kernel_.is_steered(range); }));
+  }
+}
+
+TEST_F(ServerTest, BoundsWhatAClientGets) {
+  RunningBroker broker(kernel_, address_);
+  RawClient client(address_);
+  client.greet();
+  for (size_t i = 0; i < Server::kMostLeases; ++i) ASSERT_EQ(client.lease(static_cast<int>(i)).kind, Kind::kGranted);
+  const Message refused = client.lease(100);
+  EXPECT_EQ(refused.kind, Kind::kRefused);
+  EXPECT_NE(text_of(refused).find("16 netdevs"), std::string::npos) << text_of(refused);
+}
+
+TEST_F(ServerTest, SaysWhenAllNumbersAreLeased) {
+  kernel_.last_number = 4;
+  RunningBroker broker(kernel_, address_);
+  RawClient client(address_);
+  client.greet();
+  for (int i = 0; i < 4; ++i) ASSERT_EQ(client.lease(i).kind, Kind::kGranted);
+  const Message refused = client.lease(9);
+  EXPECT_EQ(refused.kind, Kind::kRefused);
+  EXPECT_EQ(refused.error, ENOSPC);
+}
+
+TEST_F(ServerTest, OneProcessHasTheAfXdpQueuesOfANetdevBesideOthersWithSockets) {
+  RunningBroker broker(kernel_, address_);
+  RawClient a(address_), b(address_);
+  a.greet();
+  b.greet();
+  EXPECT_EQ(b.lease(1).kind, Kind::kGranted);
+  const Message leased = a.lease(1, Plane::kAfXdp);
+  ASSERT_EQ(leased.kind, Kind::kGranted);
+  EXPECT_TRUE(a.descriptors()[0]) << "sockets come with it";
+  EXPECT_TRUE(kernel_.is_steered(leased.range));
+  attach(1, "uroce_steer_qpn");
+  EXPECT_EQ(b.lease(1).kind, Kind::kGranted);
+  const Message refused = b.lease(1, Plane::kAfXdp);
+  EXPECT_EQ(refused.kind, Kind::kRefused);
+  EXPECT_EQ(refused.error, EBUSY);
+  EXPECT_NE(text_of(refused).find(concat("process ", getpid(), " (raw)")), std::string::npos) << text_of(refused);
+  EXPECT_EQ(b.lease(2, Plane::kAfXdp).kind, Kind::kGranted) << "another netdev";
+  a.leave();
+  EXPECT_TRUE(comes_true([&] { return b.lease(1, Plane::kAfXdp).kind == Kind::kGranted; }));
+  EXPECT_FALSE(kernel_.is_steered(leased.range));
+}
+
+// To ask for the queues takes no privilege, to attach the program does.
+TEST_F(ServerTest, WhoDoesNotUseTheQueuesKeepsNobodyFromThem) {
+  RunningBroker broker(kernel_, address_);
+  RawClient a(address_), b(address_);
+  a.greet();
+  b.greet();
+  EXPECT_EQ(a.lease(1, Plane::kAfXdp).kind, Kind::kGranted);
+  EXPECT_EQ(b.lease(1, Plane::kAfXdp).kind, Kind::kGranted);
+}
+
+TEST_F(ServerTest, ProcessWithoutBrokerKeepsOthersFromItsNetdev) {
+  RunningBroker broker(kernel_, address_);
+  attach(1, "uroce_steer");
+  attach(2, "somebody_else");
+  RawClient client(address_);
+  client.greet();
+  for (const Plane plane : {Plane::kSockets, Plane::kAfXdp}) {
+    const Message refused = client.lease(1, plane);
+    EXPECT_EQ(refused.error, EBUSY);
+    EXPECT_NE(text_of(refused).find("on eth without broker (XDP program id 7)"), std::string::npos) << text_of(refused);
+    EXPECT_EQ(client.lease(2, plane).kind, Kind::kGranted) << "for the client to see";
+  }
+}
+
+TEST_F(ServerTest, AfXdpLeasesAreTakenOver) {
+  Message claim = make_message(Kind::kClaim);
+  claim.ifindex = 1;
+  claim.plane = Plane::kAfXdp;
+  claim.has_v6 = 1;
+  Descriptors kept;
+  {
+    RunningBroker broker(kernel_, address_);
+    RawClient survivor(address_);
+    survivor.greet();
+    ASSERT_EQ(survivor.lease(1, Plane::kAfXdp).kind, Kind::kGranted);
+    kept = std::move(survivor.descriptors());
+  }
+  kernel_.survivors = true;
+  RunningBroker broker(kernel_, address_);
+  RawClient survivor(address_), other(address_);
+  survivor.greet();
+  other.greet();
+  const std::array sockets{kept[0].get(), kept[1].get(), kept[2].get()};
+  const Message answer = survivor.ask(claim, sockets);
+  ASSERT_EQ(answer.kind, Kind::kGranted) << text_of(answer);
+  EXPECT_TRUE(kernel_.is_steered(answer.range));
+  attach(1, "uroce_steer_qpn");
+  EXPECT_EQ(other.lease(1, Plane::kAfXdp).error, EBUSY);
+  EXPECT_EQ(other.lease(1).kind, Kind::kGranted);
+}
+
+TEST_F(ServerTest, ServesOnlyItsOwnNamespaceUserAndVersion) {
+  {
+    RunningBroker broker(kernel_, address_);
+    RawClient stranger(address_);
+    Message message = RawClient::hello();
+    message.network_namespace += 1;
+    EXPECT_EQ(stranger.ask(message).error, EXDEV);
+    EXPECT_TRUE(stranger.hung_up());
+
+    RawClient newer(address_);
+    message = RawClient::hello();
+    message.version += 1;
+    const Message answer = newer.ask(message);
+    EXPECT_EQ(answer.kind, Kind::kRefused);
+    EXPECT_NE(text_of(answer).find("version 2"), std::string::npos) << text_of(answer);
+    EXPECT_TRUE(newer.hung_up());
+  }
+}
+
+// What another user does. The kernel knows users of threads, the C library does not.
+constexpr uid_t kUser = 65533, kOtherUser = 65532;
+void as_user(uid_t user, const std::function<void()>& steps) {
+  std::thread([&] {
+    ASSERT_EQ(syscall(SYS_setgroups, 0, nullptr), 0);
+    ASSERT_EQ(syscall(SYS_setresgid, user, user, user), 0);
+    ASSERT_EQ(syscall(SYS_setresuid, user, user, user), 0);
+    steps();
+  }).join();
+}
+
+TEST_F(ServerTest, ServesAllUsersOrAGroup) {
+  UROCE_SKIP_UNLESS_ROOT();
+  const auto code = [this] {
+    int error = -1;
+    as_user(kUser, [&] { error = RawClient(address_).greet().error; });
+    return error;
+  };
+  {
+    RunningBroker broker(kernel_, address_);
+    EXPECT_EQ(code(), 0);
+  }
+  for (const auto& [group, expected] : {std::pair(gid_t{kUser}, 0), std::pair(gid_t{kOtherUser}, EACCES)}) {
+    RunningBroker broker(kernel_, address_, {.owner = 0, .group = group, .linger = {}});
+    EXPECT_EQ(code(), expected);
+  }
+}
+
+TEST_F(ServerTest, ServesItsOwnerOnlyWhereUsersAreNotKeptApart) {
+  UROCE_SKIP_UNLESS_ROOT();
+  kernel_.isolation_obstacle = "it is too small";
+  RunningBroker broker(kernel_, address_, {.owner = kOtherUser, .group = {}, .linger = {}});
+  as_user(kUser, [&] {
+    RawClient stranger(address_);
+    const Message answer = stranger.greet();
+    EXPECT_EQ(answer.error, EACCES);
+    EXPECT_NE(text_of(answer).find("it is too small"), std::string::npos) << text_of(answer);
+    EXPECT_TRUE(stranger.hung_up());
+  });
+  as_user(kOtherUser, [&] { EXPECT_EQ(RawClient(address_).greet().kind, Kind::kWelcome); });
+  EXPECT_EQ(RawClient(address_).greet().kind, Kind::kWelcome);
+}
+
+TEST_F(ServerTest, AUserLeavesNumbersForOthers) {
+  UROCE_SKIP_UNLESS_ROOT();
+  kernel_.last_number = 8;
+  RunningBroker broker(kernel_, address_);
+  const auto leases = [](RawClient& client) {
+    client.greet();
+    int count = 0;
+    while (client.lease(count + 1).kind == Kind::kGranted) ++count;
+    return count;
+  };
+  std::vector<RawClient> clients;
+  as_user(kUser, [&] { EXPECT_EQ(leases(clients.emplace_back(address_)), 4); });
+  as_user(kOtherUser, [&] { EXPECT_EQ(leases(clients.emplace_back(address_)), 2); });
+  EXPECT_EQ(leases(clients.emplace_back(address_)), 2) << "root gets all";
+}
+
+// Each socket that is open makes the kernel slower, for all.
+TEST_F(ServerTest, ARangeIsNotFreeWhileItsSocketsAreKept) {
+  kernel_.last_number = 2;
+  kernel_.clients_keep_sockets = true;
+  RunningBroker broker(kernel_, address_);
+  RawClient client(address_);
+  client.greet();
+  for (int i = 0; i < 2; ++i) {
+    Message back = make_message(Kind::kReturn);
+    back.range = client.lease(1).range;
+    client.say(back);
+  }
+  EXPECT_EQ(client.lease(1).error, ENOSPC);
+  {
+    const std::lock_guard guard(kernel_.lock);
+    kernel_.clients_keep_sockets = false;
+    kernel_.kept.clear();
+  }
+  EXPECT_TRUE(comes_true([&] { return client.lease(1).kind == Kind::kGranted; }));
+}
+
+TEST_F(ServerTest, KeptSocketsCountForTheirUser) {
+  UROCE_SKIP_UNLESS_ROOT();
+  kernel_.last_number = 8;
+  kernel_.clients_keep_sockets = true;
+  RunningBroker broker(kernel_, address_);
+  const auto leases = [&] {
+    int count = 0;
+    for (Message answer;; ++count) {
+      RawClient client(address_);  // a new one each time
+      client.greet();
+      answer = client.lease(1);
+      if (answer.kind == Kind::kRefused) return count;
+      client.leave();
+      if (!comes_true([&] { return !kernel_.is_steered(answer.range); })) return -1;
+    }
+  };
+  as_user(kUser, [&] { EXPECT_EQ(leases(), 4); });
+  as_user(kOtherUser, [&] { EXPECT_EQ(leases(), 2); });
+}
+
+// Clients of an earlier broker who have not come back may live.
+TEST_F(ServerTest, RangesThatAreNotFreeAtTheStartAreNotLeased) {
+  kernel_.last_number = 3;
+  kernel_.survivors = true;
+  kernel_.kept = {1, 3};
+  RunningBroker broker(kernel_, address_);
+  RawClient client(address_);
+  client.greet();
+  EXPECT_EQ(client.lease(1).range, 2u);
+  EXPECT_EQ(client.lease(1).error, ENOSPC);
+}
+
+TEST_F(ServerTest, OthersGoOnWhileOneBreaksTheRules) {
+  RunningBroker broker(kernel_, address_);
+  RawClient good(address_);
+  good.greet();
+
+  RawClient silent(address_);  // says nothing
+  RawClient rude(address_);    // no greeting
+  rude.say(make_message(Kind::kLease));
+  EXPECT_TRUE(rude.hung_up());
+  RawClient garbage(address_);
+  garbage.greet();
+  ::send(garbage.socket(), "garbage", 7, MSG_NOSIGNAL);
+  EXPECT_TRUE(garbage.hung_up());
+  RawClient answers(address_);  // what only a broker says
+  answers.greet();
+  answers.say(make_message(Kind::kGranted));
+  EXPECT_TRUE(answers.hung_up());
+  RawClient again(address_);  // greets twice
+  again.greet();
+  again.say(RawClient::hello());
+  EXPECT_TRUE(again.hung_up());
+
+  EXPECT_EQ(good.lease(1).kind, Kind::kGranted);
+}
+
+TEST_F(ServerTest, DescriptorsThatCloseSlowlyHoldNobodyUp) {
+  RunningBroker broker(kernel_, address_);
+  RawClient good(address_), stranger(address_), leases(address_), returns(address_);
+  good.greet();
+  leases.greet();
+  returns.greet();
+  {
+    const std::lock_guard guard(kernel_.lock);  // the broker stands still, and so has the last descriptors
+    Message request = make_message(Kind::kLease);
+    request.ifindex = 1;
+    good.say(request);
+    stranger.say_with_slow_socket(RawClient::hello());
+    leases.say_with_slow_socket(make_message(Kind::kLease));
+    returns.say_with_slow_socket(make_message(Kind::kReturn));
+  }
+  EXPECT_EQ(good.listen().kind, Kind::kGranted);
+  for (RawClient* const client : {&stranger, &leases, &returns}) EXPECT_TRUE(client->hung_up());
+  EXPECT_EQ(good.lease(2).kind, Kind::kGranted);
+}
+
+TEST_F(ServerTest, WhatOthersBringToAClaimIsASocketOrIsNotTaken) {
+  UROCE_SKIP_UNLESS_ROOT();
+  RunningBroker broker(kernel_, address_);
+  RawClient good(address_);
+  good.greet();
+  std::vector<RawClient> claims;
+  for (int i = 0; i < 2; ++i) {
+    as_user(kUser, [&] { claims.emplace_back(address_).greet(); });
+  }
+  {
+    const std::lock_guard guard(kernel_.lock);
+    Message request = make_message(Kind::kLease);
+    request.ifindex = 1;
+    good.say(request);
+    for (RawClient& client : claims) client.say_with_slow_socket(make_message(Kind::kClaim));
+  }
+  EXPECT_EQ(good.listen().kind, Kind::kGranted);
+  for (RawClient& client : claims) EXPECT_TRUE(client.hung_up());
+  EXPECT_EQ(good.lease(2).kind, Kind::kGranted);
+}
+
+TEST_F(ServerTest, AUserLeavesConnectionsForOthers) {
+  UROCE_SKIP_UNLESS_ROOT();
+  rlimit files{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+  const rlimit before = files;
+  files.rlim_cur = files.rlim_max;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+  {
+    RunningBroker broker(kernel_, address_);
+    std::vector<RawClient> clients;
+    as_user(kUser, [&] {
+      RawClient* last = nullptr;
+      do {
+        last = &clients.emplace_back(address_);
+      } while (last->say(RawClient::hello()) == 0 && last->listen().kind == Kind::kWelcome);
+    });
+    EXPECT_EQ(clients.size(), Server::kMostClients / 2 + 1) << "and one that was refused";
+    as_user(kOtherUser, [&] { EXPECT_EQ(RawClient(address_).greet().kind, Kind::kWelcome); });
+    RawClient root(address_);
+    EXPECT_EQ(root.greet().kind, Kind::kWelcome);
+  }
+  setrlimit(RLIMIT_NOFILE, &before);
+}
+
+Message meet(uint32_t range, uint32_t other) {
+  Message message = make_message(Kind::kMeet);
+  message.range = range;
+  message.other = other;
+  return message;
+}
+
+// Maps what has just been heard.
+std::unique_ptr<io::Peer> peer_of(RawClient& client, const Message& heard) {
+  return io::Peer::open(0, {std::move(client.descriptors()[0]), std::move(client.descriptors()[1]), heard.side});
+}
+
+TEST_F(ServerTest, BringsClientsOfOneNetdevTogetherOnce) {
+  RunningBroker broker(kernel_, address_);
+  RawClient a(address_), b(address_);
+  a.greet();
+  b.greet();
+  const uint32_t ours = a.lease(1).range, theirs = b.lease(1).range, elsewhere = b.lease(2).range;
+  a.say(meet(ours, elsewhere));
+  a.say(meet(ours, ours));
+  a.say(meet(theirs, ours));  // as if it were the other one
+  a.say(meet(ours, 0));
+  a.say(meet(ours, theirs));
+  const Message told = a.hear();
+  EXPECT_EQ(told.kind, Kind::kPeer);
+  EXPECT_EQ(told.range, ours);
+  EXPECT_EQ(told.other, theirs);
+  const auto one = peer_of(a, told);
+  const Message heard = b.hear();
+  EXPECT_EQ(heard.kind, Kind::kPeer);
+  EXPECT_EQ(heard.range, theirs);
+  EXPECT_EQ(heard.other, ours);
+  EXPECT_EQ(told.side + heard.side, 1u);
+  const auto other = peer_of(b, heard);
+  ASSERT_TRUE(one && other);
+  *one->out.reserve(1) = 7;
+  one->out.add(1);
+  one->out.publish();
+  ASSERT_EQ(other->in.front().size(), 1u);
+  EXPECT_EQ(other->in.front()[0], 7);
+
+  b.say(meet(theirs, ours));
+  EXPECT_EQ(b.lease(3).kind, Kind::kGranted);
+  b.hear(0);
+  EXPECT_EQ(b.error(), ETIMEDOUT) << "they have met";
+  b.leave();
+  ASSERT_TRUE(comes_true([&] { return !kernel_.is_steered(theirs); }));
+  a.say(meet(ours, theirs));
+  EXPECT_EQ(a.lease(2).kind, Kind::kGranted);
+  a.hear(0);
+  EXPECT_EQ(a.error(), ETIMEDOUT);
+}
+
+// One that does not listen misses it; the other one sees that and may ask again.
+TEST_F(ServerTest, ClientsThatDoNotListenAreNotMet) {
+  RunningBroker broker(kernel_, address_);
+  RawClient deaf(address_), a(address_);
+  deaf.greet();
+  a.greet();
+  const uint32_t theirs = deaf.lease(1).range, first = a.lease(1).range;
+  bool alone = false;
+  for (int i = 0; i < 100 && !alone; ++i) {
+    RawClient other(address_);
+    other.greet();
+    other.say(meet(other.lease(1).range, theirs));
+    other.hear();
+    const auto peer = peer_of(other, {});
+    ASSERT_TRUE(peer);
+    peer->look();
+    alone = peer->ended();
+  }
+  EXPECT_TRUE(alone);
+  a.say(meet(first, theirs));
+  EXPECT_EQ(a.hear().kind, Kind::kPeer);
+}
+
+// Whoever does not read the answers is let go.
+TEST_F(ServerTest, FloodWithoutReadingEndsTheConnection) {
+  RunningBroker broker(kernel_, address_);
+  RawClient good(address_), flood(address_);
+  good.greet();
+  flood.greet();
+  Message request = make_message(Kind::kLease);
+  request.ifindex = 1;
+  EXPECT_TRUE(comes_true([&] { return flood.say(request) != 0; }));
+  EXPECT_EQ(good.lease(2).kind, Kind::kGranted);
+}
+
+TEST_F(ServerTest, LingersAfterTheLastClient) {
+  RunningBroker broker(kernel_, address_, {.owner = geteuid(), .group = {}, .linger = std::chrono::milliseconds(300)});
+  RawClient client(address_);
+  client.greet();
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  EXPECT_FALSE(broker.ended()) << "somebody is there";
+  client.leave();
+  EXPECT_TRUE(comes_true([&] { return broker.ended(); }));
+}
+
+TEST_F(ServerTest, SurvivorsComeBackBeforeOthersAreServed) {
+  Message claim = make_message(Kind::kClaim);
+  claim.ifindex = 1;
+  claim.has_v6 = 1;
+  uint32_t range = 0;
+  std::vector<int> sockets;
+  Descriptors kept;
+  {
+    RunningBroker broker(kernel_, address_);
+    RawClient survivor(address_);
+    survivor.greet();
+    range = survivor.lease(1).range;
+    kept = std::move(survivor.descriptors());
+  }
+  for (const UniqueFd& descriptor : kept) {
+    if (descriptor) sockets.push_back(descriptor.get());
+  }
+  kernel_.survivors = true;
+  RunningBroker broker(kernel_, address_);
+  RawClient newcomer(address_), survivor(address_), liar(address_);
+  newcomer.greet();
+  survivor.greet();
+  liar.greet();
+  Message request = make_message(Kind::kLease, "eth");
+  request.ifindex = 1;
+  newcomer.say(request);
+  pollfd answered{newcomer.socket(), POLLIN, 0};
+  const Message answer = survivor.ask(claim, sockets);
+  EXPECT_EQ(answer.kind, Kind::kGranted) << text_of(answer);
+  EXPECT_EQ(answer.range, range);
+  EXPECT_EQ(poll(&answered, 1, 0), 0) << "it waits";
+  EXPECT_EQ(liar.ask(claim, sockets).error, EBUSY) << "somebody has them";
+  const UniqueFd event(eventfd(0, EFD_CLOEXEC));
+  const std::array forged{event.get()};
+  EXPECT_EQ(liar.ask(claim, forged).error, EPERM);
+  EXPECT_EQ(liar.ask(claim).error, EPERM);
+  EXPECT_EQ(newcomer.listen().kind, Kind::kGranted);
+}
+
+// Who has returned a range and kept its sockets comes first to the next broker, and then who has it.
+TEST_F(ServerTest, ALaterLeaseOfARangeEndsAnEarlierOne) {
+  kernel_.last_number = 1;
+  Message claim = make_message(Kind::kClaim);
+  claim.has_v6 = 1;
+  Descriptors kept, current;
+  {
+    RunningBroker broker(kernel_, address_);
+    RawClient thief(address_), victim(address_);
+    thief.greet();
+    ASSERT_EQ(thief.lease(1).kind, Kind::kGranted);
+    kept = std::move(thief.descriptors());
+    thief.leave();
+    ASSERT_TRUE(comes_true([&] { return !kernel_.is_steered(1); }));
+    victim.greet();
+    ASSERT_EQ(victim.lease(1).kind, Kind::kGranted);
+    current = std::move(victim.descriptors());
+  }
+  kernel_.survivors = true;
+  RunningBroker broker(kernel_, address_);
+  RawClient thief(address_), victim(address_);
+  thief.greet();
+  victim.greet();
+  const std::array stolen{kept[0].get(), kept[1].get(), kept[2].get()};
+  const std::array own{current[0].get(), current[1].get(), current[2].get()};
+  EXPECT_EQ(thief.ask(claim, stolen).kind, Kind::kGranted);
+  EXPECT_EQ(victim.ask(claim, own).kind, Kind::kGranted);
+  EXPECT_EQ(thief.ask(claim, stolen).error, EBUSY);
+  Message back = make_message(Kind::kReturn);
+  back.range = 1;
+  thief.say(back);
+  EXPECT_EQ(thief.lease(1).error, ENOSPC) << "it is the victim's";
+  EXPECT_TRUE(kernel_.is_steered(1));
+}
+
+TEST_F(ServerTest, SaysWhyItCannotStart) {
+  kernel_.survivors = true;
+  kernel_.start_error = EBUSY;
+  RunningBroker broker(kernel_, address_);
+  RawClient client(address_);
+  client.greet();
+  const Message refused = client.lease(1);
+  EXPECT_EQ(refused.kind, Kind::kRefused);
+  EXPECT_EQ(text_of(refused), "cannot start; try");
+}
+
+TEST_F(ServerTest, ManyClients) {
+  RunningBroker broker(kernel_, address_);
+  std::vector<RawClient> clients;
+  std::set<uint32_t> ranges;
+  for (int i = 0; i < 256; ++i) {
+    RawClient& client = clients.emplace_back(address_);
+    client.greet();
+    ranges.insert(client.lease(1).range);
+    client.descriptors() = {};
+  }
+  EXPECT_EQ(ranges.size(), 256u);
+}
+
+}  // namespace
+}  // namespace uroce::broker

@@ -1,0 +1,189 @@
+// Which kind of steering a process gets, and what it is told when the port is taken.
+#include <array>
+#include <filesystem>
+#include <functional>
+#include <gmock/gmock.h>
+#include <grp.h>
+#include <gtest/gtest.h>
+#include <linux/capability.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "broker/steering.h"
+#include "broker/steering_cgroup.h"
+#include "broker/steering_holders.h"
+#include "engine/io/udp/socket.h"
+#include "tests/broker/port_lab.h"
+
+namespace uroce::broker::test {
+namespace {
+
+using io::test::VethPair;
+using testing::AllOf;
+using testing::HasSubstr;
+
+class OpenSteering : public testing::Test {
+ protected:
+  void SetUp() override {
+    UROCE_SKIP_UNLESS_ROOT();
+    lab_ = std::make_unique<PortLab>();
+  }
+  std::unique_ptr<PortLab> lab_;
+};
+
+std::string error_of(io::IoResult<Steering> result) {
+  const auto* const error = std::get_if<io::IoError>(&result);
+  return error != nullptr ? error->text() : "";
+}
+
+void become_nobody() {
+  constexpr uid_t kNobody = 65534;
+  if (setgroups(0, nullptr) != 0 || setresgid(kNobody, kNobody, kNobody) != 0 ||
+      setresuid(kNobody, kNobody, kNobody) != 0)
+    _exit(99);
+}
+
+// In a process of its own: 0 if all was as it should be, else the number of the step.
+int in_a_child(const std::function<int()>& steps) {
+  const pid_t process = fork();
+  if (process == 0) _exit(steps());
+  int status = 0;
+  waitpid(process, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 256;
+}
+
+TEST_F(OpenSteering, IsolatesClientsWithPrivileges) {
+  auto result = Steering::open();
+  ASSERT_EQ(error_of(std::move(result)), "");
+  result = Steering::open();
+  const auto& steering = std::get<std::unique_ptr<Steering>>(result);
+  EXPECT_TRUE(steering->isolates()) << steering->isolation_obstacle();
+  EXPECT_FALSE(steering->inherits());
+  EXPECT_EQ(steering->last_number(), 1022u);
+}
+
+TEST_F(OpenSteering, ServesOneUserWithoutPrivileges) {
+  EXPECT_EQ(in_a_child([&] {
+              become_nobody();
+              auto result = Steering::open();
+              if (std::holds_alternative<io::IoError>(result)) return 1;
+              const auto& steering = std::get<std::unique_ptr<Steering>>(result);
+              if (steering->isolates() || steering->isolation_obstacle().empty() || steering->inherits()) return 2;
+              if (steering->start() || steering->last_number() != 256) return 3;
+              const PortSockets first = admit(*steering, 256), second = admit(*steering, 1);
+              if (!first.v4 || !first.v6 || !first.kept || !second.v4) return 4;
+              return 0;
+            }),
+            0);
+}
+
+// `ip netns exec` and containers hide the cgroups of the system.
+bool hide_cgroups() {
+  if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return false;
+  return umount2("/sys", MNT_DETACH) == 0;
+}
+
+bool set_capability(int capability, bool effective) {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> sets;
+  if (syscall(SYS_capget, &header, sets.data()) != 0) return false;
+  uint32_t& word = sets[CAP_TO_INDEX(capability)].effective;
+  word = effective ? word | CAP_TO_MASK(capability) : word & ~CAP_TO_MASK(capability);
+  return syscall(SYS_capset, &header, sets.data()) == 0;
+}
+
+TEST_F(OpenSteering, MountsCgroupsForItself) {
+  EXPECT_EQ(in_a_child([&] {
+              if (!hide_cgroups()) return 1;
+              auto result = Steering::open();
+              if (std::holds_alternative<io::IoError>(result)) return 2;
+              const auto& steering = std::get<std::unique_ptr<Steering>>(result);
+              if (!steering->isolates() || steering->start()) return 3;
+              const PortSockets client = admit(*steering, 1);
+              lab_->send(AF_INET6, 0x4000);
+              return receive(client.v6.get()) == Arrived{0x4000, 1} ? 0 : 4;
+            }),
+            0);
+}
+
+// Steering does without cgroup v2, isolation does not.
+TEST_F(OpenSteering, DoesNotIsolateWithoutCgroups) {
+  EXPECT_EQ(in_a_child([&] {
+              if (!hide_cgroups()) return 1;
+              if (!set_capability(CAP_SYS_ADMIN, false)) return 2;
+              auto result = Steering::open();
+              if (std::holds_alternative<io::IoError>(result)) return 3;
+              const auto& steering = std::get<std::unique_ptr<Steering>>(result);
+              if (steering->isolation_obstacle() != "cgroup v2 is not mounted, and mounting it is not permitted" ||
+                  steering->start()) {
+                return 4;
+              }
+              set_capability(CAP_SYS_ADMIN, true);  // for the lab
+              const PortSockets client = admit(*steering, 1);
+              lab_->send(AF_INET6, 0x4000);
+              return receive(client.v6.get()) == Arrived{0x4000, 1} ? 0 : 5;
+            }),
+            0);
+}
+
+TEST_F(OpenSteering, RemovesCgroupsThatWereLeft) {
+  const std::string left = own_cgroup() + "/uroce-sockets-999999999";
+  ASSERT_EQ(mkdir(left.c_str(), 0755), 0);
+  EXPECT_EQ(error_of(Steering::open()), "");
+  EXPECT_FALSE(std::filesystem::exists(left));
+}
+
+TEST_F(OpenSteering, SaysWhichProcessHasThePortWithoutBroker) {
+  for (const int family : {AF_INET, AF_INET6}) {
+    io::UdpSocket alone;
+    ASSERT_FALSE(alone.open(family, "vb"));
+    EXPECT_THAT(error_of(Steering::open()), AllOf(HasSubstr("process " + std::to_string(getpid()) + " ("),
+                                                  HasSubstr("netdev vb without a broker")));
+  }
+  EXPECT_EQ(error_of(Steering::open()), "");
+}
+
+TEST_F(OpenSteering, SaysWhoseBrokerHasThePort) {
+  auto own = Steering::open();
+  ASSERT_FALSE(std::get<std::unique_ptr<Steering>>(own)->start());
+  EXPECT_EQ(in_a_child([&] {
+              close_range(3, ~0u, 0);  // the socket is not its own
+              become_nobody();
+              const std::string error = error_of(Steering::open());
+              return error.find("user 0") != std::string::npos && error.find("ss -lunp") != std::string::npos ? 0 : 1;
+            }),
+            0);
+}
+
+// A socket of this user that is in no group, on all netdevs.
+TEST_F(OpenSteering, SaysWhoElseHasThePort) {
+  const UniqueFd holder(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_in any{};
+  any.sin_family = AF_INET;
+  any.sin_port = htons(4791);
+  ASSERT_EQ(bind(holder.get(), reinterpret_cast<const sockaddr*>(&any), sizeof(any)), 0);
+  EXPECT_THAT(error_of(Steering::open()), HasSubstr("process " + std::to_string(getpid()) + " ("));
+}
+
+TEST_F(OpenSteering, NoticesClientsOfAnEarlierBroker) {
+  BrokerProcess broker(*lab_, Kind::kMap, {1});
+  const PortSockets client = broker.take(0);
+  broker.kill();
+  const auto result = Steering::open();
+  ASSERT_TRUE(std::holds_alternative<std::unique_ptr<Steering>>(result));
+  EXPECT_TRUE(std::get<std::unique_ptr<Steering>>(result)->inherits());
+}
+
+TEST(PortTaken, ByTheKernel) {
+  const PortHolder kernel{.inode = 0, .uid = 0, .ifindex = 0};
+  EXPECT_THAT(port_taken({&kernel, 1}).text(), HasSubstr("modprobe -r rdma_rxe"));
+}
+
+}  // namespace
+}  // namespace uroce::broker::test

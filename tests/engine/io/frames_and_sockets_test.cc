@@ -1,0 +1,173 @@
+// Which way packets leave, and that both ways are looked into. The two ways are links in memory, and a stub where a
+// link has nothing to sleep on.
+#include "engine/io/frames_and_sockets.h"
+
+#include <array>
+#include <gtest/gtest.h>
+#include <utility>
+
+#include "engine/io/memory_link.h"
+#include "tests/engine/io/exchange.h"
+#include "tests/engine/io/test_packet.h"
+
+namespace uroce::io::test {
+namespace {
+
+wire::Envelope to_own_address() {
+  wire::Envelope envelope = envelope_v4();
+  envelope.destination = envelope.source;
+  envelope.destination_mac = envelope.source_mac;
+  return envelope;
+}
+
+wire::Envelope to_group() {
+  wire::Envelope envelope = envelope_v4();
+  envelope.destination = ipv4(239, 1, 2, 3);
+  envelope.destination_mac = {0x01, 0x00, 0x5e, 0x01, 0x02, 0x03};
+  return envelope;
+}
+
+struct Two {
+  explicit Two(uint32_t capacity = 1024) {
+    auto frames = make_memory_link({.queue_capacity = capacity}),
+         sockets = make_memory_link({.queue_capacity = capacity});
+    wire = std::move(frames.second);
+    kernel = std::move(sockets.second);
+    io = std::make_unique<FramesAndSockets>(std::move(frames.first), std::move(sockets.first));
+  }
+  std::unique_ptr<MemoryEnd> wire, kernel;  // the other ends
+  std::unique_ptr<FramesAndSockets> io;
+};
+
+size_t take_all(PacketIo& io) {
+  std::array<RxPacket, 32> packets;
+  size_t count = 0, idle = 0;
+  while (idle < 32) {
+    const size_t came = io.receive(packets);
+    count += came;
+    idle = came > 0 ? 0 : idle + 1;
+  }
+  return count;
+}
+
+TEST(FramesAndSockets, OwnAddressesAndGroupsGoThroughSockets) {
+  Two two;
+  TestBurst burst;
+  for (uint32_t psn = 0; psn < 3; ++psn) {
+    burst.add(envelope_v4(), psn, 100);
+    burst.add(to_own_address(), psn, 100);
+    burst.add(to_group(), psn, 100);
+    burst.add(envelope_v6(), psn, 100);
+  }
+  EXPECT_EQ(two.io->send(burst.packets()), 12u);
+  EXPECT_EQ(take_all(*two.wire), 6u);
+  EXPECT_EQ(take_all(*two.kernel), 6u);
+  EXPECT_EQ(two.io->counters().tx_packets, 12u);
+}
+
+// What is behind a packet for which there is no room waits, wherever it goes.
+TEST(FramesAndSockets, StopsWhereThereIsNoRoom) {
+  Two two(4);
+  TestBurst burst;
+  for (uint32_t psn = 0; psn < 6; ++psn) burst.add(to_own_address(), psn, 100);
+  burst.add(envelope_v4(), 6, 100);
+  EXPECT_EQ(two.io->send(burst.packets()), 4u);
+  EXPECT_EQ(take_all(*two.wire), 0u);
+  EXPECT_EQ(take_all(*two.kernel), 4u);
+  EXPECT_EQ(two.io->send(burst.packets().subspan(4)), 3u);
+  EXPECT_EQ(take_all(*two.wire), 1u);
+}
+
+TEST(FramesAndSockets, BothArrive) {
+  Two two;
+  TestBurst burst;
+  for (uint32_t psn = 0; psn < 100; ++psn) burst.add(envelope_v4(), psn, 100);
+  EXPECT_EQ(two.wire->send(burst.packets()), 100u);
+  EXPECT_EQ(two.kernel->send(burst.packets()), 100u);
+  EXPECT_EQ(take_all(*two.io), 200u);
+  exchange(*two.wire, *two.io, burst);
+  exchange(*two.kernel, *two.io, burst);
+}
+
+// Whatever comes by one way does not keep the other one waiting.
+TEST(FramesAndSockets, NeitherStarvesTheOther) {
+  for (const bool flood_of_frames : {true, false}) {
+    Two two;
+    MemoryEnd& flood = flood_of_frames ? *two.wire : *two.kernel;
+    MemoryEnd& other = flood_of_frames ? *two.kernel : *two.wire;
+    TestBurst many, one;
+    for (uint32_t psn = 0; psn < 32; ++psn) many.add(envelope_v4(), psn, 100);
+    one.add(envelope_v4(), 1000, 100);
+    EXPECT_EQ(other.send(one.packets()), 1u);
+    std::array<RxPacket, 32> packets;
+    bool seen = false;
+    for (int look = 0; look < 32 && !seen; ++look) {
+      flood.send(many.packets());
+      seen = two.io->receive(packets) == 1 && psn_of(packets[0]) == 1000;
+    }
+    EXPECT_TRUE(seen) << flood_of_frames;
+  }
+}
+
+TEST(FramesAndSockets, LooksIntoSocketsFirstAfterASleep) {
+  Two two;
+  TestBurst one;
+  one.add(envelope_v4(), 1, 100);
+  std::array<RxPacket, 4> packets;
+  EXPECT_EQ(two.io->receive(packets), 0u);  // the next look would not be into the sockets
+  EXPECT_TRUE(two.io->prepare_to_wait());
+  for (const auto& end : {two.kernel.get(), two.wire.get()}) {
+    EXPECT_EQ(end->send(one.packets()), 1u);
+    EXPECT_FALSE(two.io->prepare_to_wait());
+    EXPECT_EQ(two.io->receive(packets), 1u);
+  }
+}
+
+// Has descriptors, takes nothing more and says how long packets may be.
+class Stub final : public PacketIo {
+ public:
+  Stub(int descriptor, uint32_t length) : descriptor_{descriptor, POLLIN, 0}, length_(length) {}
+  size_t receive(std::span<RxPacket>) override { return 0; }
+  size_t send(std::span<io::TxPacket>) override {
+    descriptor_.events = POLLIN | POLLOUT;
+    return 0;
+  }
+  bool flush() override { return clear; }
+  std::span<const pollfd> wait_descriptors() const override { return {&descriptor_, 1}; }
+  bool prepare_to_wait() override { return clear; }
+  bool left_over() const override { return !clear; }
+  uint32_t max_udp_length() const override { return length_; }
+  std::string description() const override { return "stub"; }
+  IoCounters counters() const override { return {}; }
+
+  bool clear = true;
+
+ private:
+  pollfd descriptor_;
+  const uint32_t length_;
+};
+
+TEST(FramesAndSockets, AsksAndAnswersForBoth) {
+  auto frames = std::make_unique<Stub>(3, 2000), sockets = std::make_unique<Stub>(4, 1000);
+  Stub* const stubs[] = {frames.get(), sockets.get()};
+  FramesAndSockets io(std::move(frames), std::move(sockets));
+  EXPECT_EQ(io.max_udp_length(), 1000u);
+  const std::span<const pollfd> descriptors = io.wait_descriptors();
+  ASSERT_EQ(descriptors.size(), 2u);
+  EXPECT_EQ(descriptors[0].fd, 3);
+  EXPECT_EQ(descriptors[1].fd, 4);
+  TestBurst burst;
+  burst.add(to_own_address(), 1, 100);
+  EXPECT_EQ(io.send(burst.packets()), 0u);
+  EXPECT_EQ(descriptors[0].events, POLLIN);
+  EXPECT_EQ(descriptors[1].events, POLLIN | POLLOUT) << "who lacks room says when there is some";
+  for (Stub* const stub : stubs) {
+    EXPECT_TRUE(io.flush() && io.prepare_to_wait() && !io.left_over());
+    stub->clear = false;
+    EXPECT_FALSE(io.flush() || io.prepare_to_wait() || !io.left_over());
+    stub->clear = true;
+  }
+}
+
+}  // namespace
+}  // namespace uroce::io::test

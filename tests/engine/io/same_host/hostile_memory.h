@@ -1,0 +1,44 @@
+// The memory of a pair of peers as the other side sees it, who may write anything to it.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include "engine/base/unique_fd.h"
+#include "engine/io/same_host/ring.h"
+
+namespace uroce::io::test {
+
+// One ring of such memory, mapped as peers do.
+class HostileMemory {
+ public:
+  HostileMemory() : memory_(memfd_create("ring", MFD_CLOEXEC)) {
+    EXPECT_EQ(ftruncate(memory_.get(), kRingSize), 0);
+    map();
+  }
+  ~HostileMemory() { munmap(bytes_, 2 * kRingSize); }
+  HostileMemory(const HostileMemory&) = delete;
+  HostileMemory& operator=(const HostileMemory&) = delete;
+
+  RingControl& control() { return control_; }
+  uint8_t* bytes() { return bytes_; }
+  void set_length(size_t at, uint32_t length) { std::memcpy(bytes_ + at, &length, sizeof(length)); }
+
+ private:
+  void map() {
+    void* const room = mmap(nullptr, 2 * kRingSize, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    bytes_ = static_cast<uint8_t*>(room);
+    for (uint8_t* const at : {bytes_, bytes_ + kRingSize}) {
+      EXPECT_EQ(mmap(at, kRingSize, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory_.get(), 0), at);
+    }
+  }
+
+  const UniqueFd memory_;
+  RingControl control_{};
+  uint8_t* bytes_ = nullptr;
+};
+
+}  // namespace uroce::io::test
