@@ -23,9 +23,9 @@ std::string report_of(const std::string& device) {
 }
 
 // A client that answers as it likes.
-class RawClient {
+class RawProcess {
  public:
-  explicit RawClient(const std::string& address) {
+  explicit RawProcess(const std::string& address) {
     EXPECT_EQ(connect_to(address, socket_), 0);
     Message hello = make_message(Kind::kHello, "ra\x1b[2Jw");
     hello.network_namespace = own_network_namespace();
@@ -145,7 +145,7 @@ TEST_F(ObserverTest, LongAnswersAndHowManyQpsAreWanted) {
 
 TEST_F(ObserverTest, WhoDoesNotAnswerDelaysNobodyForLong) {
   RunningBroker broker(kernel_, address_);
-  RawClient silent(address_);
+  RawProcess silent(address_);
   const auto good = link("good");
   auto observer = open();
   const std::vector<Process> processes = look(*observer);
@@ -157,7 +157,7 @@ TEST_F(ObserverTest, WhoDoesNotAnswerDelaysNobodyForLong) {
 
 TEST_F(ObserverTest, WhoAnswersDropByDropIsNotWaitedForEither) {
   RunningBroker broker(kernel_, address_);
-  RawClient slow(address_);
+  RawProcess slow(address_);
   const std::vector<Process> processes = look_while([&] {
     const UniqueFd stream = slow.question();
     for (int i = 0; i < 100 && ::send(stream.get(), "x", 1, MSG_NOSIGNAL) == 1; ++i) {
@@ -170,7 +170,7 @@ TEST_F(ObserverTest, WhoAnswersDropByDropIsNotWaitedForEither) {
 
 TEST_F(ObserverTest, StopEndsTheWait) {
   RunningBroker broker(kernel_, address_);
-  const RawClient silent(address_);
+  const RawProcess silent(address_);
   auto observer = open();
   const UniqueFd stop(eventfd(1, EFD_CLOEXEC));
   const auto looked = observer->look(0, stop.get());
@@ -181,7 +181,7 @@ TEST_F(ObserverTest, StopEndsTheWait) {
 
 TEST_F(ObserverTest, AnswersThatBreakTheRules) {
   RunningBroker broker(kernel_, address_);
-  RawClient nothing(address_), garbage(address_), cut(address_), flood(address_), good(address_);
+  RawProcess nothing(address_), garbage(address_), cut(address_), flood(address_), good(address_);
   const std::vector<Process> processes = look_while([&] {
     nothing.question();
     garbage.answer(std::string(1000, '\0'));
@@ -229,7 +229,7 @@ TEST_F(ObserverTest, UsersSeeTheirOwn) {
   std::thread([&] {
     // Of this thread only, which glibc's call would not be.
     ASSERT_EQ(syscall(SYS_setresuid, -1, 65534, -1), 0);
-    RawClient own(address_);
+    RawProcess own(address_);
     std::thread answers([&] { own.answer(report_of("own")); });
     auto observer = open();
     seen = look(*observer);
@@ -243,7 +243,7 @@ TEST_F(ObserverTest, UsersSeeTheirOwn) {
 // Its leases are not touched by what it is asked and does not read, and no descriptors pile up.
 TEST_F(ObserverTest, QuestionsThatNobodyReadsAreBounded) {
   RunningBroker broker(kernel_, address_);
-  RawClient silent(address_);
+  RawProcess silent(address_);
   const auto good = link("good");
   auto observer = open();
   const UniqueFd stop(eventfd(1, EFD_CLOEXEC));

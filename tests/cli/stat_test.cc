@@ -45,7 +45,7 @@ Figures figures(std::vector<Process> now, const std::vector<Process>& before, do
   return {.broker = "uroced 1", .interval = interval, .processes = figures_of(std::move(now), before)};
 }
 
-Figures example() {
+Figures two_processes() {
   return figures(
       {process(1, 3 * kSecond,
                {{"tx_packets", 3000},
@@ -63,7 +63,7 @@ Figures example() {
 // --- figures --------------------------------------------------------------------------------------------------------
 
 TEST(StatFigures, RatesByTheClockOfTheProcess) {
-  const DeviceFigures device = example().processes[0].devices[0];
+  const DeviceFigures device = two_processes().processes[0].devices[0];
   EXPECT_EQ(device.totals.tx_packets, 3000u);
   EXPECT_DOUBLE_EQ(device.rates.tx_packets, 1000);
   EXPECT_DOUBLE_EQ(device.rates.tx_bytes, 100);
@@ -115,7 +115,7 @@ TEST(StatFigures, ProcessesOfOneNumberBelongTogetherAndTheBusiestIsFirst) {
 // --- JSON and Prometheus --------------------------------------------------------------------------------------------
 
 TEST(StatFormats, Json) {
-  const std::string json = stat_json(example());
+  const std::string json = stat_json(two_processes());
   EXPECT_THAT(json, HasSubstr(R"("broker": "uroced 1")"));
   EXPECT_THAT(json, HasSubstr(R"("client": 2, "pid": null, "uid": 4000000000, "user": "4000000000", )"
                               R"("program": "a\"b\\c{", "answer": "none", "devices": [])"));
@@ -130,7 +130,7 @@ TEST(StatFormats, Json) {
 
 // The grammar of the text format: HELP, TYPE, then the samples of that metric, each series once.
 TEST(StatFormats, PrometheusIsValid) {
-  const std::string text = stat_prometheus(example());
+  const std::string text = stat_prometheus(two_processes());
   const std::regex sample(R"rx(([a-z_]+)\{(([a-z]+="([^"\\]|\\["\\n])*",?)+)\} [0-9]+)rx");
   std::set<std::string> metrics, series;
   std::string current;
@@ -174,7 +174,7 @@ TEST(StatText, ShortNumbers) {
 }
 
 TEST(StatText, Tables) {
-  EXPECT_THAT(stat_lines(example()),
+  EXPECT_THAT(stat_lines(two_processes()),
               ElementsAre("uroced 1: 2 processes, 2 QPs", "",
                           "PID USER       PROGRAM    NETDEV      QPS TX b/s pkt/s RX b/s pkt/s RETX/s DROP/s",
                           "101 root       ib_send_bw eth0          2    800 1.00k      0     0     20      3",
@@ -209,7 +209,7 @@ TEST(StatText, FitsTheScreenAndSaysWhatIsLeftOut) {
 }
 
 TEST(StatText, RowsStandBelowTheirHeading) {
-  const std::vector<std::string> rows = stat_rows(example(), "13:05:22");
+  const std::vector<std::string> rows = stat_rows(two_processes(), "13:05:22");
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(rows[0].size(), stat_rows_heading().size());
   EXPECT_TRUE(rows[0].starts_with("13:05:22     101 root     ib_send_bw      eth0                2    800"));

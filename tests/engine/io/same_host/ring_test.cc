@@ -130,7 +130,7 @@ INSTANTIATE_TEST_SUITE_P(Lies, HostileWriter,
                                          Lie{"wraps", 64, 0xfffffff0}, Lie{"less_than_a_record", 3, 1},
                                          Lie{"more_than_the_ring", kRingSize + 16, 16},
                                          Lie{"before", ~uint64_t{0}, 16}),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& test) { return test.param.name; });
 
 TEST_F(Ring, AnIndexThatGoesBackIsNotBelieved) {
   write(100, 1);
