@@ -198,8 +198,8 @@ std::variant<std::shared_ptr<Lease>, io::IoError> Link::lease(int ifindex, const
     return io::IoError{answer.error, text_of(answer),
                        concat("see uroced(8), or run the program without broker (--alone); it is ", broker_)};
   }
-  const QpnRange range{answer.range};
-  const bool usable = range.number >= QpnRange::kFirstNumber && range.number <= QpnRange::kLastNumber;
+  const LeaseRange range{answer.range};
+  const bool usable = range.number >= LeaseRange::kFirstNumber && range.number <= LeaseRange::kLastNumber;
   if (!usable || !came.front()) {
     close_all(came);
     return no_answer(broker_, EPROTO);
@@ -365,7 +365,7 @@ bool Link::claim_leases() {
 
 // --- leases ----------------------------------------------------------------------------------------------------------
 
-Lease::Lease(std::shared_ptr<Link> link, int ifindex, Plane plane, QpnRange range, PortSockets sockets)
+Lease::Lease(std::shared_ptr<Link> link, int ifindex, Plane plane, LeaseRange range, PortSockets sockets)
     : link_(std::move(link)), ifindex_(ifindex), plane_(plane), range_(range), sockets_(std::move(sockets)) {}
 
 Lease::~Lease() {

@@ -13,9 +13,9 @@
 #include <variant>
 #include <vector>
 
+#include "broker/lease_range.h"
 #include "broker/port_sockets.h"
 #include "broker/protocol.h"
-#include "broker/qpn_range.h"
 #include "engine/base/unique_fd.h"
 #include "engine/io/io_error.h"
 #include "engine/io/same_host/peer.h"
@@ -31,7 +31,7 @@ class Lease {
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
 
-  const QpnRange& range() const { return range_; }
+  const LeaseRange& range() const { return range_; }
   // Descriptors of the sockets, open as long as the lease; -1: there is none.
   int socket_v4() const { return sockets_.v4.get(); }
   int socket_v6() const { return sockets_.v6.get(); }
@@ -45,12 +45,12 @@ class Lease {
 
  private:
   friend class Link;
-  Lease(std::shared_ptr<Link> link, int ifindex, Plane plane, QpnRange range, PortSockets sockets);
+  Lease(std::shared_ptr<Link> link, int ifindex, Plane plane, LeaseRange range, PortSockets sockets);
 
   const std::shared_ptr<Link> link_;
   const int ifindex_;
   const Plane plane_;
-  const QpnRange range_;
+  const LeaseRange range_;
   PortSockets sockets_;
   TakePeer take_peer_;  // under the link's lock
 };

@@ -56,7 +56,7 @@ Filter filter_for(const LeaseId& lease, int family) {
        {sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kUdpHeader + kDestinationQp),
         sock_filter BPF_STMT(BPF_ALU | BPF_AND | BPF_K, kQpnMask),
         sock_filter BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kMulticastQpn, 2, 0),
-        sock_filter BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, QpnRange::kBits),
+        sock_filter BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, LeaseRange::kBits),
         sock_filter BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, lease.range.number, 0, 1),
         sock_filter BPF_STMT(BPF_RET | BPF_K, kEverything), sock_filter BPF_STMT(BPF_RET | BPF_K, kNothing),
         sock_filter BPF_STMT(BPF_RET | BPF_K, high), sock_filter BPF_STMT(BPF_RET | BPF_K, low)})
@@ -118,8 +118,8 @@ std::optional<LeaseId> locked_lease(int fd) {
   auto length = static_cast<socklen_t>(found.size());
   if (getsockopt(fd, SOL_SOCKET, SO_GET_FILTER, found.data(), &length) != 0 || length != found.size()) return {};
   if (option(fd, SO_LOCK_FILTER) != 1) return {};
-  const QpnRange range{found[found.size() - kNumberAt].k};
-  if (range.number < QpnRange::kFirstNumber || range.number > QpnRange::kLastNumber) return {};
+  const LeaseRange range{found[found.size() - kNumberAt].k};
+  if (range.number < LeaseRange::kFirstNumber || range.number > LeaseRange::kLastNumber) return {};
   const sock_filter* const serial = &found[found.size() - kSerialAt];
   const LeaseId lease{range, uint64_t{serial[0].k} << 32 | serial[1].k};
   const Filter expected = filter_for(lease, family);

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "broker/qpn_range.h"
+#include "broker/lease_range.h"
 #include "engine/base/unique_fd.h"
 
 namespace uroce::broker {
@@ -20,7 +20,7 @@ struct PortSockets {
 };
 
 struct LeaseId {
-  QpnRange range;
+  LeaseRange range;
   // Rises from one lease of a range to the next, over the lives of brokers: whoever had the range before may have kept
   // its sockets. 0: the same sockets are leased again and again.
   uint64_t serial = 0;

@@ -74,7 +74,7 @@ struct Message {
   std::array<char, 192> text{};  // always ends with 0
   int32_t error = 0;             // errno value
   int32_t ifindex = 0;
-  uint32_t range = 0;  // number of a QpnRange
+  uint32_t range = 0;  // number of a LeaseRange
   Plane plane{};
   uint32_t has_v6 = 0;  // there is one among the sockets
   uint32_t uid = 0;
@@ -82,7 +82,7 @@ struct Message {
   uint64_t client = 0;                 // the broker counts them from 1 on
   int32_t pid = 0;                     // as the broker sees it; 0: not visible
   uint32_t most_qps = 0;               // to be listed one by one
-  uint32_t other = 0;                  // number of another client's QpnRange
+  uint32_t other = 0;                  // number of another client's LeaseRange
   uint32_t side = 0;                   // io::PeerEnd
   std::array<uint32_t, 2> reserved{};  // 0
 };

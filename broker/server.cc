@@ -291,7 +291,7 @@ bool Server::grant(Client& client, const Message& request) {
   if (text) return socket.send(refusal(EBUSY, *text)) == 0;
   const std::optional<uint32_t> number = ranges_.take();
   if (!number) return socket.send(refusal(ENOSPC, "all QP numbers are leased; end other programs")) == 0;
-  const QpnRange range{*number + QpnRange::kFirstNumber};
+  const LeaseRange range{*number + LeaseRange::kFirstNumber};
   client.leases[range.number] = {request.ifindex, request.plane};
   log(client, concat("leases QP numbers from ", range.first(), " on, netdev ", text_of(request)));
   auto admitted = steering_->admit(range);
@@ -312,8 +312,8 @@ bool Server::take_over(Client& client, const Message& request, Descriptors& desc
   if (const auto* const error = std::get_if<io::IoError>(&readmitted)) {
     return socket.send(refusal(error->code, error->text())) == 0;
   }
-  const QpnRange range = std::get<QpnRange>(readmitted);
-  if (!ranges_.take(range.number - QpnRange::kFirstNumber)) forget_lease(range.number);
+  const LeaseRange range = std::get<LeaseRange>(readmitted);
+  if (!ranges_.take(range.number - LeaseRange::kFirstNumber)) forget_lease(range.number);
   client.leases[range.number] = {request.ifindex, request.plane};
   log(client, concat("keeps QP numbers from ", range.first(), " on"));
   return socket.send(granted(range.number)) == 0;
@@ -387,30 +387,30 @@ bool Server::has_too_many(uid_t user) const {
 void Server::end_lease(Client& client, uint32_t range) {
   const auto lease = client.leases.find(range);
   if (lease == client.leases.end()) return;
-  steering_->dismiss(QpnRange{range});
-  if (steering_->is_free(QpnRange{range}, monotonic_now())) {
-    ranges_.release(range - QpnRange::kFirstNumber);
+  steering_->dismiss(LeaseRange{range});
+  if (steering_->is_free(LeaseRange{range}, monotonic_now())) {
+    ranges_.release(range - LeaseRange::kFirstNumber);
   } else {
     kept_.emplace(range, client.peer.uid);
   }
   std::erase_if(met_, [range](const auto& pair) { return pair.first == range || pair.second == range; });
   client.leases.erase(lease);
-  log(client, concat("returns QP numbers from ", QpnRange{range}.first(), " on"));
+  log(client, concat("returns QP numbers from ", LeaseRange{range}.first(), " on"));
 }
 
 // Somebody has come with a later lease of the range.
 void Server::forget_lease(uint32_t range) {
   kept_.erase(range);
   for (Client& client : clients_) {
-    if (client.leases.erase(range) > 0) log(client, concat("loses QP numbers from ", QpnRange{range}.first(), " on"));
+    if (client.leases.erase(range) > 0) log(client, concat("loses QP numbers from ", LeaseRange{range}.first(), " on"));
   }
 }
 
 // What clients of an earlier broker may have who have not come back.
 void Server::hold_back(Time now) {
-  for (uint32_t number = QpnRange::kFirstNumber; number <= steering_->last_number(); ++number) {
-    if (steering_->is_free(QpnRange{number}, now)) continue;
-    if (ranges_.take(number - QpnRange::kFirstNumber)) kept_.emplace(number, kUnknownUser);
+  for (uint32_t number = LeaseRange::kFirstNumber; number <= steering_->last_number(); ++number) {
+    if (steering_->is_free(LeaseRange{number}, now)) continue;
+    if (ranges_.take(number - LeaseRange::kFirstNumber)) kept_.emplace(number, kUnknownUser);
   }
 }
 
@@ -418,8 +418,8 @@ void Server::release_ranges(Time now) {
   if (now < look_at_kept_) return;
   look_at_kept_ = now + kLookAgain;
   std::erase_if(kept_, [&](const auto& kept) {
-    const bool free = steering_->is_free(QpnRange{kept.first}, now);
-    if (free) ranges_.release(kept.first - QpnRange::kFirstNumber);
+    const bool free = steering_->is_free(LeaseRange{kept.first}, now);
+    if (free) ranges_.release(kept.first - LeaseRange::kFirstNumber);
     return free;
   });
 }

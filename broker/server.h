@@ -23,7 +23,7 @@
 #include "broker/client_socket.h"
 #include "broker/protocol.h"
 #include "broker/steering.h"
-#include "engine/base/resting_numbers.h"
+#include "engine/base/number_allocator.h"
 #include "engine/base/time.h"
 #include "engine/base/unique_fd.h"
 #include "engine/io/af_xdp/xdp_program.h"
@@ -112,7 +112,7 @@ class Server {
   const Policy policy_;
   const bool verbose_;
   const XdpProgramOf xdp_program_of_;
-  RestingNumbers ranges_;  // from 0 for range 1
+  NumberAllocator ranges_;  // from 0 for range 1
   // Ranges that nobody leases and that are not free: by number, with the user who had them last (or kUnknownUser).
   std::map<uint32_t, uid_t> kept_;
   Time look_at_kept_{};

@@ -10,8 +10,8 @@
 #include <string>
 #include <variant>
 
+#include "broker/lease_range.h"
 #include "broker/port_sockets.h"
-#include "broker/qpn_range.h"
 #include "engine/base/time.h"
 #include "engine/io/io_error.h"
 
@@ -40,22 +40,22 @@ class Steering {
 
   // Sockets for a new client: they get the range's packets from now on. The range is_free(); the caller keeps it free
   // for as long as packets of an earlier client can be under way. The caller passes the descriptors on and closes them.
-  virtual std::variant<PortSockets, io::IoError> admit(QpnRange range) = 0;
+  virtual std::variant<PortSockets, io::IoError> admit(LeaseRange range) = 0;
   // Sockets that a client of an earlier broker brings, also after start(): whose range is found by looking at them.
   // Nothing that the client says is believed. If somebody has the range by an earlier lease, whose sockets it had only
   // kept, that one has lost it.
-  virtual std::variant<QpnRange, io::IoError> readmit(PortSockets sockets) = 0;
+  virtual std::variant<LeaseRange, io::IoError> readmit(PortSockets sockets) = 0;
   // The client is gone or has given the range back: its packets are counted as nobody's from now on.
-  virtual void dismiss(QpnRange range) = 0;
+  virtual void dismiss(LeaseRange range) = 0;
   // Of a range that nobody leases: it may be admitted. Not while somebody has sockets of an earlier lease.
-  virtual bool is_free(QpnRange range, Time now) const = 0;
+  virtual bool is_free(LeaseRange range, Time now) const = 0;
 
   // Readable when work() has something to do.
   virtual int descriptor() const = 0;
   // Makes sockets in advance, and reads packets that are for nobody, a bounded number. Worth a call as well when
   // requests have been answered and there is time: the next lease is quicker.
   virtual void work() = 0;
-  // Packets (runs counted as one) that were for nobody.
+  // Packets (runs counted as one) that were for nobody. Tests see by it where such packets go.
   uint64_t unclaimed() const { return unclaimed_; }
 
  protected:

@@ -6,19 +6,17 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/passed_descriptors.h"
 #include "engine/base/unique_fd.h"
 
 namespace uroce::broker {
-
-// The kernel takes so many with a message.
-constexpr size_t kMaxDescriptors = 253;
 
 struct DescriptorMessage {
   std::vector<UniqueFd> descriptors;
   std::string text;
 };
 
-// `text` is not empty. 0 or an errno value.
+// `text` is not empty; kMostPassedDescriptors at most. 0 or an errno value.
 int send_descriptors(int socket, std::span<const int> descriptors, const std::string& text);
 // `flags` as for recvmsg(). Nothing: there is no message, or a part of it was lost.
 std::optional<DescriptorMessage> receive_descriptors(int socket, int flags);

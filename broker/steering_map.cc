@@ -41,8 +41,8 @@ bool holds(const bpf_map* map, uint32_t number) {
 }
 
 // In the map of open sockets.
-uint32_t place_v6(QpnRange range) {
-  constexpr uint32_t kRanges = 1 << (24 - QpnRange::kBits);
+uint32_t place_v6(LeaseRange range) {
+  constexpr uint32_t kRanges = 1 << (24 - LeaseRange::kBits);
   return kRanges + range.number;
 }
 
@@ -129,8 +129,8 @@ std::optional<IoError> MapSteering::start() {
   return std::nullopt;
 }
 
-std::variant<PortSockets, IoError> MapSteering::admit(QpnRange range) {
-  assert(!inherits_ && range.number >= QpnRange::kFirstNumber && range.number <= QpnRange::kLastNumber);
+std::variant<PortSockets, IoError> MapSteering::admit(LeaseRange range) {
+  assert(!inherits_ && range.number >= LeaseRange::kFirstNumber && range.number <= LeaseRange::kLastNumber);
   assert(!leased_[range.number]);
   auto result = pool_->take();
   auto* const sockets = std::get_if<PortSockets>(&result);
@@ -157,7 +157,7 @@ uint64_t MapSteering::next_serial() {
   return last_serial_ = std::max(last_serial_ + 1, ns);
 }
 
-std::variant<QpnRange, IoError> MapSteering::readmit(PortSockets sockets) {
+std::variant<LeaseRange, IoError> MapSteering::readmit(PortSockets sockets) {
   if (static_cast<bool>(sockets.v6) != static_cast<bool>(own_.v6))
     return refused(EINVAL, "not for the IP versions of this host");
   std::optional<LeaseId> lease;
@@ -184,14 +184,14 @@ std::variant<QpnRange, IoError> MapSteering::readmit(PortSockets sockets) {
   return range;
 }
 
-void MapSteering::dismiss(QpnRange range) {
+void MapSteering::dismiss(LeaseRange range) {
   remove(program_->maps.members_v4, range.number);
   remove(program_->maps.members_v6, range.number);
   bpf_map__delete_elem(program_->maps.numbers, &cookies_[range.number], sizeof(uint64_t), 0);
   leased_[range.number] = false;
 }
 
-bool MapSteering::is_free(QpnRange range, Time) const {
+bool MapSteering::is_free(LeaseRange range, Time) const {
   const bpf_map* const all = program_->maps.open_sockets;
   return !holds(all, range.number) && !holds(all, place_v6(range));
 }

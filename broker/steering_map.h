@@ -21,13 +21,13 @@ class MapSteering final : public Steering {
   ~MapSteering() override;
 
   const std::string& isolation_obstacle() const override { return isolation_obstacle_; }
-  uint32_t last_number() const override { return QpnRange::kLastNumber; }
+  uint32_t last_number() const override { return LeaseRange::kLastNumber; }
   bool inherits() const override { return inherits_; }
   std::optional<io::IoError> start() override;
-  std::variant<PortSockets, io::IoError> admit(QpnRange range) override;
-  std::variant<QpnRange, io::IoError> readmit(PortSockets sockets) override;
-  void dismiss(QpnRange range) override;
-  bool is_free(QpnRange range, Time now) const override;
+  std::variant<PortSockets, io::IoError> admit(LeaseRange range) override;
+  std::variant<LeaseRange, io::IoError> readmit(PortSockets sockets) override;
+  void dismiss(LeaseRange range) override;
+  bool is_free(LeaseRange range, Time now) const override;
   int descriptor() const override { return events_.get(); }
   void work() override;
 
@@ -50,10 +50,10 @@ class MapSteering final : public Steering {
   PortSockets own_;
   std::unique_ptr<SocketPool> pool_;
   UniqueFd events_;
-  std::bitset<QpnRange::kLastNumber + 1> leased_;
-  std::array<uint64_t, QpnRange::kLastNumber + 1> serials_{};  // of those leases
+  std::bitset<LeaseRange::kLastNumber + 1> leased_;
+  std::array<uint64_t, LeaseRange::kLastNumber + 1> serials_{};  // of those leases
   uint64_t last_serial_ = 0;
-  std::array<uint64_t, QpnRange::kLastNumber + 1> cookies_{};  // of the IPv4 sockets
+  std::array<uint64_t, LeaseRange::kLastNumber + 1> cookies_{};  // of the IPv4 sockets
 };
 
 }  // namespace uroce::broker

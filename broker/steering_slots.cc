@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <system_error>
 #include <unistd.h>
@@ -32,19 +31,11 @@ int attach_program(int fd) {
   constexpr uint32_t kQpnOffset = 4, kQpnBits24 = 0xffffff;
   std::array<sock_filter, 6> instructions{{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kQpnOffset),
                                            BPF_STMT(BPF_ALU | BPF_AND | BPF_K, kQpnBits24),
-                                           BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, QpnRange::kBits),
+                                           BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, LeaseRange::kBits),
                                            BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, SlotSteering::kSlots, 0, 1),
                                            BPF_STMT(BPF_RET | BPF_K, 0), BPF_STMT(BPF_RET | BPF_A, 0)}};
   const sock_fprog program{instructions.size(), instructions.data()};
   return setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof(program)) == 0 ? 0 : errno;
-}
-
-// Two descriptors for each slot, and as many on the way.
-void raise_file_limit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 UniqueFd duplicate(const UniqueFd& fd) {
@@ -75,7 +66,6 @@ int clean(int fd, int family) {
 }  // namespace
 
 io::IoResult<Steering> SlotSteering::open(bool inherits) {
-  raise_file_limit();
   std::unique_ptr<SlotSteering> steering(new SlotSteering(inherits));
   steering->events_.reset(epoll_create1(EPOLL_CLOEXEC));
   if (!steering->events_) return failed(errno, "epoll", kLimits);
@@ -132,9 +122,9 @@ std::optional<IoError> SlotSteering::park() {
     members.push_back(slot.v4.get());
     if (slot.v6) members.push_back(slot.v6.get());
   }
-  for (size_t next = 0; next < members.size(); next += kMaxDescriptors) {
+  for (size_t next = 0; next < members.size(); next += kMostPassedDescriptors) {
     const std::span<const int> some =
-        std::span(members).subspan(next, std::min(kMaxDescriptors, members.size() - next));
+        std::span(members).subspan(next, std::min(kMostPassedDescriptors, members.size() - next));
     if (const int error = send_descriptors(writer.get(), some, "members"))
       return failed(error, "descriptors on the way", kLimits);
   }
@@ -147,7 +137,7 @@ std::string SlotSteering::take_over(int kept) {
   const int begin = 0;
   if (setsockopt(kept, SOL_SOCKET, SO_PEEK_OFF, &begin, sizeof(begin)) != 0) return "without what a client keeps";
   std::vector<UniqueFd> members;
-  for (size_t messages = 0; messages <= 2 * (kSlots + 1) / kMaxDescriptors; ++messages) {
+  for (size_t messages = 0; messages <= 2 * (kSlots + 1) / kMostPassedDescriptors; ++messages) {
     auto message = receive_descriptors(kept, MSG_PEEK | MSG_DONTWAIT);
     if (!message) break;
     for (UniqueFd& fd : message->descriptors) members.push_back(std::move(fd));
@@ -169,8 +159,8 @@ std::string SlotSteering::take_over(int kept) {
   return {};
 }
 
-std::variant<PortSockets, IoError> SlotSteering::admit(QpnRange range) {
-  assert(!inherits_ && range.number >= QpnRange::kFirstNumber && range.number <= kSlots);
+std::variant<PortSockets, IoError> SlotSteering::admit(LeaseRange range) {
+  assert(!inherits_ && range.number >= LeaseRange::kFirstNumber && range.number <= kSlots);
   Slot& slot = slots_[range.number];
   assert(!slot.leased);
   PortSockets sockets{duplicate(slot.v4), slot.v6 ? duplicate(slot.v6) : UniqueFd(), duplicate(parked_)};
@@ -183,7 +173,7 @@ std::variant<PortSockets, IoError> SlotSteering::admit(QpnRange range) {
   return sockets;
 }
 
-std::variant<QpnRange, IoError> SlotSteering::readmit(PortSockets sockets) {
+std::variant<LeaseRange, IoError> SlotSteering::readmit(PortSockets sockets) {
   if (slots_.empty()) {
     if (const std::string error = take_over(sockets.kept.get()); !error.empty()) return refused(EINVAL, error);
   }
@@ -200,7 +190,7 @@ std::variant<QpnRange, IoError> SlotSteering::readmit(PortSockets sockets) {
   return lease->range;
 }
 
-void SlotSteering::dismiss(QpnRange range) {
+void SlotSteering::dismiss(LeaseRange range) {
   Slot& slot = slots_[range.number];
   slot.leased = false;
   mark(slot.v4.get(), kFree);
@@ -210,7 +200,7 @@ void SlotSteering::dismiss(QpnRange range) {
 }
 
 // Everybody has all sockets. Who had this one under an earlier broker goes on to read from it, if it lives.
-bool SlotSteering::is_free(QpnRange range, Time now) const {
+bool SlotSteering::is_free(LeaseRange range, Time now) const {
   return now >= absence_ends_ || !is_marked_leased(slots_[range.number].v4.get());
 }
 

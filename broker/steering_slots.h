@@ -19,16 +19,17 @@ class SlotSteering final : public Steering {
   // A client of an earlier broker that was stopped may come back so much later.
   static constexpr Duration kAbsence = std::chrono::minutes(1);
 
+  // The process may have as many open files as it can (file_limit.h): two for each slot, and as many on the way.
   static io::IoResult<Steering> open(bool inherits);
 
   const std::string& isolation_obstacle() const override;
   uint32_t last_number() const override { return kSlots; }
   bool inherits() const override { return inherits_; }
   std::optional<io::IoError> start() override;
-  std::variant<PortSockets, io::IoError> admit(QpnRange range) override;
-  std::variant<QpnRange, io::IoError> readmit(PortSockets sockets) override;
-  void dismiss(QpnRange range) override;
-  bool is_free(QpnRange range, Time now) const override;
+  std::variant<PortSockets, io::IoError> admit(LeaseRange range) override;
+  std::variant<LeaseRange, io::IoError> readmit(PortSockets sockets) override;
+  void dismiss(LeaseRange range) override;
+  bool is_free(LeaseRange range, Time now) const override;
   int descriptor() const override { return events_.get(); }
   void work() override;
 

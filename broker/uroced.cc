@@ -11,7 +11,6 @@
 #include <grp.h>
 #include <pwd.h>
 #include <string>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <thread>
@@ -20,6 +19,7 @@
 #include <vector>
 
 #include "broker/address.h"
+#include "broker/file_limit.h"
 #include "broker/server.h"
 #include "broker/steering.h"
 #include "engine/base/clock.h"
@@ -67,14 +67,6 @@ int stop_signals() {
   return signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-// As many descriptors as the process may have: each client takes one, and some sockets.
-void raise_descriptor_limit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 // The sockets that systemd has made for it (sd_listen_fds(3)): from descriptor 3 on.
 std::vector<UniqueFd> sockets_of_systemd() {
   constexpr int kFirst = 3;
@@ -120,7 +112,7 @@ int serve(const Settings& settings) {
     return starter.complain(kFailed,
                             "LISTEN_FDS: not all of these are UNIX sockets that listen (ListenSequentialPacket)");
   }
-  raise_descriptor_limit();
+  raise_file_limit();             // each client takes some, and steering without privileges (steering_slots.h)
   std::signal(SIGPIPE, SIG_IGN);  // whoever has started it need not wait for its word
   Policy policy;
   policy.owner = geteuid();

@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "broker/qpn_range.h"
+#include "broker/lease_range.h"
 #include "engine/base/random.h"
 #include "engine/io/closed_io.h"
 
@@ -34,7 +34,7 @@ Device::Device(const net::Netdev& netdev, std::shared_ptr<net::NetView> view, co
       opener_(std::move(opener)),
       netdev_(netdev),
       announced_(netdev),
-      max_qp_(options.broker == "none" ? Limits::kMaxQp : broker::QpnRange::count()),
+      max_qp_(options.broker == "none" ? Limits::kMaxQp : broker::LeaseRange::count()),
       max_groups_(options.broker == "none" ? Limits::kMaxMulticastGroups : kGroupsOfALease),
       tables(secure_random, most_shards(options)),
       progress(std::make_unique<Datapath>(tables), view_->descriptor(),

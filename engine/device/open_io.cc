@@ -81,7 +81,7 @@ std::unique_ptr<io::PacketIo> with_same_host(const std::shared_ptr<broker::Lease
   const auto arrivals = std::make_shared<io::NewPeers>();
   lease->take_peers([arrivals](uint32_t range, io::PeerEnd end) { arrivals->add(range, std::move(end)); });
   return std::make_unique<io::SameHost>(std::move(network),
-                                        io::SameHost::Config{.range_bits = broker::QpnRange::kBits,
+                                        io::SameHost::Config{.range_bits = broker::LeaseRange::kBits,
                                                              .meet = [lease](uint32_t range) { lease->meet(range); },
                                                              .arrivals = arrivals});
 }

@@ -9,7 +9,8 @@
 #include <optional>
 #include <utility>
 
-#include "engine/base/resting_numbers.h"
+#include "engine/base/number_allocator.h"
+#include "engine/base/zeroed_array.h"
 #include "wire/psn.h"
 
 namespace uroce::engine {
@@ -44,8 +45,6 @@ class QpnSpace {
     numbers_.release(i);
   }
 
-  // It is one of these numbers, whether a QP has it or not.
-  bool contains(wire::Qpn qpn) const { return index(qpn) < count_; }
   // Null: there is none, or it is not one of these numbers.
   Qp* find(wire::Qpn qpn) const {
     const uint32_t i = index(qpn);
@@ -70,7 +69,7 @@ class QpnSpace {
   uint32_t shift_;  // numbers are 2^shift_ apart
   // Apart, so that looking for the QPs of packets needs as few cache lines as can be.
   ZeroedArray<Qp*> qps_;
-  RestingNumbers numbers_;
+  NumberAllocator numbers_;
 };
 
 }  // namespace uroce::engine

@@ -35,7 +35,7 @@ struct Kernel {
   std::set<uint32_t> kept;               // ranges of whom somebody has sockets
   bool survivors = false;                // clients of an earlier broker live
   std::string isolation_obstacle;
-  uint32_t last_number = QpnRange::kLastNumber;
+  uint32_t last_number = LeaseRange::kLastNumber;
   int start_error = 0;
   std::map<int, std::string> xdp_programs;  // names, by netdev
 
@@ -63,7 +63,7 @@ class FakeSteering final : public Steering {
     if (kernel_.start_error != 0) return io::IoError{kernel_.start_error, "cannot start", "try"};
     return std::nullopt;
   }
-  std::variant<PortSockets, io::IoError> admit(QpnRange range) override {
+  std::variant<PortSockets, io::IoError> admit(LeaseRange range) override {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return io::IoError{errno, "pipe", ""};
     PortSockets sockets;
@@ -76,7 +76,7 @@ class FakeSteering final : public Steering {
     kernel_.leases[inode_of(ends[0])] = {range, kernel_.last_serial};
     return sockets;
   }
-  std::variant<QpnRange, io::IoError> readmit(PortSockets sockets) override {
+  std::variant<LeaseRange, io::IoError> readmit(PortSockets sockets) override {
     const std::lock_guard guard(kernel_.lock);
     const auto found = kernel_.leases.find(inode_of(sockets.v4.get()));
     if (found == kernel_.leases.end()) return io::IoError{EPERM, "not a socket of this port", "start anew"};
@@ -86,12 +86,12 @@ class FakeSteering final : public Steering {
     current = serial;
     return range;
   }
-  void dismiss(QpnRange range) override {
+  void dismiss(LeaseRange range) override {
     const std::lock_guard guard(kernel_.lock);
     kernel_.steered[range.number] = 0;
     if (kernel_.clients_keep_sockets) kernel_.kept.insert(range.number);
   }
-  bool is_free(QpnRange range, Time) const override {
+  bool is_free(LeaseRange range, Time) const override {
     const std::lock_guard guard(kernel_.lock);
     return !kernel_.kept.contains(range.number);
   }

@@ -20,6 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "broker/file_limit.h"
 #include "broker/steering_descriptors.h"
 #include "broker/steering_map.h"
 #include "broker/steering_slots.h"
@@ -77,6 +78,7 @@ std::vector<uint8_t> packets(uint32_t qpn, size_t count) {
 }  // namespace
 
 PortLab::PortLab() {
+  raise_file_limit();  // for SlotSteering
   VethPair::enter(veth_.b());
 }
 
@@ -223,7 +225,7 @@ uint32_t readmit(Steering& steering, PortSockets sockets, std::string* why) {
     }
     return 0;
   }
-  return std::get<QpnRange>(result).number;
+  return std::get<LeaseRange>(result).number;
 }
 
 bool unclaimed(Steering& steering, uint64_t count) {

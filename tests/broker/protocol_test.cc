@@ -7,6 +7,8 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
+#include "engine/base/passed_descriptors.h"
+
 namespace uroce::broker {
 namespace {
 
@@ -88,21 +90,10 @@ TEST_F(ProtocolTest, ShortLongAndMissingMessages) {
 TEST_F(ProtocolTest, TooManyDescriptorsAreClosed) {
   const UniqueFd one(eventfd(0, EFD_CLOEXEC));
   const Message message = make_message(Kind::kClaim);
-  iovec piece{const_cast<Message*>(&message), sizeof(message)};
   std::array<int, 50> numbers;
   numbers.fill(one.get());
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(numbers))> control{};
-  msghdr header{};
-  header.msg_iov = &piece;
-  header.msg_iovlen = 1;
-  header.msg_control = control.data();
-  header.msg_controllen = control.size();
-  cmsghdr* const rights = CMSG_FIRSTHDR(&header);
-  rights->cmsg_level = SOL_SOCKET;
-  rights->cmsg_type = SCM_RIGHTS;
-  rights->cmsg_len = CMSG_LEN(sizeof(numbers));
-  std::memcpy(CMSG_DATA(rights), numbers.data(), sizeof(numbers));
-  ASSERT_GT(sendmsg(near_.get(), &header, 0), 0);
+  ASSERT_EQ(send_with_descriptors(near_.get(), {reinterpret_cast<const uint8_t*>(&message), sizeof(message)}, numbers),
+            0);
   const int before = UniqueFd(dup(one.get())).get();
   EXPECT_EQ(receive(), EPROTO);
   EXPECT_FALSE(descriptors_[0]);

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
+#include "broker/file_limit.h"
 #include "engine/base/concat.h"
 #include "engine/io/same_host/peer.h"
 #include "tests/broker/broker_rig.h"
@@ -125,8 +126,8 @@ TEST_F(ServerTest, LeasesDifferentRangesWithSockets) {
       EXPECT_TRUE(client.descriptors()[0] && client.descriptors()[1] && client.descriptors()[2]);
       EXPECT_EQ(answer.has_v6, 1u);
       EXPECT_TRUE(kernel_.is_steered(answer.range));
-      EXPECT_GE(answer.range, QpnRange::kFirstNumber);
-      EXPECT_LE(answer.range, QpnRange::kLastNumber);
+      EXPECT_GE(answer.range, LeaseRange::kFirstNumber);
+      EXPECT_LE(answer.range, LeaseRange::kLastNumber);
       ranges.insert(answer.range);
     }
   }
@@ -459,11 +460,9 @@ TEST_F(ServerTest, WhatOthersBringToAClaimIsASocketOrIsNotTaken) {
 
 TEST_F(ServerTest, AUserLeavesConnectionsForOthers) {
   UROCE_SKIP_UNLESS_ROOT();
-  rlimit files{};
-  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
-  const rlimit before = files;
-  files.rlim_cur = files.rlim_max;
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  raise_file_limit();
   {
     RunningBroker broker(kernel_, address_);
     std::vector<RawClient> clients;
@@ -548,6 +547,7 @@ TEST_F(ServerTest, ClientsThatDoNotListenAreNotMet) {
     other.say(meet(other.lease(1).range, theirs));
     other.hear();
     const auto peer = peer_of(other, {});
+    EXPECT_EQ(other.lease(2).kind, Kind::kGranted) << "the broker is done with what came before";
     ASSERT_TRUE(peer);
     peer->look();
     alone = peer->ended();

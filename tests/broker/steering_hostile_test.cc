@@ -165,8 +165,8 @@ TEST_F(HostileClient, ThatLeavesTheGroupHarmsNoClientAfterIt) {
   for (uint32_t number = 4; number < 60; ++number) {
     clients.push_back(admit(*steering_, number));
     for (const int family : {AF_INET, AF_INET6}) {
-      lab_->send(family, QpnRange{number}.first());
-      EXPECT_EQ(receive(socket_of(clients.back(), family)), (Arrived{QpnRange{number}.first(), 1})) << number;
+      lab_->send(family, LeaseRange{number}.first());
+      EXPECT_EQ(receive(socket_of(clients.back(), family)), (Arrived{LeaseRange{number}.first(), 1})) << number;
       const sockaddr unspecified{.sa_family = AF_UNSPEC, .sa_data = {}};
       EXPECT_EQ(connect(socket_of(clients.back(), family), &unspecified, sizeof(unspecified)), 0);
     }
@@ -476,8 +476,8 @@ class ReadmissionToSlots : public Readmission {
     int pair[2];
     EXPECT_EQ(socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, pair), 0);
     const UniqueFd writer(pair[1]);
-    for (size_t next = 0; next < descriptors.size(); next += kMaxDescriptors) {
-      const size_t count = std::min(kMaxDescriptors, descriptors.size() - next);
+    for (size_t next = 0; next < descriptors.size(); next += kMostPassedDescriptors) {
+      const size_t count = std::min(kMostPassedDescriptors, descriptors.size() - next);
       EXPECT_EQ(send_descriptors(writer.get(), std::span(descriptors).subspan(next, count), "members"), 0);
     }
     return UniqueFd(pair[0]);

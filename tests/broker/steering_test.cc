@@ -31,7 +31,7 @@ class SteeringOf : public testing::TestWithParam<Kind> {
 
   // Each gets what is for it, and nothing else.
   void expect_steered(const PortSockets& sockets, uint32_t number) {
-    const uint32_t qpn = QpnRange{number}.first() + 5;
+    const uint32_t qpn = LeaseRange{number}.first() + 5;
     for (const int family : {AF_INET, AF_INET6}) {
       lab_->send(family, qpn);
       EXPECT_EQ(receive(socket_of(sockets, family)), (Arrived{qpn, 1})) << number;
@@ -48,7 +48,7 @@ TEST_P(SteeringOf, SinglesAndRunsComeToTheMemberWithTheirQpn) {
   for (const int family : {AF_INET, AF_INET6}) {
     for (const Way way : {Way::kVeth, Way::kLoopback}) {
       for (const size_t count : {1u, 2u, 40u}) {
-        const uint32_t last_first = QpnRange{steering->last_number()}.first();
+        const uint32_t last_first = LeaseRange{steering->last_number()}.first();
         for (const auto& [sockets, qpn] :
              {std::pair{&first, 0x4000u}, std::pair{&first, 0x7fffu}, std::pair{&second, 0x1c000u},
               std::pair{&second, 0x1ffffu}, std::pair{&last, last_first}, std::pair{&last, last_first + 0x3fff}}) {

@@ -16,6 +16,7 @@
 #include "capture/nameless_socket.h"
 #include "capture/protocol.h"
 #include "capture/server.h"
+#include "engine/base/passed_descriptors.h"
 #include "engine/io/memory_link.h"
 #include "tests/capture/capture_rig.h"
 #include "tests/engine/io/test_packet.h"
@@ -200,29 +201,16 @@ TEST(CaptureProtocol, NothingStaysOfDescriptorsThatAreTooMany) {
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
   Message message;
-  std::array<char, sizeof(Message) + 1> bytes{};
+  std::array<uint8_t, sizeof(Message) + 1> bytes{};
   std::memcpy(bytes.data(), &message, sizeof(message));
-  iovec piece{bytes.data(), sizeof(message)};
-  const int two[2] = {STDERR_FILENO, STDERR_FILENO};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(two))> control{};
-  msghdr header{};
-  header.msg_iov = &piece;
-  header.msg_iovlen = 1;
-  header.msg_control = control.data();
-  header.msg_controllen = control.size();
-  cmsghdr* const rights = CMSG_FIRSTHDR(&header);
-  rights->cmsg_level = SOL_SOCKET;
-  rights->cmsg_type = SCM_RIGHTS;
-  rights->cmsg_len = CMSG_LEN(sizeof(two));
-  std::memcpy(CMSG_DATA(rights), two, sizeof(two));
+  constexpr std::array<int, 2> kTwo{STDERR_FILENO, STDERR_FILENO};
   const size_t before = open_descriptors();
-  ASSERT_EQ(sendmsg(ends[0], &header, 0), static_cast<ssize_t>(piece.iov_len));
+  ASSERT_EQ(send_with_descriptors(ends[0], std::span(bytes).first(sizeof(message)), kTwo), 0);
   int fd = -1;
   EXPECT_EQ(protocol::receive(ends[1], message, &fd, kPatientMs), 0);
   close(fd);
   EXPECT_EQ(open_descriptors(), before);
-  piece.iov_len = bytes.size();
-  ASSERT_EQ(sendmsg(ends[0], &header, 0), static_cast<ssize_t>(piece.iov_len));
+  ASSERT_EQ(send_with_descriptors(ends[0], bytes, kTwo), 0);
   EXPECT_EQ(protocol::receive(ends[1], message, &fd, kPatientMs), EPROTO);
   EXPECT_EQ(open_descriptors(), before);
   for (const int end : ends) close(end);

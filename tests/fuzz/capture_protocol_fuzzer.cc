@@ -23,6 +23,7 @@
 #include "capture/nameless_socket.h"
 #include "capture/protocol.h"
 #include "capture/server.h"
+#include "engine/base/passed_descriptors.h"
 #include "engine/io/memory_link.h"
 #include "tests/fuzz/check.h"
 #include "tests/fuzz/input.h"
@@ -140,21 +141,7 @@ void send_message(Input& in, int socket, const std::vector<uint8_t>& bytes) {
   std::array<int, kDescriptors> descriptors;
   const size_t count = in.below(kDescriptors + 1);
   for (size_t i = 0; i < count; ++i) descriptors[i] = make_descriptor(in);
-  iovec piece{const_cast<uint8_t*>(bytes.data()), bytes.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(descriptors))> control{};
-  msghdr header{};
-  header.msg_iov = &piece;
-  header.msg_iovlen = 1;
-  if (count > 0) {
-    header.msg_control = control.data();
-    header.msg_controllen = CMSG_SPACE(count * sizeof(int));
-    cmsghdr* const rights = CMSG_FIRSTHDR(&header);
-    rights->cmsg_level = SOL_SOCKET;
-    rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(count * sizeof(int));
-    std::memcpy(CMSG_DATA(rights), descriptors.data(), count * sizeof(int));
-  }
-  sendmsg(socket, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
+  send_with_descriptors(socket, bytes, std::span(descriptors).first(count));
   for (size_t i = 0; i < count; ++i) close(descriptors[i]);
 }
 

@@ -5,7 +5,7 @@
 
 namespace uroce::broker {
 
-struct QpnRange {
+struct LeaseRange {
   static constexpr uint32_t kBits = 14;
   // Numbers of ranges that can be leased. 0 has QPN 0 and 1, which are nobody's, and 1023 the QPN of multicast packets.
   static constexpr uint32_t kFirstNumber = 1, kLastNumber = 1022;
@@ -15,7 +15,7 @@ struct QpnRange {
   static constexpr uint32_t count() { return uint32_t{1} << kBits; }
   constexpr uint32_t first() const { return number << kBits; }
   constexpr bool has(uint32_t qpn) const { return qpn >> kBits == number; }
-  bool operator==(const QpnRange&) const = default;
+  bool operator==(const LeaseRange&) const = default;
 };
 
 }  // namespace uroce::broker

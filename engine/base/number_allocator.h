@@ -1,4 +1,4 @@
-// Numbers that are given out, and rest when they come back: QP numbers in a device (IBTA: timewait), ranges of them in
+// Gives numbers out, which rest when they come back: QP numbers in a device (IBTA: timewait), ranges of them in
 // the broker. Packets for who had a number may still be under way, or a peer may go on repeating them, and a new holder
 // with the same peer would take them for its own. Only the peer knows how long it goes on, so the rest is not counted
 // in seconds but is as long as there are numbers: half of those that are not in use rest, and the one that has rested
@@ -8,35 +8,18 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
 #include <functional>
-#include <memory>
-#include <new>
 #include <optional>
-#include <type_traits>
 #include <utility>
+
+#include "engine/base/zeroed_array.h"
 
 namespace uroce {
 
-struct FreeMemory {
-  void operator()(void* memory) const { std::free(memory); }
-};
-// Zeroes from the kernel: a page costs nothing before one of its elements is used.
-template <class T>
-using ZeroedArray = std::unique_ptr<T[], FreeMemory>;
-template <class T>
-ZeroedArray<T> make_zeroed_array(uint32_t count) {
-  static_assert(std::is_trivially_copyable_v<T>);
-  // NOLINTNEXTLINE(bugprone-sizeof-expression): T may be a pointer
-  auto* const array = static_cast<T*>(std::calloc(count, sizeof(T)));
-  if (array == nullptr) throw std::bad_alloc();
-  return ZeroedArray<T>(array);
-}
-
-class RestingNumbers {
+class NumberAllocator {
  public:
   // From 0 to before `count`. `random` gives 32 uniformly distributed bits.
-  RestingNumbers(uint32_t count, std::function<uint32_t()> random)
+  NumberAllocator(uint32_t count, std::function<uint32_t()> random)
       : count_(count), states_(make_zeroed_array<State>(count)), random_(std::move(random)) {}
 
   // One that is free, not predictable from earlier ones. None: all are in use.

@@ -1,5 +1,5 @@
 // Numbers that somebody asks for by name, among those that are given out at random. (Random ones: qpn_space_test.cc.)
-#include "engine/base/resting_numbers.h"
+#include "engine/base/number_allocator.h"
 
 #include <algorithm>
 #include <gtest/gtest.h>
@@ -12,12 +12,12 @@ namespace {
 
 constexpr uint32_t kCount = 32;
 
-class RestingNumbersTest : public testing::Test {
+class NumberAllocatorTest : public testing::Test {
  protected:
-  RestingNumbers numbers_{kCount, [random = std::mt19937(1)]() mutable { return static_cast<uint32_t>(random()); }};
+  NumberAllocator numbers_{kCount, [random = std::mt19937(1)]() mutable { return static_cast<uint32_t>(random()); }};
 };
 
-TEST_F(RestingNumbersTest, OneInUseOrUnknownIsNotGiven) {
+TEST_F(NumberAllocatorTest, OneInUseOrUnknownIsNotGiven) {
   EXPECT_TRUE(numbers_.take(7));
   EXPECT_FALSE(numbers_.take(7));
   EXPECT_FALSE(numbers_.take(kCount));
@@ -27,7 +27,7 @@ TEST_F(RestingNumbersTest, OneInUseOrUnknownIsNotGiven) {
 }
 
 // First, last and in the middle of those that rest; afterwards all numbers are there once.
-TEST_F(RestingNumbersTest, OneThatRestsIsWokenByName) {
+TEST_F(NumberAllocatorTest, OneThatRestsIsWokenByName) {
   for (int round = 0; round < 200; ++round) {
     std::vector<uint32_t> taken;
     for (int i = 0; i < 10; ++i) taken.push_back(*numbers_.take());

@@ -1,0 +1,9 @@
+#pragma once
+
+namespace uroce::broker {
+
+// As many descriptors as the process may have. For a program's main function: whoever it starts has the limit as well,
+// and programs that use select() may not have more than 1024.
+void raise_file_limit();
+
+}  // namespace uroce::broker
