@@ -37,6 +37,7 @@ class Peer {
   RingWriter out;
   RingReader in;
   std::optional<Time> full_since;  // `out`
+  bool taken_up = false;           // `in`: what came by the network before has been received
 
   int socket() const { return socket_.get(); }
   // After out.publish() has asked for it.

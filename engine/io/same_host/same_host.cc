@@ -22,6 +22,8 @@ constexpr uint32_t kLooksPerNetworkLook = 16;
 constexpr uint32_t kLooksPerPeerLook = 1024;
 // How long a peer may leave its ring full before packets to it are lost.
 constexpr Duration kPatience = std::chrono::milliseconds(10);
+// Packets that the network may have for this process when a peer begins to use the memory; more than sockets hold.
+constexpr size_t kMostBefore = 8192;
 // Bytes that one receive() takes; they are to stay in the cache until they are delivered.
 constexpr size_t kReceiveRoom = size_t{128} << 10;
 
@@ -88,8 +90,9 @@ SameHost::SameHost(std::unique_ptr<PacketIo> network, Config config)
       config_(std::move(config)),
       bytes_(std::make_unique_for_overwrite<uint8_t[]>(kReceiveRoom)) {}
 
-// A range that has a new process has no other one.
+// A range that has a new process has no other one. What was sent to it by the network leaves first.
 void SameHost::take_new_peers() {
+  if (!network_->flush()) return;
   {
     const std::lock_guard guard(config_.arrivals->lock_);
     config_.arrivals->any_.store(false, std::memory_order_relaxed);
@@ -99,6 +102,7 @@ void SameHost::take_new_peers() {
     }
     config_.arrivals->peers_.clear();
   }
+  all_taken_up_ = false;
   end_peers();
 }
 
@@ -227,6 +231,9 @@ size_t SameHost::receive(std::span<RxPacket> out) {
   if (peers_.empty()) return network_->receive(out);
   const uint32_t look = looks_++;
   if (look % kLooksPerPeerLook == 0) look_after_peers();
+  if (!all_taken_up_) {
+    if (const size_t before = receive_before_peers(out)) return before;
+  }
   size_t count = look % kLooksPerNetworkLook == 0 ? network_->receive(out) : 0;
   if (count == 0) {
     count = receive_from_peers(out);
@@ -238,6 +245,26 @@ size_t SameHost::receive(std::span<RxPacket> out) {
   }
   network_busy_ |= count > 0;
   return count;
+}
+
+// When a peer has written its first record, all that it sent by the network has left and is on this host: it is with the
+// network now.
+size_t SameHost::receive_before_peers(std::span<RxPacket> out) {
+  std::array<Peer*, 16> begin{};
+  size_t count = 0;
+  all_taken_up_ = true;
+  for (const auto& peer : peers_) {
+    if (peer->taken_up) continue;
+    all_taken_up_ = false;
+    if (count < begin.size() && !peer->in.empty()) begin[count++] = peer.get();
+  }
+  if (count == 0) return 0;
+  const size_t received = received_before_ < kMostBefore ? network_->receive(out) : 0;
+  received_before_ += received;
+  if (received > 0) return received;
+  received_before_ = 0;
+  for (Peer* const peer : std::span(begin).first(count)) peer->taken_up = true;
+  return 0;
 }
 
 // Each time another peer is the first.
@@ -258,7 +285,7 @@ size_t SameHost::receive_from_peers(std::span<RxPacket> out) {
 // Of a peer no more records are looked at than packets are asked for.
 size_t SameHost::receive_from(Peer& peer, std::span<RxPacket> out) {
   size_t count = 0;
-  for (size_t i = 0; i < out.size(); ++i) {
+  for (size_t i = 0; i < out.size() && peer.taken_up; ++i) {
     const std::span<const uint8_t> record = peer.in.front();
     if (record.empty() || (record.size() > kReceiveRoom - used_ && used_ > 0)) break;
     if (read(record, out[count])) {

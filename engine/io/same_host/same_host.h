@@ -4,7 +4,8 @@
 // first packets ask for, and after its end, it goes by the backend. The transport is the same either way.
 //
 // Packets are copied into the ring and out of it, without ICRC. Nothing is lost while the peer reads. A full ring is
-// backpressure for a while; then, as the peer may have been stopped, packets to it are lost.
+// backpressure for a while; then, as the peer may have been stopped, packets to it are lost. The order is kept when
+// packets begin to go by memory, or a UC message of which half came by the network would be lost.
 #pragma once
 
 #include <array>
@@ -74,6 +75,7 @@ class SameHost final : public PacketIo {
   size_t send_to(Peer& peer, std::span<io::TxPacket> packets);
   bool write(const io::TxPacket& packet, uint8_t* record) const;
   static bool is_patient(Peer& peer);
+  size_t receive_before_peers(std::span<RxPacket> out);
   size_t receive_from_peers(std::span<RxPacket> out);
   size_t receive_from(Peer& peer, std::span<RxPacket> out);
   bool read(std::span<const uint8_t> record, RxPacket& packet);
@@ -87,6 +89,8 @@ class SameHost final : public PacketIo {
   std::array<Peer*, kMostRanges> by_range_{};         // null: none to send to
   std::array<uint32_t, kMostRanges> without_peer_{};  // packets that went by the network for want of one
   size_t first_ = 0;                                  // whose turn it is
+  bool all_taken_up_ = true;                          // Peer::taken_up
+  size_t received_before_ = 0;                        // packets of the network, while one that is not has a record
   bool network_busy_ = true;                          // it had packets last
   uint32_t looks_ = 0;
   std::unique_ptr<uint8_t[]> bytes_;  // of the packets that receive() has handed out

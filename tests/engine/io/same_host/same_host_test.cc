@@ -122,6 +122,34 @@ TEST_F(SameHostTest, PacketsGoByMemoryOnceTheProcessesHaveMet) {
   EXPECT_EQ(ours.io->counters().tx_bytes, theirs.io->counters().rx_bytes);
 }
 
+// The network holds more than one receive() brings.
+TEST_F(SameHostTest, WhatWentByTheNetworkBeforeArrivesBefore) {
+  TestBurst burst = burst_of(250);
+  ASSERT_EQ(ours.io->send(burst.packets().first(200)), 200u);
+  meet();
+  EXPECT_EQ(theirs.receive().size(), 64u) << "the peer is there and has sent nothing";
+  ASSERT_EQ(ours.io->send(burst.packets().subspan(200)), 50u);
+  EXPECT_EQ(sent_by_network(), 200u);
+  uint32_t arrived = 64;
+  for (int i = 0; i < 100 && arrived < 250; ++i) {
+    for (const RxPacket& packet : theirs.receive()) ASSERT_EQ(psn_of(packet), arrived++);
+  }
+  EXPECT_EQ(arrived, 250u);
+}
+
+TEST_F(SameHostTest, ABusyNetworkDoesNotKeepANewPeerWaiting) {
+  meet();
+  TestBurst by_memory = burst_of(1), by_network = burst_of(64);
+  for (TxPacket& packet : by_network.packets()) packet.to_this_host = false;
+  ours.io->send(by_memory.packets());
+  bool arrived = false;
+  for (int i = 0; i < 1000 && !arrived; ++i) {
+    ours.io->send(by_network.packets());
+    for (const RxPacket& packet : theirs.receive()) arrived |= packet.without_icrc;
+  }
+  EXPECT_TRUE(arrived);
+}
+
 TEST_F(SameHostTest, OnlyPacketsToThisHost) {
   meet();
   TestBurst burst = burst_of(3);
