@@ -185,7 +185,13 @@ void set_environment(const RunOptions& options, const std::string& library) {
 
 // Programs share the netdevs of a host through a broker, so one runs, unless the user says otherwise or where it is.
 void find_or_start_broker(RunOptions& options) {
-  if (options.alone) options.broker = "none";
+  if (options.alone) {
+    options.broker = "none";
+    const auto say = [&](const std::string& broker) {
+      if (!options.quiet) complain(kExitOk, fmt::format("waiting for {} to end, which nobody uses any more", broker));
+    };
+    return let_broker_end(say);
+  }
   if (!options.broker.empty()) return;
   const std::optional<std::string> problem = start_broker(options.user);
   if (!problem) return;

@@ -2,16 +2,19 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
 #include "broker/link.h"
+#include "broker/observer.h"
 #include "cli/library.h"
 #include "engine/base/unique_fd.h"
 
@@ -20,6 +23,7 @@ namespace {
 
 // Seconds that it stays for the next program. Without privileges it starts quickly, and is in the way of other users.
 constexpr const char *kLinger = "5", *kLingerOfUser = "1";
+constexpr std::chrono::milliseconds kLongestLinger{6000};
 constexpr int kPatience = 5000;  // ms
 constexpr int kReady = 3;        // descriptor in uroced
 
@@ -86,6 +90,21 @@ std::optional<std::string> start_broker(const std::string& user) {
   const std::string answer = answer_of(ready.get());
   if (is_there()) return std::nullopt;  // this one or another one that was faster
   return answer.empty() ? "it has gone again" : answer;
+}
+
+void let_broker_end(const std::function<void(const std::string& broker)>& say) {
+  using std::chrono::milliseconds;
+  const auto end = std::chrono::steady_clock::now() + kLongestLinger;
+  for (bool said = false; std::chrono::steady_clock::now() < end; std::this_thread::sleep_for(milliseconds(20))) {
+    auto opened = broker::Observer::open("");
+    auto* const observer = std::get_if<broker::Observer>(&opened);
+    if (observer == nullptr) return;
+    const auto seen = observer->look(0);
+    const auto* const programs = std::get_if<std::vector<broker::Process>>(&seen);
+    if (programs == nullptr || !programs->empty()) return;
+    if (!said) say(observer->broker());
+    said = true;
+  }
 }
 
 }  // namespace uroce::cli

@@ -1,6 +1,7 @@
 // `uroce run` sees to it that a broker runs (broker/uroced.cc), so that programs share the netdevs of the host.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -10,5 +11,10 @@ namespace uroce::cli {
 // client. This process, the program that it becomes and those that this one starts count as one, by a connection that
 // they inherit. `user`: whom it is to serve besides root, "" for who calls. Returns why there is none.
 std::optional<std::string> start_broker(const std::string& user);
+
+// For a program that is to run alone: a broker that nobody uses any more is about to end and to free the port. Returns
+// when it has, or after some seconds, as brokers that were not started by start_broker() stay. `say` is told who is
+// waited for.
+void let_broker_end(const std::function<void(const std::string& broker)>& say);
 
 }  // namespace uroce::cli

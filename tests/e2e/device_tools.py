@@ -27,7 +27,7 @@ def devinfo(lab):
         ("link_layer", "Ethernet"),
         ("max_qp", "16384"),
         ("max_srq_wr", "32768"),
-        ("max_mcast_grp", "8192"),
+        ("max_mcast_grp", lab.a.system("sysctl", "-n", "net.ipv4.igmp_max_memberships").strip()),
         ("atomic_cap", r"ATOMIC_HCA \(1\)"),
         (r"GID\[  0\]", rf"::ffff:{re.escape(lab.a.ipv4)}, RoCE v2"),
     ):

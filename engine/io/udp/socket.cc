@@ -78,8 +78,8 @@ int bind_to_port(int fd, int family) {
 }
 
 constexpr const char* kTakenRemedy =
-    "start uroced, which shares it among programs (uroce run does so), end programs that run with --alone, and the "
-    "kernel's RoCE (modprobe -r rdma_rxe): see who it is with ss -lunp sport = :4791";
+    "uroced shares it among programs that run without --alone (uroce run starts it); see who has it with ss -lunp sport "
+    "= :4791; the kernel's RoCE goes with modprobe -r rdma_rxe";
 constexpr const char* kBindRemedy = "check the network namespace's addresses: ip address";
 
 std::string name_of(int family) {
