@@ -1,10 +1,13 @@
 #include "broker/client_socket.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <csignal>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <utility>
@@ -23,19 +26,46 @@ bool is_udp_socket(int fd) {
   return (domain == AF_INET || domain == AF_INET6) && option(SO_PROTOCOL) == IPPROTO_UDP;
 }
 
-// What waits in a socket's queue is closed with it, and that may take long, but not in a process that ends.
+void drop_message(int socket) {
+  char byte;
+  recv(socket, &byte, 1, MSG_DONTWAIT);
+}
+
+// What is the first in the queue of a socket to which nothing more comes. A message without a byte is told from the end
+// by the credentials that come with each message; an error that the sender has left (ECONNRESET) comes once, before both.
+enum class First { kNothing, kMessage, kDescriptors };
+
+First first_in_queue(int socket) {
+  const int on = 1;
+  if (setsockopt(socket, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) != 0) return First::kDescriptors;
+  struct alignas(cmsghdr) Credentials {
+    std::array<uint8_t, CMSG_SPACE(sizeof(ucred))> bytes{};
+  } credentials;
+  msghdr header{};
+  header.msg_control = credentials.bytes.data();
+  for (int errors = 0; errors < 4; ++errors) {
+    header.msg_controllen = credentials.bytes.size();
+    if (recvmsg(socket, &header, MSG_PEEK | MSG_DONTWAIT) < 0) continue;
+    if (header.msg_controllen == 0) return First::kNothing;
+    return (header.msg_flags & MSG_CTRUNC) != 0 ? First::kDescriptors : First::kMessage;
+  }
+  return First::kDescriptors;  // not known, so with care
+}
+
+// What waits in a socket's queue is closed with it, and that may take long, but not in a process that ends. That one
+// makes nothing but system calls: libraries may not be usable where others of the broker's process run threads (tests).
 void close_in_a_process_that_ends(UniqueFd socket) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return static_cast<void>(socket.release());
   const UniqueFd waits(ends[0]);
   UniqueFd closed(ends[1]);
-  const pid_t process = fork();
+  const auto process = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr));
   if (process < 0) return static_cast<void>(socket.release());  // rather kept than waited for
   if (process == 0) {
-    close(closed.release());
+    syscall(SYS_close, ends[1]);
     char end;
-    while (read(waits.get(), &end, 1) < 0 && errno == EINTR) continue;
-    _exit(0);
+    while (syscall(SYS_read, ends[0], &end, 1) < 0 && errno == EINTR) continue;
+    syscall(SYS_exit_group, 0);
   }
   socket.reset();  // not the last descriptor of it
   closed.reset();
@@ -44,11 +74,13 @@ void close_in_a_process_that_ends(UniqueFd socket) {
 
 }  // namespace
 
+// If messages are left in the queue, the kernel gives the client an error before it gives him the last answer.
 ClientSocket::~ClientSocket() {
   if (!socket_) return;
   shutdown(socket_.get(), SHUT_RD);  // nothing comes behind what is there now
-  char byte;
-  if (recv(socket_.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0) close_in_a_process_that_ends(std::move(socket_));
+  First first;
+  while ((first = first_in_queue(socket_.get())) == First::kMessage) drop_message(socket_.get());
+  if (first == First::kDescriptors) close_in_a_process_that_ends(std::move(socket_));
 }
 
 int ClientSocket::receive(Message& message, Descriptors& descriptors, Takes takes) {
@@ -57,8 +89,7 @@ int ClientSocket::receive(Message& message, Descriptors& descriptors, Takes take
   int error = peek(socket_.get(), message, brings);
   if (error == 0 && brings) error = message.kind == Kind::kClaim ? take_claimed(descriptors, takes) : EPROTO;
   if (error != 0) return error;
-  char byte;
-  recv(socket_.get(), &byte, 1, MSG_DONTWAIT);  // descriptors that are still there are open here as well
+  drop_message(socket_.get());  // descriptors that are still there are open here as well
   return 0;
 }
 

@@ -56,6 +56,10 @@ class RawClient {
     const UniqueFd slow = slow_socket();
     EXPECT_EQ(say(message, std::array{slow.get()}), 0);
   }
+  void say_nothing_with_slow_socket() {
+    const UniqueFd slow = slow_socket();
+    EXPECT_EQ(send_message(socket_.get(), {}, std::array{slow.get()}), 0);
+  }
   Message listen() {
     Message answer;
     error_ = receive(socket_.get(), answer, descriptors_, 20'000);
@@ -435,6 +439,40 @@ TEST_F(ServerTest, DescriptorsThatCloseSlowlyHoldNobodyUp) {
   EXPECT_EQ(good.listen().kind, Kind::kGranted);
   for (RawClient* const client : {&stranger, &leases, &returns}) EXPECT_TRUE(client->hung_up());
   EXPECT_EQ(good.lease(2).kind, Kind::kGranted);
+}
+
+// Without a byte of message, and behind the error that whoever hangs up leaves if he has not read his answers.
+TEST_F(ServerTest, DescriptorsThatAreHardToSeeHoldNobodyUpEither) {
+  RunningBroker broker(kernel_, address_);
+  RawClient good(address_), empty(address_), unread(address_);
+  for (RawClient* const client : {&good, &empty}) client->greet();
+  EXPECT_EQ(unread.say(RawClient::hello()), 0);
+  EXPECT_EQ(wait_for_message(unread.socket(), 20'000), 0);
+  {
+    const std::lock_guard guard(kernel_.lock);  // the broker stands still, and so has the last descriptors
+    Message request = make_message(Kind::kLease);
+    request.ifindex = 1;
+    good.say(request);
+    empty.say_nothing_with_slow_socket();
+    unread.say_with_slow_socket(make_message(Kind::kLease));
+    unread.leave();
+  }
+  EXPECT_EQ(good.listen().kind, Kind::kGranted);
+  EXPECT_TRUE(empty.hung_up());
+  EXPECT_EQ(good.lease(2).kind, Kind::kGranted);
+}
+
+// Which the kernel would keep from him if the broker left messages unread.
+TEST_F(ServerTest, WhoIsRefusedReadsWhy) {
+  RunningBroker broker(kernel_, address_);
+  for (int i = 0; i < 200; ++i) {
+    RawClient newer(address_);
+    Message message = RawClient::hello();
+    message.version += 1;
+    EXPECT_EQ(newer.say(message), 0);
+    newer.say(message);
+    ASSERT_EQ(newer.listen().kind, Kind::kRefused) << "attempt " << i;
+  }
 }
 
 TEST_F(ServerTest, WhatOthersBringToAClaimIsASocketOrIsNotTaken) {

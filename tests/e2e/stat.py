@@ -231,7 +231,8 @@ def hostile(answers):
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as broker:
         broker.connect("\0uroced")
         name = (ESCAPE + '"}\\\n').encode()
-        broker.send(struct.pack(MESSAGE_FORMAT, MAGIC, VERSION, HELLO, name, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0))
+        namespace = os.stat("/proc/self/ns/net").st_ino
+        broker.send(struct.pack(MESSAGE_FORMAT, MAGIC, VERSION, HELLO, name, 0, 0, 0, 0, 0, 0, namespace, 0, 0, 0))
         _, (descriptor,), _, _ = socket.recv_fds(broker, 4096, 4)
         with socket.socket(fileno=descriptor) as questions:
             questions.setblocking(True)
