@@ -78,7 +78,8 @@ int bind_to_port(int fd, int family) {
 }
 
 constexpr const char* kTakenRemedy =
-    "uroced shares it among programs that run without --alone (uroce run starts it); see who has it with ss -lunp sport "
+    "uroced shares it among programs that run without --alone (uroce run starts it); see who has it with ss -lunp "
+    "sport "
     "= :4791; the kernel's RoCE goes with modprobe -r rdma_rxe";
 constexpr const char* kBindRemedy = "check the network namespace's addresses: ip address";
 
