@@ -32,7 +32,8 @@ void drop_message(int socket) {
 }
 
 // What is the first in the queue of a socket to which nothing more comes. A message without a byte is told from the end
-// by the credentials that come with each message; an error that the sender has left (ECONNRESET) comes once, before both.
+// by the credentials that come with each message; an error that the sender has left (ECONNRESET) comes once, before
+// both.
 enum class First { kNothing, kMessage, kDescriptors };
 
 First first_in_queue(int socket) {

@@ -247,8 +247,8 @@ size_t SameHost::receive(std::span<RxPacket> out) {
   return count;
 }
 
-// When a peer has written its first record, all that it sent by the network has left and is on this host: it is with the
-// network now.
+// When a peer has written its first record, all that it sent by the network has left and is on this host: it is with
+// the network now.
 size_t SameHost::receive_before_peers(std::span<RxPacket> out) {
   std::array<Peer*, 16> begin{};
   size_t count = 0;
