@@ -9,6 +9,7 @@
 
 #include "broker/lease_range.h"
 #include "engine/base/random.h"
+#include "engine/device/say.h"
 #include "engine/io/closed_io.h"
 
 namespace uroce::engine {
@@ -59,16 +60,24 @@ Time Device::watch_network(bool readable) {
   }
 }
 
+// No lock is held while the terminal takes its time.
 int Device::open_io() {
+  const Outcome outcome = open_in_silence();
+  if (!outcome.failure.empty()) say_once(netdev_index_, name_, outcome.failure);
+  if (!outcome.introduction.empty()) say(name_, outcome.introduction);
+  return outcome.error;
+}
+
+Device::Outcome Device::open_in_silence() {
   std::lock_guard setting_up(setup);
-  if (open_) return 0;
+  if (open_) return {};
   view_->process_changes();
   const auto netdev = view_->netdev(netdev_index_);
-  if (!netdev || !present_) return ENODEV;
+  if (!netdev || !present_) return {.error = ENODEV};
   // What can fail comes before anything is attached to the netdev.
-  if (const int error = progress.start(); error != 0) return error;
+  if (const int error = progress.start(); error != 0) return {.error = error};
   auto result = opener_(*netdev, options_);
-  if (auto* error = std::get_if<io::IoError>(&result)) return error->code;
+  if (auto* error = std::get_if<io::IoError>(&result)) return {.error = error->code, .failure = error->text()};
   auto& opened = std::get<OpenedIo>(result);
   netdev_ = *netdev;
   kernel_routes_ = opened.io.front()->kernel_routes();
@@ -78,7 +87,7 @@ int Device::open_io() {
   progress.wake();                        // to what it has to watch now
   max_udp_length_.store(max_udp_length);  // from here on polls run rounds
   open_ = true;
-  return 0;
+  return {.introduction = opened_.introduction};
 }
 
 void Device::leave_netdev() {
@@ -127,6 +136,7 @@ void Device::steer_addresses() {
     addresses.insert(addresses.end(), groups.begin(), groups.end());
   }
   steered_ = opened_.set_addresses(netdev_.mac, addresses) == 0;
+  if (!steered_) progress.wake();  // to say so
 }
 
 std::optional<io::IoCounters> Device::io_counters() {

@@ -79,12 +79,17 @@ class Device {
   CounterSums counters() const;
 
  private:
+  struct Outcome {
+    int error = 0;
+    std::string failure{}, introduction{};  // for people
+  };
+  Outcome open_in_silence();
   void attach(OpenedIo& opened);
   void close_io();
   void steer_addresses();
   Time watch_network(bool readable);
   Time look_at_network(bool readable);
-  void report();
+  bool report();
   void note(const net::News& news);
   void follow_netdev();
   void apply(Destination& to, Destination::Route&& route, uint64_t generation);

@@ -146,23 +146,26 @@ Time Device::look_at_network(bool readable) {
     refresh_routes(routes);
     next_refresh_ = monotonic_now() + kRefreshInterval;
   }
-  report();
+  const bool reported = report();
   std::lock_guard guard(news_lock_);
-  return std::min(news_ ? next_refresh_ : kNever, view_->due());
+  const Time again = reported ? kNever : monotonic_now() + kRefreshInterval;
+  return std::min({news_ ? next_refresh_ : kNever, view_->due(), again});
 }
 
-// What the packet I/O has to say: now, or after the next wait if a set-up call is under way. No lock is held while the
-// terminal takes its time.
-void Device::report() {
+// What the packet I/O has to say. False: it is to be asked later, as a set-up call is under way. No lock is held while
+// the terminal takes its time.
+bool Device::report() {
   std::vector<std::string> texts;
   {
     const std::unique_lock setting_up(setup, std::try_to_lock);
-    if (!setting_up || !opened_.report) return;
+    if (!setting_up) return false;
+    if (!opened_.report) return true;
     uint64_t runs_paused = 0;
     for_each_datapath([&](const Datapath& datapath) { runs_paused += datapath.counters().get(Counter::kRunsPaused); });
     texts = opened_.report(runs_paused);
   }
   for (const std::string& text : texts) say(name_, text);
+  return true;
 }
 
 void Device::follow_netdev() {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <mutex>
-#include <set>
 #include <string>
 #include <sys/socket.h>
 #include <system_error>
@@ -15,7 +15,6 @@
 #include "engine/device/capture_setup.h"
 #include "engine/device/io_choice.h"
 #include "engine/device/process_statistics.h"
-#include "engine/device/say.h"
 #include "engine/io/af_xdp/af_xdp.h"
 #include "engine/io/frames_and_sockets.h"
 #include "engine/io/same_host/same_host.h"
@@ -26,21 +25,6 @@
 namespace uroce::engine {
 
 namespace {
-
-// What has been said of netdevs that cannot be opened. A program asks again with each QP that it creates.
-struct Said {
-  std::mutex lock;
-  std::set<std::pair<int, std::string>> errors;
-};
-
-void say_once(const net::Netdev& netdev, const std::string& text) {
-  Said& said = per_process<Said>();
-  {
-    std::lock_guard guard(said.lock);
-    if (!said.errors.emplace(netdev.index, text).second) return;
-  }
-  say(netdev.name, text);
-}
 
 // What other processes of the host are to know of, if there is a broker.
 using Lease = std::variant<std::shared_ptr<broker::Lease>, io::IoError>;
@@ -113,23 +97,25 @@ io::IoResult<io::AfXdp> open_frames(const net::Netdev& netdev, const Options& op
   return io::AfXdp::open(config);
 }
 
-void follow(io::AfXdp* xsk, const net::Netdev& netdev, OpenedIo& opened) {
-  opened.set_addresses = [xsk, netdev, before = 0](const wire::MacAddress& mac,
-                                                   std::span<const wire::IpAddress> addresses) mutable {
+void follow(io::AfXdp* xsk, OpenedIo& opened) {
+  const auto notices = std::make_shared<std::vector<std::string>>();  // of calls that hold Device::setup
+  opened.report = [notices](uint64_t) { return std::exchange(*notices, {}); };
+  opened.set_addresses = [xsk, notices, before = 0](const wire::MacAddress& mac,
+                                                    std::span<const wire::IpAddress> addresses) mutable {
     const int mac_error = xsk->set_mac(mac);
     const int addresses_error = xsk->set_local_addresses(addresses);
     const int error = mac_error != 0 ? mac_error : addresses_error;
     if (error != 0 && error != before) {
-      say(netdev.name,
+      notices->push_back(
           concat("AF_XDP cannot follow the netdev's addresses: ", std::generic_category().message(error),
                  "; packets to new ones are lost until a later attempt succeeds, or the program is started again"));
     }
     return before = error;
   };
-  opened.check = [xsk, before = std::vector<std::string>()](const net::Netdev& now) mutable {
+  opened.check = [xsk, notices, before = std::vector<std::string>()](const net::Netdev& now) mutable {
     std::vector<std::string> texts = xsk->outgrown(now.mtu, now.vlans);
     for (const std::string& text : texts) {
-      if (std::find(before.begin(), before.end(), text) == before.end()) say(now.name, text);
+      if (std::find(before.begin(), before.end(), text) == before.end()) notices->push_back(text);
     }
     before = std::move(texts);
   };
@@ -147,7 +133,7 @@ std::variant<OpenedIo, io::IoError> open_af_xdp(const net::Netdev& netdev, const
   if (auto* error = std::get_if<io::IoError>(&result)) return *error;
   auto& frames = std::get<std::unique_ptr<io::AfXdp>>(result);
   OpenedIo opened;
-  follow(frames.get(), netdev, opened);
+  follow(frames.get(), opened);
   if (!own) {
     opened.io.push_back(std::move(frames));
     return opened;
@@ -155,7 +141,12 @@ std::variant<OpenedIo, io::IoError> open_af_xdp(const net::Netdev& netdev, const
   auto beside = open_sockets(netdev, own.get());
   if (auto* error = std::get_if<io::IoError>(&beside)) return *error;
   auto& sockets = std::get<std::unique_ptr<io::UdpIo>>(beside);
-  opened.report = [udp = sockets.get()](uint64_t) { return udp->take_notices(); };
+  opened.report = [of_frames = std::move(opened.report), udp = sockets.get()](uint64_t runs_paused) {
+    std::vector<std::string> texts = of_frames(runs_paused);
+    std::vector<std::string> others = udp->take_notices();
+    std::move(others.begin(), others.end(), std::back_inserter(texts));
+    return texts;
+  };
   opened.io.push_back(std::make_unique<io::FramesAndSockets>(std::move(frames), std::move(sockets)));
   share(own, netdev.index, opened);
   return opened;
@@ -205,10 +196,7 @@ std::variant<OpenedIo, io::IoError> open_best(const net::Netdev& netdev, const O
 std::variant<OpenedIo, io::IoError> open_packet_io(const net::Netdev& netdev, const Options& options) {
   std::string why;
   std::variant<OpenedIo, io::IoError> result = open_best(netdev, options, why);
-  if (const auto* const error = std::get_if<io::IoError>(&result)) {
-    say_once(netdev, error->text());
-    return result;
-  }
+  if (std::holds_alternative<io::IoError>(result)) return result;
   auto& opened = std::get<OpenedIo>(result);
   if (!opened.join) {
     const auto memberships = std::make_shared<net::MulticastMemberships>();
@@ -219,7 +207,7 @@ std::variant<OpenedIo, io::IoError> open_packet_io(const net::Netdev& netdev, co
   }
   add_faults_and_capture(opened, netdev, options);
   if (!options.quiet) {
-    say(netdev.name, opened.io.front()->description() + (why.empty() ? "" : concat(" (", why, ")")));
+    opened.introduction = opened.io.front()->description() + (why.empty() ? "" : concat(" (", why, ")"));
   }
   return result;
 }

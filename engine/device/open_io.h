@@ -4,7 +4,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <variant>
+#include <vector>
 
 #include "engine/engine.h"
 #include "engine/io/io_error.h"
@@ -24,21 +26,22 @@ struct OpenedIo {
   // What the packet I/O needs and outlives it; may be null.
   std::shared_ptr<const void> held;
   // Tells the packet I/O that the netdev's MAC address, its addresses or its multicast groups changed; may be empty. 0
-  // or an errno value: not all has been taken; call again.
+  // or an errno value: not all has been taken; call again. report() says so.
   std::function<int(const wire::MacAddress&, std::span<const wire::IpAddress>)> set_addresses;
-  // Looks whether the netdev has changed in a way that the packet I/O does not follow, and says so once; may be empty.
+  // Looks whether the netdev has changed in a way that the packet I/O does not follow, for report(); may be empty.
   std::function<void(const net::Netdev&)> check;
-  // What has been found out while packets move, each only once, for say(); may be empty. Costs little where that is
+  // What has been found out since the last time, each only once, for say(); may be empty. Costs little where that is
   // nothing. `runs_paused`: times that runs to a peer were given up (Counter::kRunsPaused).
   std::function<std::vector<std::string>(uint64_t runs_paused)> report;
   // Make the host a member of a multicast group, and end that; may be empty. join: 0 or an errno value.
   std::function<int(const wire::IpAddress& group)> join;
   std::function<void(const wire::IpAddress& group)> leave;
   uint32_t max_groups = Limits::kMaxMulticastGroups;  // for which join has room, of IPv4
+  // What it is, and why if it is UDP sockets without being asked for; for say(). Empty: people do not want to know.
+  std::string introduction{};
 };
 
-// Opens packet I/O for a netdev. The outcome has been told on stderr: an error with its remedy, or one line that says
-// what it is, and why if it is UDP sockets without being asked for.
+// Opens packet I/O for a netdev. It is up to the caller to tell people of the outcome: stderr may be slow (say.h).
 using IoOpener = std::function<std::variant<OpenedIo, io::IoError>(const net::Netdev&, const Options&)>;
 
 std::variant<OpenedIo, io::IoError> open_packet_io(const net::Netdev& netdev, const Options& options);

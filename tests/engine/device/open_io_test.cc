@@ -16,6 +16,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "engine/device/say.h"
 #include "engine/io/af_xdp/xdp_library/xdp_library.h"
 #include "engine/io/af_xdp/xdp_program.h"
 #include "engine/net/multicast_memberships.h"
@@ -47,7 +48,10 @@ std::string said_about(int index, const std::string& name) {
   Options options;
   options.io = Options::Io::kUdp;
   testing::internal::CaptureStderr();
-  EXPECT_TRUE(std::holds_alternative<io::IoError>(open_packet_io(netdev, options)));
+  const auto result = open_packet_io(netdev, options);
+  const auto* const error = std::get_if<io::IoError>(&result);
+  EXPECT_NE(error, nullptr);
+  if (error != nullptr) say_once(index, name, error->text());
   return testing::internal::GetCapturedStderr();
 }
 
@@ -58,12 +62,20 @@ TEST(IoSelection, AnErrorIsSaidOnce) {
   EXPECT_THAT(said_about(1002, "nosuchdev2"), testing::HasSubstr("nosuchdev2")) << "another netdev";
 }
 
+// As a device does.
+std::string said_of(const std::string& name, const std::vector<std::string>& texts) {
+  testing::internal::CaptureStderr();
+  for (const std::string& text : texts) say(name, text);
+  return testing::internal::GetCapturedStderr();
+}
+
 // What the packet I/O on a netdev is without a wish, and what is said about it.
 std::pair<std::variant<OpenedIo, io::IoError>, std::string> open_with(const net::Netdev& netdev,
                                                                       const Options& options = {}) {
-  testing::internal::CaptureStderr();
   auto opened = open_packet_io(netdev, options);
-  return {std::move(opened), testing::internal::GetCapturedStderr()};
+  const auto* const error = std::get_if<io::IoError>(&opened);
+  std::string text = said_of(netdev.name, {error != nullptr ? error->text() : std::get<OpenedIo>(opened).introduction});
+  return {std::move(opened), std::move(text)};
 }
 
 net::Netdev as_netdev(const io::test::VethPair::End& end) {
@@ -257,9 +269,9 @@ TEST(IoSelection, WhatIsNotFollowedIsSaidOnce) {
   const auto said = [&](uint32_t mtu, const std::vector<std::string>& vlans) {
     netdev.mtu = mtu;
     netdev.vlans = vlans;
-    testing::internal::CaptureStderr();
-    std::get<OpenedIo>(result).check(netdev);
-    return testing::internal::GetCapturedStderr();
+    auto& opened = std::get<OpenedIo>(result);
+    opened.check(netdev);
+    return said_of(netdev.name, opened.report(0));
   };
   using testing::AllOf, testing::HasSubstr, testing::Not;
   EXPECT_EQ(said(1500, {}), "");
