@@ -132,4 +132,19 @@ int connect_to(const std::string& text, UniqueFd& socket) {
   return 0;
 }
 
+int find_broker(const std::string& address, UniqueFd& socket) {
+  if (!address.empty()) return connect_to(address, socket);
+  bool busy = false;  // root's, or a stranger's: who it is, is not to be seen
+  for (const uid_t user : {uid_t{0}, geteuid()}) {
+    UniqueFd found;
+    const int error = connect_to(address_of_user(user), found);
+    busy |= error == EAGAIN;
+    const std::optional<Peer> peer = error == 0 ? peer_of(found.get()) : std::nullopt;
+    if (!peer || !is_trusted(*peer)) continue;
+    socket = std::move(found);
+    return 0;
+  }
+  return busy ? EAGAIN : ENOENT;
+}
+
 }  // namespace uroce::broker

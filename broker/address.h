@@ -37,5 +37,9 @@ void remove_path(const std::string& address);
 
 // Never waits. ENOENT, ECONNREFUSED: nobody listens. EAGAIN: too many wait there already.
 int connect_to(const std::string& address, UniqueFd& socket);
+// The broker whom a process is to use, likewise: whoever listens at `address`; if that is empty, root's broker, or else
+// the user's own one. ENOENT: there is none of these; EAGAIN: there may be one that is busy. Strangers who have taken
+// their names are passed over.
+int find_broker(const std::string& address, UniqueFd& socket);
 
 }  // namespace uroce::broker

@@ -43,15 +43,6 @@ io::IoError no_answer(const std::string& broker, int error) {
           "see whether it runs; after its end, start the program again, or run it without broker (--alone)"};
 }
 
-// As receive(); what comes is closed in children.
-int receive_guarded(int socket, Message& message, Descriptors& came, int timeout_ms) {
-  if (const int error = wait_for_message(socket, timeout_ms); error != 0) return error;
-  ForkGuard forks;
-  const int error = receive(socket, message, came, 0);
-  for (const UniqueFd& descriptor : came) forks.close_in_children(descriptor.get());
-  return error;
-}
-
 // With what is known of them for children.
 void close_all(Descriptors& descriptors) {
   ForkGuard forks;
@@ -79,8 +70,34 @@ void close_all(PortSockets& sockets) {
 
 }  // namespace
 
+// The descriptors that come with a message, which may be more than were asked for. They are closed in children, and
+// those that nobody has taken at the end here.
+struct Link::Came {
+  Descriptors all;
+
+  Came() = default;
+  ~Came() { close_all(all); }
+  Came(const Came&) = delete;
+  Came& operator=(const Came&) = delete;
+  // As broker::receive().
+  int receive(int socket, Message& message, int timeout_ms) {
+    if (const int error = wait_for_message(socket, timeout_ms); error != 0) return error;
+    ForkGuard forks;
+    const int error = broker::receive(socket, message, all, 0);
+    for (const UniqueFd& descriptor : all) forks.close_in_children(descriptor.get());
+    return error;
+  }
+};
+
 Link::Link(std::string address, Report report)
     : address_(std::move(address)), report_(std::move(report)), wishes_event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+// Without shutdown(): programs may have the connection (keep_for_programs()).
+Link::~Link() {
+  ForkGuard forks;
+  forks.close(socket_);
+  forks.close(reports_);
+}
 
 std::variant<std::shared_ptr<Link>, io::IoError> Link::open(const std::string& address, Report report) {
   if (address == "none") return nullptr;
@@ -112,31 +129,22 @@ std::variant<std::monostate, io::IoError> Link::connect_patiently() {
   }
 }
 
-// To whom the process was told to talk, or to whom it may find by itself: root's broker, or its user's. Caller holds
-// lock_.
+// Caller holds lock_.
 std::variant<std::monostate, io::IoError> Link::connect() {
   UniqueFd socket;
-  std::optional<Peer> peer;
-  const auto reach = [&](const std::string& address) {
+  int error;
+  {
     ForkGuard forks;  // connecting does not wait
-    const int error = connect_to(address, socket);
-    if (error != 0) return error;
-    peer = peer_of(socket.get());
-    if (address_.empty() && !(peer && is_trusted(*peer))) return EPERM;
+    error = find_broker(address_, socket);
     forks.close_in_children(socket.get());
-    return 0;
-  };
-  if (!address_.empty()) {
-    if (const int error = reach(address_); error != 0) {
-      return io::IoError{error, concat("no broker at ", address_, ": ", message_of(error)),
-                         "start uroced there, or run the program without broker (--alone)"};
-    }
-  } else {
-    int error = reach(address_of_user(0));
-    if (error != 0 && error != EAGAIN) error = reach(address_of_user(geteuid()));
-    if (error == EAGAIN) return no_answer("uroced", error);
-    if (error != 0) return io::IoError{ENOENT, "there is no broker", "start uroced"};
   }
+  if (error != 0 && !address_.empty()) {
+    return io::IoError{error, concat("no broker at ", address_, ": ", message_of(error)),
+                       "start uroced there, or run the program without broker (--alone)"};
+  }
+  if (error == EAGAIN) return no_answer("uroced", error);
+  if (error != 0) return io::IoError{ENOENT, "there is no broker", "start uroced"};
+  const std::optional<Peer> peer = peer_of(socket.get());
   broker_ = concat("uroced, process ", peer ? peer->pid : 0);
   auto greeted = greet(socket.get());
   if (std::holds_alternative<io::IoError>(greeted)) {
@@ -152,13 +160,12 @@ std::variant<std::monostate, io::IoError> Link::greet(int socket) {
   Message hello = make_message(Kind::kHello, program_invocation_short_name);
   hello.network_namespace = own_network_namespace();
   Message answer;
-  Descriptors came;
+  Came came;
   int error = send(socket, hello);
   // Who has too many programs is told so without being asked.
-  if (error == 0 || error == EPIPE) error = receive_guarded(socket, answer, came, kAnswerTimeout);
+  if (error == 0 || error == EPIPE) error = came.receive(socket, answer, kAnswerTimeout);
   const bool welcome = error == 0 && answer.kind == Kind::kWelcome;
-  if (welcome && report_) reports_ = came.front().release();
-  close_all(came);
+  if (welcome && report_) reports_ = came.all.front().release();
   if ((error == 0 && answer.kind == Kind::kRefused) || error == ENOTSUP) {
     return io::IoError{error != 0 ? error : answer.error,
                        concat("the broker (", broker_, ") refuses: ", text_of(answer)),
@@ -171,14 +178,12 @@ std::variant<std::monostate, io::IoError> Link::greet(int socket) {
 
 // One request and its answer; what comes with it is closed in children. Caller holds lock_. On an error the connection
 // is of no use any more.
-std::variant<Message, io::IoError> Link::ask(const Message& request, std::span<const int> descriptors,
-                                             Descriptors& came) {
+std::variant<Message, io::IoError> Link::ask(const Message& request, std::span<const int> descriptors, Came& came) {
   Message answer;
   int error = socket_ < 0 ? ENOTCONN : send(socket_, request, descriptors);
-  if (error == 0) error = receive_guarded(socket_, answer, came, kAnswerTimeout);
+  if (error == 0) error = came.receive(socket_, answer, kAnswerTimeout);
   if (error == 0 && answer.kind != Kind::kGranted && answer.kind != Kind::kRefused) error = EPROTO;
   if (error == 0) return answer;
-  close_all(came);
   disconnect();
   return no_answer(broker_, error);
 }
@@ -190,7 +195,7 @@ std::variant<std::shared_ptr<Lease>, io::IoError> Link::lease(int ifindex, const
   Message request = make_message(Kind::kLease, netdev);
   request.ifindex = ifindex;
   request.plane = plane;
-  Descriptors came;
+  Came came;
   auto asked = ask(request, {}, came);
   if (auto* const error = std::get_if<io::IoError>(&asked)) return std::move(*error);
   const Message& answer = std::get<Message>(asked);
@@ -200,11 +205,8 @@ std::variant<std::shared_ptr<Lease>, io::IoError> Link::lease(int ifindex, const
   }
   const LeaseRange range{answer.range};
   const bool usable = range.number >= LeaseRange::kFirstNumber && range.number <= LeaseRange::kLastNumber;
-  if (!usable || !came.front()) {
-    close_all(came);
-    return no_answer(broker_, EPROTO);
-  }
-  PortSockets sockets = sockets_from(came, answer.has_v6 != 0);
+  if (!usable || !came.all.front()) return no_answer(broker_, EPROTO);
+  PortSockets sockets = sockets_from(came.all, answer.has_v6 != 0);
   lease.reset(new Lease(shared_from_this(), ifindex, plane, range, std::move(sockets)));
   leases_.push_back(lease.get());
   return lease;
@@ -223,7 +225,9 @@ std::optional<io::IoError> Link::reconnect() {
 void Link::keep_for_programs() {
   constexpr int kOutOfTheWay = 500;  // of shells and of programs that count on low numbers
   const std::lock_guard guard(lock_);
-  if (socket_ >= 0 && fcntl(socket_, F_DUPFD, kOutOfTheWay) < 0) fcntl(socket_, F_SETFD, 0);
+  if (socket_ < 0 || fcntl(socket_, F_DUPFD, kOutOfTheWay) >= 0) return;
+  fcntl(socket_, F_SETFD, 0);
+  ForkGuard().forget(std::exchange(socket_, -1));
 }
 
 std::string Link::description() const {
@@ -261,11 +265,11 @@ void Link::listen_until_end() {
 // False: nothing more comes.
 bool Link::listen(int socket) {
   Message message;
-  Descriptors came;
-  const int error = receive_guarded(socket, message, came, 0);
-  if (error == 0 && message.kind == Kind::kReport && came.front()) report(came.front().get(), message.most_qps);
-  if (error == 0 && message.kind == Kind::kPeer && came[1]) hand_over(message, came);
-  close_all(came);
+  Came came;
+  const int error = came.receive(socket, message, 0);
+  Descriptors& all = came.all;
+  if (error == 0 && message.kind == Kind::kReport && all[0]) report(all[0].get(), message.most_qps);
+  if (error == 0 && message.kind == Kind::kPeer && all[1]) hand_over(message, all);
   return error == 0 || error == ETIMEDOUT;
 }
 
@@ -349,7 +353,7 @@ bool Link::claim_leases() {
     request.range = lease->range_.number;
     request.has_v6 = lease->sockets_.v6 ? 1 : 0;
     const SocketList sockets(lease->sockets_);
-    Descriptors none;
+    Came none;
     auto asked = ask(request, sockets.span(), none);
     if (std::holds_alternative<io::IoError>(asked)) return false;
     const Message& answer = std::get<Message>(asked);

@@ -63,6 +63,9 @@ class Link : public std::enable_shared_from_this<Link> {
   // Null: the process has nothing to say, is not shown (uroce stat), and does not wait for later brokers.
   using Report = std::function<std::string(uint32_t most_qps)>;
   static std::variant<std::shared_ptr<Link>, io::IoError> open(const std::string& address, Report report);
+  ~Link();
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
 
   // Waits for the answer, two seconds at most. `netdev`: its name, for error texts.
   std::variant<std::shared_ptr<Lease>, io::IoError> lease(int ifindex, const std::string& netdev, Plane plane);
@@ -74,6 +77,7 @@ class Link : public std::enable_shared_from_this<Link> {
 
  private:
   friend class Lease;
+  struct Came;
   Link(std::string address, Report report);
 
   std::variant<std::monostate, io::IoError> connect_patiently();
@@ -92,7 +96,7 @@ class Link : public std::enable_shared_from_this<Link> {
   bool claim_leases();
   void say_once(const std::string& text);
   void end(Lease& lease);
-  std::variant<Message, io::IoError> ask(const Message& request, std::span<const int> descriptors, Descriptors& came);
+  std::variant<Message, io::IoError> ask(const Message& request, std::span<const int> descriptors, Came& came);
 
   const std::string address_;  // empty: the usual ones
   const Report report_;

@@ -73,17 +73,10 @@ int take_answers(std::vector<Process>& processes, std::vector<Asked> asked, uint
   return 0;
 }
 
-// Root's broker, or else the user's own; or the one that is named.
 std::variant<UniqueFd, io::IoError> reach(const std::string& address) {
-  std::vector<std::string> addresses{address};
-  if (address.empty()) addresses = {address_of_user(0), address_of_user(geteuid())};
   UniqueFd socket;
-  int error = 0;
-  for (const std::string& each : addresses) {
-    error = connect_to(each, socket);
-    const std::optional<Peer> peer = error == 0 ? peer_of(socket.get()) : std::nullopt;
-    if (error == 0 && (!address.empty() || (peer && is_trusted(*peer)))) return socket;
-  }
+  const int error = find_broker(address, socket);
+  if (error == 0) return socket;
   const bool nobody = address.empty() || error == ENOENT || error == ECONNREFUSED;
   return io::IoError{nobody ? ENOENT : error,
                      address.empty() ? "no broker runs" : concat("no broker at ", address, ": ", text_of_error(error)),

@@ -10,7 +10,6 @@
 #include <sys/socket.h>
 #include <utility>
 
-#include "engine/base/clock.h"
 #include "engine/base/concat.h"
 #include "engine/base/random.h"
 #include "engine/io/af_xdp/error.h"
@@ -70,47 +69,45 @@ Message granted(uint32_t range) {
 }  // namespace
 
 Server::Server(std::vector<UniqueFd> listeners, std::unique_ptr<Steering> steering, Policy policy, bool verbose,
-               XdpProgramOf xdp_program_of)
+               XdpProgramOf xdp_program_of, Clock clock)
     : steering_(std::move(steering)),
       listeners_(std::move(listeners)),
       policy_(policy),
       verbose_(verbose),
       xdp_program_of_(std::move(xdp_program_of)),
-      ranges_(steering_->last_number(), engine::secure_random) {}
+      now_(clock),
+      ranges_(steering_->last_number(), engine::secure_random),
+      starts_at_(steering_->inherits() ? now_() + kInheritance : now_()),
+      empty_since_(now_()) {}
 
 Server::~Server() = default;
 
-void Server::run(int stop) {
-  const Time begin = monotonic_now();
-  starts_at_ = steering_->inherits() ? begin + kInheritance : begin;
-  empty_since_ = begin;
-  std::vector<pollfd> waits;
-  while (true) {
-    const Time now = monotonic_now();
-    start_when_due(now);
-    release_ranges(now);
-    if (policy_.linger && is_idle() && now - empty_since_ >= *policy_.linger) return;
-    waits.clear();
-    waits.push_back({stop, POLLIN, 0});
-    waits.push_back({started_ ? steering_->descriptor() : -1, POLLIN, 0});
-    for (const UniqueFd& listener : listeners_) waits.push_back({accepts(now) ? listener.get() : -1, POLLIN, 0});
-    const size_t others = waits.size();
-    // Whoever waits for an answer is not listened to, only whether it is still there.
-    for (const Client& client : clients_) {
-      waits.push_back({client.socket.get(), static_cast<short>(client.postponed ? 0 : POLLIN), 0});
-    }
-    if (poll(waits.data(), waits.size(), patience(now)) < 0) continue;
-    if (waits[0].revents != 0) return;
-    auto wait = waits.begin() + static_cast<ptrdiff_t>(others);
-    for (auto client = clients_.begin(); client != clients_.end(); ++wait) {
-      const bool goes_on = wait->revents == 0 ? client->greeted || now < client->greeting_ends : serve(*client);
-      client = goes_on ? std::next(client) : end_client(client);
-    }
-    for (size_t i = 0; i < listeners_.size(); ++i) {
-      if (waits[others - listeners_.size() + i].revents != 0) accept_clients(listeners_[i].get());
-    }
-    if (started_) steering_->work();  // what was given out is made anew before it is asked for
+bool Server::turn(int stop, bool waits_for_work) {
+  const Time now = now_();
+  start_when_due(now);
+  release_ranges(now);
+  if (policy_.linger && is_idle() && now - empty_since_ >= *policy_.linger) return false;
+  waits_.clear();
+  waits_.push_back({stop, POLLIN, 0});
+  waits_.push_back({started_ ? steering_->descriptor() : -1, POLLIN, 0});
+  for (const UniqueFd& listener : listeners_) waits_.push_back({accepts(now) ? listener.get() : -1, POLLIN, 0});
+  const size_t others = waits_.size();
+  // Whoever waits for an answer is not listened to, only whether it is still there.
+  for (const Client& client : clients_) {
+    waits_.push_back({client.socket.get(), static_cast<short>(client.postponed ? 0 : POLLIN), 0});
   }
+  if (poll(waits_.data(), waits_.size(), waits_for_work ? patience(now) : 0) < 0) return true;
+  if (waits_[0].revents != 0) return false;
+  auto wait = waits_.begin() + static_cast<ptrdiff_t>(others);
+  for (auto client = clients_.begin(); client != clients_.end(); ++wait) {
+    const bool goes_on = wait->revents == 0 ? client->greeted || now < client->greeting_ends : serve(*client);
+    client = goes_on ? std::next(client) : end_client(client);
+  }
+  for (size_t i = 0; i < listeners_.size(); ++i) {
+    if (waits_[others - listeners_.size() + i].revents != 0) accept_clients(listeners_[i].get());
+  }
+  if (started_) steering_->work();  // what was given out is made anew before it is asked for
+  return true;
 }
 
 // Milliseconds until something is to be done without cause from outside; -1: never.
@@ -152,7 +149,7 @@ void Server::accept_clients(int listener) {
   for (int i = 0; i < 16 && clients_.size() < kMostClients; ++i) {
     ClientSocket socket(UniqueFd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)));
     if (socket.get() < 0) {
-      if (errno != EAGAIN) accepts_at_ = monotonic_now() + kAcceptAgain;  // too many open files
+      if (errno != EAGAIN) accepts_at_ = now_() + kAcceptAgain;  // too many open files
       return;
     }
     const std::optional<Peer> peer = peer_of(socket.get());
@@ -161,7 +158,7 @@ void Server::accept_clients(int listener) {
       socket.send(refusal(EBUSY, concat("user ", peer->uid, " has as many programs here as are left for all others")));
       continue;
     }
-    clients_.emplace_back(std::move(socket), *peer, ++last_number_, monotonic_now() + kGreetingTime);
+    clients_.emplace_back(std::move(socket), *peer, ++last_number_, now_() + kGreetingTime);
   }
 }
 
@@ -183,7 +180,7 @@ bool Server::serve(Client& client) {
   Descriptors descriptors;
   const int error = client.socket.receive(message, descriptors, takes(client));
   if (error == EPERM) deceivers_.insert(client.peer.uid);
-  if (error == ETIMEDOUT) return client.greeted || monotonic_now() < client.greeting_ends;
+  if (error == ETIMEDOUT) return client.greeted || now_() < client.greeting_ends;
   if (error == ENOTSUP) {
     const std::string text = concat("it speaks version ", kProtocolVersion, " and this program version ",
                                     message.version, ": install the same uroce for both, or end uroced (kill ",
@@ -308,6 +305,7 @@ bool Server::grant(Client& client, const Message& request) {
 // What the client had of the broker before this one.
 bool Server::take_over(Client& client, const Message& request, Descriptors& descriptors) {
   const ClientSocket& socket = client.socket;
+  if (const auto text = too_many_leases(client)) return socket.send(refusal(EBUSY, *text)) == 0;
   auto readmitted = steering_->readmit(sockets_from(descriptors, request.has_v6 != 0));
   if (const auto* const error = std::get_if<io::IoError>(&readmitted)) {
     return socket.send(refusal(error->code, error->text())) == 0;
@@ -345,9 +343,14 @@ void Server::bring_together(const Client& client, const Message& request) {
   log(client, concat("exchanges packets with process ", other->peer.pid, " by memory"));
 }
 
-// Why the client cannot have a lease there.
+std::optional<std::string> Server::too_many_leases(const Client& client) {
+  if (client.leases.size() < kMostLeases) return std::nullopt;
+  return concat("one process can use ", kMostLeases, " netdevs at most");
+}
+
+// Why the client cannot have another lease.
 std::optional<std::string> Server::objection(const Client& client) const {
-  if (client.leases.size() >= kMostLeases) return concat("one process can use ", kMostLeases, " netdevs at most");
+  if (auto text = too_many_leases(client)) return text;
   if (has_too_many(client.peer.uid)) {
     return concat("user ", client.peer.uid, " has as many leases as are left for all others; end other programs");
   }
@@ -388,12 +391,12 @@ void Server::end_lease(Client& client, uint32_t range) {
   const auto lease = client.leases.find(range);
   if (lease == client.leases.end()) return;
   steering_->dismiss(LeaseRange{range});
-  if (steering_->is_free(LeaseRange{range}, monotonic_now())) {
+  if (steering_->is_free(LeaseRange{range}, now_())) {
     ranges_.release(range - LeaseRange::kFirstNumber);
   } else {
     kept_.emplace(range, client.peer.uid);
   }
-  std::erase_if(met_, [range](const auto& pair) { return pair.first == range || pair.second == range; });
+  forget_meetings(range);
   client.leases.erase(lease);
   log(client, concat("returns QP numbers from ", LeaseRange{range}.first(), " on"));
 }
@@ -401,9 +404,14 @@ void Server::end_lease(Client& client, uint32_t range) {
 // Somebody has come with a later lease of the range.
 void Server::forget_lease(uint32_t range) {
   kept_.erase(range);
+  forget_meetings(range);
   for (Client& client : clients_) {
     if (client.leases.erase(range) > 0) log(client, concat("loses QP numbers from ", LeaseRange{range}.first(), " on"));
   }
+}
+
+void Server::forget_meetings(uint32_t range) {
+  std::erase_if(met_, [range](const auto& pair) { return pair.first == range || pair.second == range; });
 }
 
 // What clients of an earlier broker may have who have not come back.
@@ -428,7 +436,7 @@ Server::Clients::iterator Server::end_client(Clients::iterator client) {
   while (!client->leases.empty()) end_lease(*client, client->leases.begin()->first);
   const bool observed = client->observes;
   const auto next = clients_.erase(client);
-  if (!observed && is_idle()) empty_since_ = monotonic_now();
+  if (!observed && is_idle()) empty_since_ = now_();
   return next;
 }
 

@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <poll.h>
 #include <set>
 #include <string>
 #include <sys/types.h>
@@ -23,6 +24,7 @@
 #include "broker/client_socket.h"
 #include "broker/protocol.h"
 #include "broker/steering.h"
+#include "engine/base/clock.h"
 #include "engine/base/number_allocator.h"
 #include "engine/base/time.h"
 #include "engine/base/unique_fd.h"
@@ -49,14 +51,19 @@ class Server {
   // Between two looks whether kept sockets are closed.
   static constexpr Duration kLookAgain = std::chrono::milliseconds(100);
 
+  using Clock = Time (*)();
   using XdpProgramOf = std::function<std::optional<io::AttachedProgram>(int ifindex)>;
 
   // `listeners`: sockets that listen, at least one. `verbose`: a line on stderr for what clients do.
   Server(std::vector<UniqueFd> listeners, std::unique_ptr<Steering> steering, Policy policy, bool verbose,
-         XdpProgramOf xdp_program_of = io::attached_xdp_program);
+         XdpProgramOf xdp_program_of = io::attached_xdp_program, Clock clock = monotonic_now);
   ~Server();
   // Until `stop` is readable, or nobody has been there for as long as the policy says.
-  void run(int stop);
+  void run(int stop) {
+    while (turn(stop, true)) continue;
+  }
+  // What there is to do now, if it does not wait for work: one message of each client at most. False: that was all.
+  bool turn(int stop, bool waits_for_work);
 
  private:
   struct LeaseOf {
@@ -94,9 +101,11 @@ class Server {
   bool take_over(Client& client, const Message& request, Descriptors& descriptors);
   void end_lease(Client& client, uint32_t range);
   void forget_lease(uint32_t range);
+  void forget_meetings(uint32_t range);
   void hold_back(Time now);
   void release_ranges(Time now);
   Clients::iterator end_client(Clients::iterator client);
+  static std::optional<std::string> too_many_leases(const Client& client);
   std::optional<std::string> objection(const Client& client) const;
   std::optional<std::string> who_is_in_the_way(const Message& request) const;
   bool may_use(const Client& client) const;
@@ -112,6 +121,7 @@ class Server {
   const Policy policy_;
   const bool verbose_;
   const XdpProgramOf xdp_program_of_;
+  const Clock now_;
   NumberAllocator ranges_;  // from 0 for range 1
   // Ranges that nobody leases and that are not free: by number, with the user who had them last (or kUnknownUser).
   std::map<uint32_t, uid_t> kept_;
@@ -120,9 +130,10 @@ class Server {
   std::set<std::pair<uint32_t, uint32_t>> met_;  // ranges whose clients have been brought together; the lower one first
   uint64_t last_number_ = 0;
   bool started_ = false;
-  Time starts_at_{};
+  Time starts_at_;
   Time accepts_at_{};
-  Time empty_since_{};
+  Time empty_since_;
+  std::vector<pollfd> waits_;  // of a turn
   std::set<uid_t> deceivers_;  // have brought descriptors that may not be closed
 };
 

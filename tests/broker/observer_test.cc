@@ -11,6 +11,7 @@
 
 #include "broker/link.h"
 #include "tests/broker/broker_rig.h"
+#include "tests/broker/scripted_broker.h"
 
 namespace uroce::broker {
 namespace {
@@ -287,6 +288,16 @@ TEST_F(ObserverTest, ClientsDoNotLook) {
   ASSERT_EQ(receive(socket.get(), answer, came, 20'000), 0);
   ASSERT_EQ(send(socket.get(), make_message(Kind::kNext)), 0);
   EXPECT_EQ(receive(socket.get(), answer, came, 20'000), ECONNRESET);
+}
+
+TEST_F(ObserverTest, SaysWhatABrokerOfAnotherVersionSays) {
+  const ScriptedBroker broker(address_, {{refusal_of_version(2)}});
+  const auto opened = Observer::open(address_);
+  const auto* const error = std::get_if<io::IoError>(&opened);
+  ASSERT_NE(error, nullptr);
+  EXPECT_EQ(error->code, ENOTSUP);
+  EXPECT_EQ(error->what,
+            "the broker refuses: it speaks version 2 and this program version 1: install the same uroce for both");
 }
 
 }  // namespace

@@ -279,8 +279,17 @@ TEST_F(ServerTest, ServesOnlyItsOwnNamespaceUserAndVersion) {
     message.version += 1;
     const Message answer = newer.ask(message);
     EXPECT_EQ(answer.kind, Kind::kRefused);
-    EXPECT_NE(text_of(answer).find("version 2"), std::string::npos) << text_of(answer);
+    EXPECT_EQ(answer.error, ENOTSUP);
+    EXPECT_EQ(
+        text_of(answer),
+        concat("it speaks version 1 and this program version 2: install the same uroce for both, or end uroced (kill ",
+               getpid(), ") so that the program starts its own"));
     EXPECT_TRUE(newer.hung_up());
+
+    RawClient older(address_);
+    message.version = 0;
+    EXPECT_NE(text_of(older.ask(message)).find("it speaks version 1 and this program version 0"), std::string::npos);
+    EXPECT_TRUE(older.hung_up());
   }
 }
 
@@ -419,6 +428,45 @@ TEST_F(ServerTest, OthersGoOnWhileOneBreaksTheRules) {
   EXPECT_TRUE(again.hung_up());
 
   EXPECT_EQ(good.lease(1).kind, Kind::kGranted);
+}
+
+Time silent_time{};
+Time silent_clock() {
+  return silent_time;
+}
+
+// In time that passes as the test says.
+TEST_F(ServerTest, WhoConnectsAndSaysNothingIsLetGo) {
+  silent_time = Time(std::chrono::hours(1));
+  std::vector<UniqueFd> listeners(1);
+  ASSERT_EQ(listen_at(address_, listeners.front()), 0);
+  Server server(std::move(listeners), std::make_unique<FakeSteering>(kernel_),
+                {.owner = geteuid(), .group = {}, .linger = {}}, false, io::attached_xdp_program, silent_clock);
+  const auto turns = [&server] {
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(server.turn(-1, false));
+  };
+  RawClient silent(address_), late(address_), greeted(address_);
+  turns();
+  greeted.say(RawClient::hello());
+  turns();
+  EXPECT_EQ(greeted.listen().kind, Kind::kWelcome);
+  silent_time += Server::kGreetingTime - std::chrono::nanoseconds(1);
+  turns();
+  late.say(RawClient::hello());  // in the last moment
+  turns();
+  EXPECT_EQ(late.listen().kind, Kind::kWelcome);
+  silent_time += std::chrono::nanoseconds(1);
+  turns();
+  EXPECT_TRUE(silent.hung_up());
+  silent_time += std::chrono::hours(1);
+  turns();
+  for (RawClient* const client : {&greeted, &late}) {
+    Message request = make_message(Kind::kLease, "eth");
+    request.ifindex = 1;
+    client->say(request);
+    turns();
+    EXPECT_EQ(client->listen().kind, Kind::kGranted) << "who has greeted may be silent";
+  }
 }
 
 TEST_F(ServerTest, DescriptorsThatCloseSlowlyHoldNobodyUp) {
@@ -689,6 +737,67 @@ TEST_F(ServerTest, ALaterLeaseOfARangeEndsAnEarlierOne) {
   thief.say(back);
   EXPECT_EQ(thief.lease(1).error, ENOSPC) << "it is the victim's";
   EXPECT_TRUE(kernel_.is_steered(1));
+}
+
+// Sockets of several leases, which one connection brings.
+TEST_F(ServerTest, WhatAClientBringsBackIsBoundedLikeWhatItGets) {
+  Message claim = make_message(Kind::kClaim);
+  claim.has_v6 = 1;
+  std::vector<Descriptors> kept;
+  {
+    RunningBroker broker(kernel_, address_);
+    for (size_t clients = 0; clients < 2; ++clients) {
+      RawClient client(address_);
+      client.greet();
+      for (size_t i = 0; i < Server::kMostLeases; ++i) {
+        ASSERT_EQ(client.lease(1).kind, Kind::kGranted);
+        kept.push_back(std::move(client.descriptors()));
+      }
+    }
+  }
+  kernel_.survivors = true;
+  RunningBroker broker(kernel_, address_);
+  RawClient client(address_);
+  client.greet();
+  for (size_t i = 0; i < kept.size(); ++i) {
+    const Message answer = client.ask(claim, std::array{kept[i][0].get(), kept[i][1].get(), kept[i][2].get()});
+    EXPECT_EQ(answer.kind, i < Server::kMostLeases ? Kind::kGranted : Kind::kRefused) << i;
+  }
+}
+
+// Who has a range by an earlier lease has met others, not who has it by the later one.
+TEST_F(ServerTest, WhoTakesARangeOverMeetsOthersAnew) {
+  kernel_.last_number = 2;
+  Message claim = make_message(Kind::kClaim);
+  claim.ifindex = 1;
+  claim.has_v6 = 1;
+  Descriptors kept, current;
+  uint32_t range = 0;
+  {
+    RunningBroker broker(kernel_, address_);
+    RawClient one(address_);
+    one.greet();
+    range = one.lease(1).range;
+    kept = std::move(one.descriptors());
+    one.leave();
+    ASSERT_TRUE(comes_true([&] { return !kernel_.is_steered(range); }));
+    RawClient other(address_);
+    other.greet();
+    while (other.lease(1).range != range) continue;
+    current = std::move(other.descriptors());
+  }
+  kernel_.survivors = true;
+  RunningBroker broker(kernel_, address_);
+  RawClient thief(address_), victim(address_), third(address_);
+  for (RawClient* const client : {&thief, &victim, &third}) client->greet();
+  ASSERT_EQ(thief.ask(claim, std::array{kept[0].get(), kept[1].get(), kept[2].get()}).kind, Kind::kGranted);
+  const uint32_t theirs = third.lease(1).range;
+  third.say(meet(theirs, range));
+  EXPECT_EQ(third.hear().other, range);
+  ASSERT_EQ(victim.ask(claim, std::array{current[0].get(), current[1].get(), current[2].get()}).kind, Kind::kGranted);
+  third.say(meet(theirs, range));
+  EXPECT_EQ(third.hear().other, range);
+  EXPECT_EQ(victim.hear().range, range);
 }
 
 TEST_F(ServerTest, SaysWhyItCannotStart) {

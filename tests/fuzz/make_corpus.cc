@@ -412,6 +412,78 @@ void make_rings(Corpus corpus) {
 
 }  // namespace
 
+// --- brokers ---------------------------------------------------------------------------------------------------------
+
+Bytes connect_client(uint8_t user) {
+  return {0, user};
+}
+// Of a client that has leases, with a range of its own.
+enum Said : uint8_t { kHello, kLease, kReturn, kClaim, kMeet, kLook, kNext };
+Bytes say(uint8_t client, Said what, const Bytes& rest = {}) {
+  return concatenate({{1, client, what, 1, 0}, rest});
+}
+
+void make_brokers(Corpus corpus) {
+  const Bytes plain(7, 0), small{2, 0, 0, 0, 0, 0, 0}, not_isolated{3, 1, 0, 1, 1, 0, 0}, inherits{3, 0, 0, 1, 0, 0, 0};
+  Bytes everybody;
+  for (uint8_t user = 0; user < 4; ++user) {
+    const Bytes one = concatenate({connect_client(user), {15}, say(user, kHello), repeat(say(user, kLease), 4)});
+    everybody.insert(everybody.end(), one.begin(), one.end());
+  }
+  const Bytes two = concatenate(
+      {connect_client(0), connect_client(1), {15}, say(0, kHello), say(1, kHello), say(0, kLease), say(1, kLease)});
+  const Bytes later{7, 3, 15};
+  const Bytes restart{12};
+  for (const auto& [name, settings] : {std::pair("plain", plain), std::pair("small", small),
+                                       std::pair("inherits", inherits), std::pair("not_isolated", not_isolated)}) {
+    const auto add = [&corpus, begin = settings, prefix = std::string(name) + "_"](const std::string& what, const Bytes& steps) {
+      corpus.add(prefix + what, concatenate({begin, steps}));
+    };
+    add("everybody", concatenate({everybody, later, everybody}));
+    add("returns", concatenate({two, say(0, kReturn, {0, 0}), {8, 0}, say(0, kLease), say(1, kReturn, {0, 0}), later}));
+    add("claims",
+        concatenate({two, restart, two, say(0, kClaim, {0}), say(1, kClaim, {1}), say(1, kClaim, {0}), later}));
+    add("steals", concatenate({two,
+                               say(0, kReturn, {0, 0}),
+                               {8, 0},
+                               say(1, kLease),
+                               restart,
+                               connect_client(0),
+                               {15},
+                               say(0, kHello),
+                               repeat(say(0, kClaim, {0}), 2),
+                               later,
+                               say(0, kClaim, {1})}));
+    add("meets", concatenate({two, {1, 0, kMeet, 1, 0, 0, 0, 1}, {1, 1, kMeet, 1, 0, 0, 0, 2}, later}));
+    add("looks",
+        concatenate({two, connect_client(2), {15}, say(2, kLook), repeat(say(2, kNext, {0}), 3), say(2, kNext, {1})}));
+    add("reads_nothing", concatenate({two, {9, 1}, repeat(say(1, kLease), 40), later}));
+    add("silent", concatenate({connect_client(1), {7, 4, 15}, two}));
+    add("queues",
+        concatenate({two, {10, 1, 2}, {1, 0, kLease, 1, 7}, {1, 1, kLease, 1, 7}, {10, 1, 1}, say(1, kLease)}));
+    for (uint8_t count = 0; count < 7; ++count) {
+      for (uint8_t kind = 1; kind < 15; ++kind) {
+        add("any_" + std::to_string(kind) + "_" + std::to_string(count),
+            concatenate({two, {5, 1, kind, 0, 0, count}, Bytes(6, count), say(0, kLease), later}));
+      }
+    }
+  }
+}
+
+// Answers of a hostile broker: how, error, and so on (broker_client_fuzzer.cc: HostileBroker::answer()).
+void make_hostile_brokers(Corpus corpus) {
+  for (uint8_t how = 0; how < 16; ++how) {
+    for (const uint8_t who : {uint8_t{0}, uint8_t{1}}) {
+      Bytes answers{who};
+      for (int i = 0; i < 6; ++i) {
+        const Bytes one = concatenate({{static_cast<uint8_t>(i == 0 ? 0 : how), 1, 0, 0}, {3, 'a', 'b', 'c'}, {1, 0}});
+        answers.insert(answers.end(), one.begin(), one.end());
+      }
+      corpus.add("answers_" + std::to_string(how) + "_" + std::to_string(who), answers);
+    }
+  }
+}
+
 }  // namespace uroce::fuzz
 
 int main(int argc, char** argv) {
@@ -427,6 +499,8 @@ int main(int argc, char** argv) {
     make_attacks({directory, "qp_pair_fuzzer"});
     make_garbage({directory, "hostile_memory_fuzzer"});
     make_captures({directory, "capture_fuzzer"});
+    make_brokers({directory, "broker_server_fuzzer"});
+    make_hostile_brokers({directory, "broker_client_fuzzer"});
     make_statistics({directory, "statistics_fuzzer"});
     make_netlink({directory, "rtnetlink_fuzzer"});
     make_rings({directory, "af_xdp_receive_fuzzer"});
