@@ -82,13 +82,22 @@ std::vector<UniqueFd> sockets_of_systemd() {
   return sockets;
 }
 
-std::string why_not_listening(const std::string& address, int error) {
-  if (error != EADDRINUSE) return concat("cannot listen at ", address, ": ", std::strerror(error));
+struct Refusal {
+  int code;  // to exit with
+  std::string text;
+};
+
+Refusal why_not_listening(const std::string& address, int error) {
+  if (error != EADDRINUSE) return {kFailed, concat("cannot listen at ", address, ": ", std::strerror(error))};
   UniqueFd other;
   const std::optional<Peer> peer = connect_to(address, other) == 0 ? peer_of(other.get()) : std::nullopt;
-  if (!peer) return concat(address, " is taken; see who has it in /proc/net/unix, or remove the file");
-  return concat("process ", peer->pid, " of user ", peer->uid, " listens at ", address,
-                " already; it serves, or end it: kill ", peer->pid);
+  if (!peer) return {kFailed, concat(address, " is taken; see who has it in /proc/net/unix, or remove the file")};
+  const std::string who = concat("process ", peer->pid, " of user ", peer->uid);
+  if (address == address_of_user(geteuid()) && !is_trusted(*peer)) {
+    return {kFailed, concat(who, " has taken the name ", address,
+                            ", and no program believes it to be a broker; end it: kill ", peer->pid)};
+  }
+  return {kRunsAlready, concat(who, " listens at ", address, " already; it serves, or end it: kill ", peer->pid)};
 }
 
 // Another user's broker may be about to end, as those that `uroce run` starts do when nobody needs them any more.
@@ -136,7 +145,8 @@ int serve(const Settings& settings) {
   for (const std::string& address : addresses) {
     UniqueFd listener;
     if (const int error = listen_at(address, listener); error != 0) {
-      return starter.complain(error == EADDRINUSE ? kRunsAlready : kFailed, why_not_listening(address, error));
+      const Refusal refusal = why_not_listening(address, error);
+      return starter.complain(refusal.code, refusal.text);
     }
     listeners.push_back(std::move(listener));
   }

@@ -436,7 +436,8 @@ void make_brokers(Corpus corpus) {
   const Bytes restart{12};
   for (const auto& [name, settings] : {std::pair("plain", plain), std::pair("small", small),
                                        std::pair("inherits", inherits), std::pair("not_isolated", not_isolated)}) {
-    const auto add = [&corpus, begin = settings, prefix = std::string(name) + "_"](const std::string& what, const Bytes& steps) {
+    const auto add = [&corpus, begin = settings, prefix = std::string(name) + "_"](const std::string& what,
+                                                                                   const Bytes& steps) {
       corpus.add(prefix + what, concatenate({begin, steps}));
     };
     add("everybody", concatenate({everybody, later, everybody}));
