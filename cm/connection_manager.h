@@ -47,7 +47,7 @@ struct Listing {
   const char* state = "";  // "ESTABLISHED"
   Transport transport{};
   wire::ServiceId service{};
-  wire::IpAddress local, remote;
+  wire::IpAddress local{}, remote{};
   wire::Qpn local_qpn{}, remote_qpn{};
   Id remote_id = kNoId;
 };
@@ -88,7 +88,7 @@ class ConnectionManager {
   // --- for who looks on
   // ----------------------------------------------------------------------------------------------- The QP attributes
   // agreed on so far. Null: the client has no such id, or it is a listener.
-  const QpAttributes* attributes(ClientId client, Id id) const;
+  const QpAttributes* attributes(ClientId client, Id id);
   void list(const std::function<void(const Listing&)>& visit) const;
   const Counters& counters() const;
   size_t size() const;  // ids, those of nobody included

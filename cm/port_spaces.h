@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <utility>
 
 #include "cm/types.h"
 #include "wire/cma_header.h"
@@ -20,11 +21,11 @@ struct PortRange {
 
 struct Bind {
   wire::PortSpace space = wire::PortSpace::kTcp;
-  wire::IpAddress address;  // unspecified: all
-  bool v4 = true;           // IPv4; tells 0.0.0.0 from ::
-  bool v6_only = false;     // :: leaves IPv4 to others
-  uint32_t netdev = 0;      // of a link-local address
-  uint16_t port = 0;        // 0: any that nobody has
+  wire::IpAddress address{};  // unspecified: all
+  bool v4 = true;             // IPv4; tells 0.0.0.0 from ::
+  bool v6_only = false;       // :: leaves IPv4 to others
+  uint32_t netdev = 0;        // of a link-local address
+  uint16_t port = 0;          // 0: any that nobody has
   bool reuse_address = false;
   bool privileged = false;  // may have ports below 1024
 };
@@ -62,7 +63,8 @@ class PortSpaces {
   };
   using PortKey = std::pair<wire::PortSpace, uint16_t>;
 
-  int conflict(const Binding& wanted, BindingId except) const;
+  int conflict(const Binding& wanted, BindingId except, bool may_share) const;
+  uint16_t free_port(wire::PortSpace space, const PortRange& range) const;
   Binding* find(ClientId client, BindingId id);
 
   std::function<uint32_t()> random_;

@@ -30,7 +30,7 @@ struct Datagram {
   uint32_t netdev = 0;   // its index: where it arrived or leaves
   wire::Guid ca_guid{};  // of the device on that netdev; arriving
   wire::Qpn source_qpn = wire::kGsiQpn;
-  wire::IpAddress source, destination;
+  wire::IpAddress source{}, destination{};
   uint32_t flow_label = 0;
   uint8_t traffic_class = 0;
   uint8_t hop_limit = 64;
@@ -41,7 +41,7 @@ struct Datagram {
 struct Path {
   uint32_t netdev = 0;
   wire::Guid ca_guid{};  // of the device on it
-  wire::IpAddress local, remote;
+  wire::IpAddress local{}, remote{};
   uint32_t flow_label = 0;  // 20 bits
   uint8_t traffic_class = 0;
   uint8_t hop_limit = 64;
@@ -99,7 +99,7 @@ struct Ece {
 
 // The attributes for ibv_modify_qp() that both sides have agreed on, as far as the messages so far tell them.
 struct QpAttributes {
-  Path path;
+  Path path{};
   wire::Qpn dest_qpn{};
   uint32_t qkey = 0;  // UD
   wire::Psn rq_psn{}, sq_psn{};
@@ -108,7 +108,6 @@ struct QpAttributes {
   uint8_t min_rnr_timer = 0;
   uint8_t retry_count = 0;
   uint8_t rnr_retry = 0;
-  bool remote_read = false;  // the access flags have READ and ATOMIC
 
   friend bool operator==(const QpAttributes&, const QpAttributes&) = default;
 };
@@ -118,11 +117,12 @@ struct QpAttributes {
 struct Listen {
   wire::ServiceId service{};
   uint64_t service_mask = UINT64_MAX;  // bits of `service` that count
-  // Listeners with IP addresses want the CMA header in front of the private data, and are found by its destination.
-  // Those without (AF_IB) are found by the address of the datagram, and get all of the private data.
+  // Listeners with IP addresses want a CMA header in front of the private data, with the address of the datagram.
+  // Those without (AF_IB) get all of the private data.
   bool ip = true;
-  wire::IpAddress address;  // unspecified (::): all
-  bool takes_v4 = true;     // if unspecified
+  bool datagrams = false;     // UD: takes SIDR_REQ, else REQ
+  wire::IpAddress address{};  // unspecified (::): all
+  bool takes_v4 = true;       // if unspecified
   bool takes_v6 = true;
   uint32_t netdev = 0;  // 0: all; link-local addresses have one
   uint32_t backlog = 0;
@@ -132,27 +132,27 @@ struct Listen {
 struct Connect {
   Transport transport = Transport::kRc;
   wire::ServiceId service{};
-  std::optional<wire::CmaHeader> names;  // none: AF_IB
-  Path path;
-  Parameters parameters;
-  Ece ece;
-  PrivateData data;  // without the CMA header
+  std::optional<wire::CmaHeader> names{};  // none: AF_IB
+  Path path{};
+  Parameters parameters{};
+  Ece ece{};
+  PrivateData data{};  // without the CMA header
 };
 
 // REP, or SIDR_REP for UD.
 struct Accept {
-  Parameters parameters;
-  Ece ece;
+  Parameters parameters{};
+  Ece ece{};
   uint8_t ack_delay = 0;  // 4.096 us * 2^n, how long an ACK may take here
-  PrivateData data;
+  PrivateData data{};
 };
 
 // REJ, or SIDR_REP for UD (which has a status of its own).
 struct Reject {
   wire::RejReason reason = wire::RejReason::kConsumer;
   wire::SidrStatus sidr_status = wire::SidrStatus::kReject;
-  std::span<const uint8_t> additional_info;  // up to 72 bytes
-  PrivateData data;
+  std::span<const uint8_t> additional_info{};  // up to 72 bytes
+  PrivateData data{};
 };
 
 // How much private data each message has room for. With a CMA header, 36 less in REQ and SIDR_REQ.
@@ -178,13 +178,13 @@ struct Event {
   Id listener = kNoId;  // kConnectRequest
   int32_t status = 0;
   Transport transport{};
-  wire::ServiceId service{};             // kConnectRequest
-  std::optional<wire::CmaHeader> names;  // likewise, of a listener with IP addresses
-  Parameters parameters;                 // the other side's: kConnectRequest, kConnectResponse, kEstablished of UD
-  Ece ece;
-  QpAttributes qp;  // likewise
+  wire::ServiceId service{};               // kConnectRequest
+  std::optional<wire::CmaHeader> names{};  // likewise, of a listener with IP addresses
+  Parameters parameters{};                 // the other side's: kConnectRequest, kConnectResponse, kEstablished of UD
+  Ece ece{};
+  QpAttributes qp{};  // likewise
   // As much as the message has room for, behind the CMA header.
-  PrivateData data;
+  PrivateData data{};
 };
 
 // --- bounds ----------------------------------------------------------------------------------------------------------

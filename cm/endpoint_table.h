@@ -1,0 +1,70 @@
+// All endpoints, the ways to find one, and their timers. Ordered containers: what the network chooses as keys cannot
+// make them slow, and a run is a function of its seed.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "cm/endpoint.h"
+
+namespace uroce::cm {
+
+class EndpointTable {
+ public:
+  // They stay where they are until they are removed. `id` is new.
+  Endpoint& add(Id id, ClientId client);
+  void remove(Endpoint& endpoint);
+  Endpoint* find(Id id);
+  const Endpoint* find(Id id) const { return const_cast<EndpointTable*>(this)->find(id); }
+
+  // What the other side's request has made, by its name for it. A newer request with the same name takes its place.
+  enum class Request : uint8_t { kReq, kSidrReq };
+  void name_request(Request kind, Endpoint& endpoint);
+  Endpoint* find_request(Request kind, const wire::IpAddress& peer, Id remote_id);
+
+  // The endpoint whose QP at the other side this is.
+  void take_peer(Endpoint& endpoint);
+  void leave_peer(Endpoint& endpoint);
+  Endpoint* find_peer(const wire::IpAddress& peer, wire::Guid guid, wire::Qpn qpn);
+
+  // One timer each. kNever: none. Those that have ended are also counted, and can be asked for the one that is due
+  // next.
+  void schedule(Endpoint& endpoint, Time deadline);
+  Time deadline() const;
+  Endpoint* expired(Time now);
+  size_t ended() const { return timers_[kEnded].size(); }
+  Endpoint* next_ended() { return timers_[kEnded].empty() ? nullptr : find(timers_[kEnded].begin()->second); }
+
+  size_t size() const { return endpoints_.size(); }
+  template <class Visit>
+  void for_each(Visit&& visit) const {
+    for (const auto& [id, endpoint] : endpoints_) visit(endpoint);
+  }
+
+ private:
+  using Address = std::array<uint8_t, 16>;
+  using RequestKey = std::tuple<Request, Address, Id>;
+  using PeerKey = std::tuple<Address, wire::Guid, wire::Qpn>;
+  struct LessPeer {
+    bool operator()(const PeerKey& a, const PeerKey& b) const { return flat(a) < flat(b); }
+    static std::tuple<Address, wire::Guid, uint32_t> flat(const PeerKey& key) {
+      return {std::get<0>(key), std::get<1>(key), std::get<2>(key).value()};
+    }
+  };
+  using Timers = std::set<std::pair<Time, Id>>;
+  enum : size_t { kRunning, kEnded };
+
+  static RequestKey request_key(Request kind, const Endpoint& e) { return {kind, e.peer.bytes, e.remote_id}; }
+  static PeerKey peer_key(const Endpoint& e) { return {e.peer.bytes, e.peer_guid, e.qp.dest_qpn}; }
+  void forget_request(Request kind, const Endpoint& endpoint);
+
+  std::map<Id, Endpoint> endpoints_;
+  std::map<RequestKey, Id> requests_;
+  std::map<PeerKey, Id, LessPeer> peers_;
+  std::array<Timers, 2> timers_;
+};
+
+}  // namespace uroce::cm

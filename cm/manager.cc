@@ -1,0 +1,475 @@
+#include "cm/manager.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <vector>
+
+#include "cm/timing.h"
+
+namespace uroce::cm {
+namespace {
+
+bool can_be_reached(const wire::IpAddress& address) {
+  return !address.is_unspecified() && !address.is_multicast();
+}
+
+// About which message a REJ is that the client sends.
+wire::CmAnswered rejected_message(State state) {
+  switch (state) {
+    case State::kReqReceived:
+      return wire::CmAnswered::kReq;
+    case State::kRepReceived:
+      return wire::CmAnswered::kRep;
+    default:
+      return wire::CmAnswered::kOther;
+  }
+}
+
+}  // namespace
+
+// --- commands --------------------------------------------------------------------------------------------------------
+
+Opened ConnectionManager::Impl::listen(ClientId client, const Listen& listen) {
+  if (!room_for(client)) return {.error = ENFILE};
+  const Id id = fresh_id();
+  if (!listeners_.add(id, client, listen)) return {.error = EADDRINUSE};
+  clients_[client].insert(id);
+  return {.id = id};
+}
+
+Opened ConnectionManager::Impl::connect(ClientId client, const Connect& connect, Time now) {
+  const bool datagrams = connect.transport == Transport::kUd;
+  if (!fits(connect.data, datagrams ? kSidrReqData : kReqData, connect.names.has_value())) return {.error = EINVAL};
+  if (!can_be_reached(connect.path.remote)) return {.error = EINVAL};
+  if (!room_for(client)) return {.error = ENFILE};
+  Endpoint& endpoint = open(client);
+  endpoint.transport = connect.transport;
+  endpoint.service = connect.service;
+  endpoint.local_qpn = connect.parameters.qpn;
+  endpoint.peer = connect.path.remote;
+  endpoint.qp.path = connect.path;
+  endpoint.qp.rq_psn = wire::Psn(random_());
+  endpoint.qp.max_rd_atomic = connect.parameters.initiator_depth;
+  endpoint.qp.max_dest_rd_atomic = connect.parameters.responder_resources;
+  endpoint.qp.retry_count = std::min<uint8_t>(connect.parameters.retry_count, 7);
+  endpoint.transaction = fresh_transaction();
+  endpoint.patience = datagrams ? kSidrPatience : requester_patience(connect.path.ack_timeout);
+  endpoint.max_retries = kMaxRetries;
+  counters_.add(Counter::kConnects);
+  if (datagrams) {
+    send(endpoint, make_sidr_req(endpoint, connect), endpoint.transaction, connect.ece.options);
+  } else {
+    send(endpoint, make_req(endpoint, connect), endpoint.transaction, connect.ece.options);
+  }
+  enter(endpoint, datagrams ? State::kSidrSent : State::kReqSent, now);
+  await(endpoint, now);
+  return {.id = endpoint.id};
+}
+
+int ConnectionManager::Impl::take(ClientId client, Id id) {
+  const auto [endpoint, error] = owned(client, id);
+  if (endpoint == nullptr) return error;
+  mark_taken(*endpoint);
+  return 0;
+}
+
+int ConnectionManager::Impl::accept(ClientId client, Id id, const Accept& accept, Time now) {
+  const auto [endpoint, error] = owned(client, id);
+  if (endpoint == nullptr) return error;
+  Endpoint& e = *endpoint;
+  const bool datagrams = e.state == State::kSidrReceived;
+  if (!datagrams && e.state != State::kReqReceived) return EINVAL;
+  if (!fits(accept.data, datagrams ? kSidrRepData : kRepData, false)) return EINVAL;
+  mark_taken(e);
+  e.local_qpn = accept.parameters.qpn;
+  if (datagrams) {
+    send(e, make_sidr_rep(e, accept), e.transaction, accept.ece.options);
+    enter(e, State::kSidrReplied, now);
+    return 0;
+  }
+  e.qp.max_rd_atomic = accept.parameters.initiator_depth;
+  e.qp.max_dest_rd_atomic = accept.parameters.responder_resources;
+  e.qp.path.ack_timeout = ack_timeout(accept.ack_delay, lifetime_of(e.qp.path.ack_timeout));
+  send(e, make_rep(e, accept), e.transaction, accept.ece.options);
+  enter(e, State::kRepSent, now);
+  await(e, now);
+  return 0;
+}
+
+int ConnectionManager::Impl::confirm(ClientId client, Id id, const PrivateData& data, Time now) {
+  const auto [endpoint, error] = owned(client, id);
+  if (endpoint == nullptr) return error;
+  if (endpoint->state != State::kRepReceived) return EINVAL;
+  send(*endpoint, make_rtu(*endpoint, data), endpoint->transaction);
+  enter(*endpoint, State::kEstablished, now);
+  return 0;
+}
+
+int ConnectionManager::Impl::reject(ClientId client, Id id, const Reject& reject, Time now) {
+  const auto [endpoint, error] = owned(client, id);
+  if (endpoint == nullptr) return error;
+  Endpoint& e = *endpoint;
+  const bool datagrams = e.state == State::kSidrReceived;
+  if (!datagrams && e.state != State::kReqReceived && e.state != State::kRepReceived && e.state != State::kRepSent) {
+    return EINVAL;
+  }
+  if (!fits(reject.data, datagrams ? kSidrRepData : kRejData, false)) return EINVAL;
+  mark_taken(e);
+  if (datagrams) {
+    send(e, make_sidr_refusal(e.remote_id, e.service, reject.sidr_status, reject.data), e.transaction);
+    enter(e, State::kSidrReplied, now);
+  } else {
+    send(e, make_rej(e.id, e.remote_id, rejected_message(e.state), reject), e.transaction);
+    enter(e, State::kTimeWait, now);
+  }
+  return 0;
+}
+
+int ConnectionManager::Impl::establish(ClientId client, Id id, Time now) {
+  const auto [endpoint, error] = owned(client, id);
+  if (endpoint == nullptr) return error;
+  if (endpoint->state == State::kEstablished) return EISCONN;
+  if (endpoint->state != State::kRepSent) return EINVAL;
+  enter(*endpoint, State::kEstablished, now);
+  tell(*endpoint, EventKind::kEstablished);
+  return 0;
+}
+
+int ConnectionManager::Impl::disconnect(ClientId client, Id id, const PrivateData& data, Time now) {
+  const auto [endpoint, error] = owned(client, id);
+  if (endpoint == nullptr) return error;
+  if (data.size() > kDreqData) return EINVAL;
+  if (endpoint->state == State::kEstablished) {
+    send_dreq(*endpoint, data, now);
+  } else if (endpoint->state == State::kDreqReceived) {
+    send(*endpoint, make_drep(endpoint->id, endpoint->remote_id, data), endpoint->dreq_transaction);
+    enter(*endpoint, State::kTimeWait, now);
+  }
+  return 0;
+}
+
+int ConnectionManager::Impl::destroy(ClientId client, Id id, Time now) {
+  if (Listener* const listener = listeners_.find(id); listener != nullptr && listener->client == client) {
+    end_listener(*listener, now);
+    return 0;
+  }
+  const auto [endpoint, error] = owned(client, id);
+  if (endpoint == nullptr) return error;
+  abandon(*endpoint);
+  say_farewell(*endpoint, now);
+  return 0;
+}
+
+void ConnectionManager::Impl::end_client(ClientId client, Time now) {
+  // With a listener more than one id goes.
+  for (auto ids = clients_.find(client); ids != clients_.end(); ids = clients_.find(client)) {
+    destroy(client, *ids->second.begin(), now);
+  }
+}
+
+void ConnectionManager::Impl::end_listener(const Listener& listener, Time now) {
+  const Id id = listener.id;
+  const ClientId client = listener.client;
+  std::vector<Id> untaken;
+  for (const Id other : clients_.at(client)) {
+    const Endpoint* const endpoint = table_.find(other);
+    if (endpoint != nullptr && endpoint->listener == id && !endpoint->taken) untaken.push_back(other);
+  }
+  listeners_.remove(id);
+  disown(client, id);
+  for (const Id other : untaken) destroy(client, other, now);
+}
+
+void ConnectionManager::Impl::say_farewell(Endpoint& endpoint, Time now) {
+  Endpoint& e = endpoint;
+  switch (info(e.state).farewell) {
+    case Farewell::kNone:
+      break;
+    case Farewell::kForget:
+      return forget(e);
+    case Farewell::kRejTimeout:
+      send(e, make_timeout_rej(e), e.transaction);
+      return enter(e, State::kTimeWait, now);
+    case Farewell::kRejConsumer:
+      send(e, make_rej(e.id, e.remote_id, rejected_message(e.state), {}), e.transaction);
+      return enter(e, State::kTimeWait, now);
+    case Farewell::kDreq:
+      send_dreq(e, {}, now);
+      break;
+    case Farewell::kDrep:
+      send(e, make_drep(e.id, e.remote_id, {}), e.dreq_transaction);
+      return enter(e, State::kTimeWait, now);
+    case Farewell::kSidrReject:
+      send(e, make_sidr_refusal(e.remote_id, e.service, wire::SidrStatus::kReject, {}), e.transaction);
+      return enter(e, State::kSidrReplied, now);
+  }
+  // It has been said once, if not more.
+  if (abandoned_ > limits_.abandoned && e.state == State::kDreqSent) enter(e, State::kTimeWait, now);
+}
+
+// --- time ------------------------------------------------------------------------------------------------------------
+
+void ConnectionManager::Impl::on_timer(Time now) {
+  while (Endpoint* const endpoint = table_.expired(now)) expire(*endpoint, now);
+}
+
+void ConnectionManager::Impl::expire(Endpoint& endpoint, Time now) {
+  if (!info(endpoint.state).awaits_answer) return end_memory(endpoint, now);
+  if (endpoint.retries == 0) return give_up(endpoint, now);
+  --endpoint.retries;
+  counters_.add(Counter::kRetransmissions);
+  send_again(endpoint);
+  table_.schedule(endpoint, now + endpoint.wait);
+}
+
+// Nothing has come for the last message, however often it was sent.
+void ConnectionManager::Impl::give_up(Endpoint& endpoint, Time now) {
+  Endpoint& e = endpoint;
+  counters_.add(Counter::kTimeouts);
+  switch (e.state) {
+    case State::kDreqSent:
+      tell(e, EventKind::kDisconnected, -ETIMEDOUT);
+      return enter(e, State::kTimeWait, now);
+    case State::kSidrSent:
+      tell(e, EventKind::kUnreachable, -ETIMEDOUT);
+      return enter(e, State::kSpent, now);
+    default:
+      send(e, make_timeout_rej(e), e.transaction);
+      tell(e, EventKind::kUnreachable, -ETIMEDOUT);
+      return enter(e, State::kTimeWait, now);
+  }
+}
+
+void ConnectionManager::Impl::end_memory(Endpoint& endpoint, Time now) {
+  if (endpoint.disconnected) tell(endpoint, EventKind::kTimewaitExit);
+  enter(endpoint, State::kSpent, now);
+}
+
+// --- states ----------------------------------------------------------------------------------------------------------
+
+void ConnectionManager::Impl::count(const Endpoint& endpoint, int sign) {
+  const StateInfo& state = info(endpoint.state);
+  const auto add = [sign](uint32_t& number, bool one) { number += static_cast<uint32_t>(one ? sign : 0); };
+  add(half_open_, state.half_open);
+  add(abandoned_, endpoint.abandoned && state.awaits_answer);
+  if (Listener* const listener = listeners_.find(endpoint.listener); listener != nullptr) {
+    add(listener->half_open, state.half_open);
+    add(listener->untaken, !endpoint.taken);
+  }
+}
+
+void ConnectionManager::Impl::mark_taken(Endpoint& endpoint) {
+  change(endpoint, [](Endpoint& e) { e.taken = true; });
+}
+
+void ConnectionManager::Impl::enter(Endpoint& endpoint, State state, Time now) {
+  const bool had_peer = info(endpoint.state).has_peer, has_peer = info(state).has_peer;
+  table_.schedule(endpoint, kNever);
+  change(endpoint, [state](Endpoint& e) { e.state = state; });
+  if (has_peer && !had_peer) table_.take_peer(endpoint);
+  if (had_peer && !has_peer) table_.leave_peer(endpoint);
+  if (state == State::kEstablished) counters_.add(Counter::kEstablished);
+  if (state == State::kSpent && endpoint.abandoned) return forget(endpoint);
+  if (!info(state).ended) return;
+  const Duration memory = state == State::kTimeWait ? timewait(endpoint.qp.path.ack_timeout) : kSidrMemory;
+  table_.schedule(endpoint, now + memory);
+  if (table_.ended() > limits_.ended) {
+    counters_.add(Counter::kEvicted);
+    end_memory(*table_.next_ended(), now);
+  }
+}
+
+void ConnectionManager::Impl::abandon(Endpoint& endpoint) {
+  disown(endpoint.client, endpoint.id);
+  change(endpoint, [](Endpoint& e) {
+    e.abandoned = true;
+    e.taken = true;
+  });
+}
+
+void ConnectionManager::Impl::forget(Endpoint& endpoint) {
+  count(endpoint, -1);
+  table_.remove(endpoint);
+}
+
+// --- sending ---------------------------------------------------------------------------------------------------------
+
+void ConnectionManager::Impl::post(const Path& path, const wire::IpAddress& to, const wire::Mad& mad) {
+  output_.send({.netdev = path.netdev,
+                .ca_guid = path.ca_guid,
+                .source = path.local,
+                .destination = to,
+                .flow_label = path.flow_label,
+                .traffic_class = path.traffic_class,
+                .hop_limit = path.hop_limit,
+                .mad = mad});
+}
+
+void ConnectionManager::Impl::send(Endpoint& endpoint, const wire::CmMessage& message, wire::TransactionId transaction,
+                                   uint32_t modifier) {
+  endpoint.last = wire::emit_cm({.transaction = transaction, .modifier = modifier, .message = message});
+  endpoint.last_kind = wire::attribute_of(message);
+  send_again(endpoint);
+}
+
+void ConnectionManager::Impl::send_again(const Endpoint& endpoint) {
+  post(endpoint.qp.path, endpoint.peer, endpoint.last);
+}
+
+void ConnectionManager::Impl::await(Endpoint& endpoint, Time now) {
+  endpoint.wait = endpoint.patience;
+  endpoint.retries = endpoint.max_retries;
+  endpoint.mras = endpoint.max_retries;
+  table_.schedule(endpoint, now + endpoint.wait);
+}
+
+void ConnectionManager::Impl::send_dreq(Endpoint& endpoint, const PrivateData& data, Time now) {
+  send(endpoint, make_dreq(endpoint, data), fresh_transaction());
+  enter(endpoint, State::kDreqSent, now);
+  await(endpoint, now);
+}
+
+// --- events ----------------------------------------------------------------------------------------------------------
+
+Event ConnectionManager::Impl::event_of(const Endpoint& endpoint, EventKind kind, int32_t status) {
+  return {.kind = kind,
+          .client = endpoint.client,
+          .id = endpoint.id,
+          .status = status,
+          .transport = endpoint.transport,
+          .qp = endpoint.qp};
+}
+
+void ConnectionManager::Impl::tell(Endpoint& endpoint, const Event& event) {
+  if (event.kind == EventKind::kDisconnected) endpoint.disconnected = true;
+  if (!endpoint.abandoned) output_.on_event(event);
+}
+
+void ConnectionManager::Impl::tell(Endpoint& endpoint, EventKind kind, int32_t status, const PrivateData& data) {
+  Event event = event_of(endpoint, kind, status);
+  event.data = data;
+  tell(endpoint, event);
+}
+
+// --- ids -------------------------------------------------------------------------------------------------------------
+
+bool ConnectionManager::Impl::room_for(ClientId client) const {
+  const auto ids = clients_.find(client);
+  return size() < limits_.ids && (ids == clients_.end() || ids->second.size() < limits_.ids_of_client);
+}
+
+Id ConnectionManager::Impl::fresh_id() {
+  uint32_t id = random_();
+  while (id == 0 || table_.find(Id{id}) != nullptr || listeners_.find(Id{id}) != nullptr) ++id;
+  return Id{id};
+}
+
+Endpoint& ConnectionManager::Impl::open(ClientId client) {
+  const Id id = fresh_id();
+  clients_[client].insert(id);
+  return table_.add(id, client);
+}
+
+void ConnectionManager::Impl::disown(ClientId client, Id id) {
+  const auto ids = clients_.find(client);
+  ids->second.erase(id);
+  if (ids->second.empty()) clients_.erase(ids);
+}
+
+ConnectionManager::Impl::Owned ConnectionManager::Impl::owned(ClientId client, Id id) {
+  Endpoint* const endpoint = table_.find(id);
+  if (endpoint != nullptr && endpoint->client == client && !endpoint->abandoned) return {endpoint, 0};
+  const Listener* const listener = listeners_.find(id);
+  return {nullptr, listener != nullptr && listener->client == client ? EINVAL : ENOENT};
+}
+
+// --- for who looks on ------------------------------------------------------------------------------------------------
+
+const QpAttributes* ConnectionManager::Impl::attributes(ClientId client, Id id) {
+  const Endpoint* const endpoint = owned(client, id).endpoint;
+  return endpoint == nullptr ? nullptr : &endpoint->qp;
+}
+
+void ConnectionManager::Impl::list(const std::function<void(const Listing&)>& visit) const {
+  listeners_.for_each([&](const Listener& listener) {
+    visit({.id = listener.id,
+           .client = listener.client,
+           .state = "LISTEN",
+           .transport = listener.listen.datagrams ? Transport::kUd : Transport::kRc,
+           .service = listener.listen.service,
+           .local = listener.listen.address});
+  });
+  table_.for_each([&](const Endpoint& endpoint) {
+    visit({.id = endpoint.id,
+           .client = endpoint.client,
+           .abandoned = endpoint.abandoned,
+           .state = info(endpoint.state).name,
+           .transport = endpoint.transport,
+           .service = endpoint.service,
+           .local = endpoint.qp.path.local,
+           .remote = endpoint.qp.path.remote,
+           .local_qpn = endpoint.local_qpn,
+           .remote_qpn = endpoint.qp.dest_qpn,
+           .remote_id = endpoint.remote_id});
+  });
+}
+
+// --- the public face -------------------------------------------------------------------------------------------------
+
+ConnectionManager::ConnectionManager(const Limits& limits, std::function<uint32_t()> random, Output& output)
+    : impl_(std::make_unique<Impl>(limits, std::move(random), output)) {}
+ConnectionManager::~ConnectionManager() = default;
+
+void ConnectionManager::on_datagram(const Datagram& datagram, Time now) {
+  impl_->on_datagram(datagram, now);
+}
+Time ConnectionManager::deadline() const {
+  return impl_->deadline();
+}
+void ConnectionManager::on_timer(Time now) {
+  impl_->on_timer(now);
+}
+Opened ConnectionManager::listen(ClientId client, const Listen& listen) {
+  return impl_->listen(client, listen);
+}
+Opened ConnectionManager::connect(ClientId client, const Connect& connect, Time now) {
+  return impl_->connect(client, connect, now);
+}
+int ConnectionManager::take(ClientId client, Id id) {
+  return impl_->take(client, id);
+}
+int ConnectionManager::accept(ClientId client, Id id, const Accept& accept, Time now) {
+  return impl_->accept(client, id, accept, now);
+}
+int ConnectionManager::confirm(ClientId client, Id id, const PrivateData& data, Time now) {
+  return impl_->confirm(client, id, data, now);
+}
+int ConnectionManager::reject(ClientId client, Id id, const Reject& reject, Time now) {
+  return impl_->reject(client, id, reject, now);
+}
+int ConnectionManager::establish(ClientId client, Id id, Time now) {
+  return impl_->establish(client, id, now);
+}
+int ConnectionManager::disconnect(ClientId client, Id id, const PrivateData& data, Time now) {
+  return impl_->disconnect(client, id, data, now);
+}
+int ConnectionManager::destroy(ClientId client, Id id, Time now) {
+  return impl_->destroy(client, id, now);
+}
+void ConnectionManager::end_client(ClientId client, Time now) {
+  impl_->end_client(client, now);
+}
+const QpAttributes* ConnectionManager::attributes(ClientId client, Id id) {
+  return impl_->attributes(client, id);
+}
+void ConnectionManager::list(const std::function<void(const Listing&)>& visit) const {
+  impl_->list(visit);
+}
+const Counters& ConnectionManager::counters() const {
+  return impl_->counters();
+}
+size_t ConnectionManager::size() const {
+  return impl_->size();
+}
+
+}  // namespace uroce::cm
