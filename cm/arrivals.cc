@@ -1,5 +1,6 @@
 // What arrives: whom it is for, and what it does (connection_states.h).
-#include "cm/manager.h"
+#include "cm/connection_manager.h"
+#include "cm/messages.h"
 #include "cm/timing.h"
 #include "wire/bytes.h"
 
@@ -26,7 +27,7 @@ PrivateData data_behind(const std::optional<wire::CmaHeader>& names, const std::
 
 }  // namespace
 
-void ConnectionManager::Impl::on_datagram(const Datagram& datagram, Time now) {
+void ConnectionManager::on_datagram(const Datagram& datagram, Time now) {
   wire::CmMad mad;
   if (wire::parse_cm(datagram.mad, mad) != wire::CmParseError::kNone) return counters_.add(Counter::kDropMalformed);
   if (!can_answer(datagram)) return counters_.add(Counter::kDropSource);
@@ -34,7 +35,7 @@ void ConnectionManager::Impl::on_datagram(const Datagram& datagram, Time now) {
   std::visit([&](const auto& message) { on(message, in); }, mad.message);
 }
 
-Endpoint* ConnectionManager::Impl::match(Id ours, Id theirs, const Datagram& datagram) {
+Endpoint* ConnectionManager::match(Id ours, Id theirs, const Datagram& datagram) {
   Endpoint* const endpoint = table_.find(ours);
   const auto none = [&](Counter counter) {
     counters_.add(counter);
@@ -50,7 +51,7 @@ Endpoint* ConnectionManager::Impl::match(Id ours, Id theirs, const Datagram& dat
 
 // --- requests --------------------------------------------------------------------------------------------------------
 
-void ConnectionManager::Impl::on(const wire::Req& req, const In& in) {
+void ConnectionManager::on(const wire::Req& req, const In& in) {
   if (req.local_id == kNoId) return counters_.add(Counter::kDropMalformed);
   if (answer_known(req, in)) return;
   const auto refuse_with = [&](wire::RejReason reason) {
@@ -93,13 +94,13 @@ void ConnectionManager::Impl::on(const wire::Req& req, const In& in) {
 
 // What has come before, or comes from a QP that has a connection here (IBTA 12.9.8.3.1). The transaction tells a
 // duplicate from what a host sends that has crashed and begins again with the ids that it had.
-bool ConnectionManager::Impl::answer_known(const wire::Req& req, const In& in) {
+bool ConnectionManager::answer_known(const wire::Req& req, const In& in) {
   Endpoint* const known = table_.find_request(EndpointTable::Request::kReq, in.datagram.source, req.local_id);
   if (known != nullptr && known->transaction == in.transaction) {
-    react(*known, reaction(known->state, Arrival::kReqAgain), {}, in);
+    react(*known, reaction_to(known->state, Arrival::kReqAgain), {}, in);
     return true;
   }
-  Endpoint* const stale = known != nullptr && info(known->state).has_peer
+  Endpoint* const stale = known != nullptr && info_of(known->state).has_peer
                               ? known
                               : table_.find_peer(in.datagram.source, req.ca_guid, req.qpn);
   if (stale == nullptr) return false;
@@ -108,16 +109,16 @@ bool ConnectionManager::Impl::answer_known(const wire::Req& req, const In& in) {
   return true;
 }
 
-void ConnectionManager::Impl::end_stale(Endpoint& endpoint, Time now) {
+void ConnectionManager::end_stale(Endpoint& endpoint, Time now) {
   counters_.add(Counter::kStale);
   if (endpoint.state == State::kEstablished) send_dreq(endpoint, {}, now);
 }
 
-void ConnectionManager::Impl::on(const wire::SidrReq& req, const In& in) {
+void ConnectionManager::on(const wire::SidrReq& req, const In& in) {
   if (req.request_id == kNoId) return counters_.add(Counter::kDropMalformed);
   Endpoint* const known = table_.find_request(EndpointTable::Request::kSidrReq, in.datagram.source, req.request_id);
   if (known != nullptr && known->transaction == in.transaction) {
-    return react(*known, reaction(known->state, Arrival::kSidrReqAgain), {}, in);
+    return react(*known, reaction_to(known->state, Arrival::kSidrReqAgain), {}, in);
   }
   const auto found = find_listener(req.service_id, true, req.private_data, in.datagram);
   if (found.listener == nullptr) {
@@ -130,7 +131,6 @@ void ConnectionManager::Impl::on(const wire::SidrReq& req, const In& in) {
   e.transport = Transport::kUd;
   e.service = req.service_id;
   e.qp.path = path_of(in.datagram);
-  e.qp.rq_psn = wire::Psn(random_());
   table_.name_request(EndpointTable::Request::kSidrReq, e);
   enter(e, State::kSidrReceived, in.now);
   Event event = request_event(e, found.names);
@@ -139,9 +139,8 @@ void ConnectionManager::Impl::on(const wire::SidrReq& req, const In& in) {
   tell(e, event);
 }
 
-ConnectionManager::Impl::Found ConnectionManager::Impl::find_listener(wire::ServiceId service, bool datagrams,
-                                                                      std::span<const uint8_t> data,
-                                                                      const Datagram& datagram) {
+ConnectionManager::Found ConnectionManager::find_listener(wire::ServiceId service, bool datagrams,
+                                                          std::span<const uint8_t> data, const Datagram& datagram) {
   const std::optional<wire::CmaHeader> names = wire::CmaHeader::parse(data);
   Listener* const listener = listeners_.match(service, datagrams, names, datagram);
   if (listener == nullptr) {
@@ -153,7 +152,7 @@ ConnectionManager::Impl::Found ConnectionManager::Impl::find_listener(wire::Serv
 
 // A new id of the listener's client. Null, and counted: there are too many; nobody answers, and the other side tries
 // again.
-Endpoint* ConnectionManager::Impl::open_request(Listener& listener, Id remote_id, const In& in) {
+Endpoint* ConnectionManager::open_request(Listener& listener, Id remote_id, const In& in) {
   if (listener.untaken >= listener.listen.backlog) return counters_.add(Counter::kDropBacklog), nullptr;
   if (listener.half_open >= limits_.half_open_of_listener || half_open_ >= limits_.half_open ||
       !room_for(listener.client)) {
@@ -171,7 +170,7 @@ Endpoint* ConnectionManager::Impl::open_request(Listener& listener, Id remote_id
   return &endpoint;
 }
 
-Event ConnectionManager::Impl::request_event(const Endpoint& endpoint, const std::optional<wire::CmaHeader>& names) {
+Event ConnectionManager::request_event(const Endpoint& endpoint, const std::optional<wire::CmaHeader>& names) {
   Event event = event_of(endpoint, EventKind::kConnectRequest);
   event.listener = endpoint.listener;
   event.service = endpoint.service;
@@ -181,10 +180,10 @@ Event ConnectionManager::Impl::request_event(const Endpoint& endpoint, const std
 
 // --- answers ---------------------------------------------------------------------------------------------------------
 
-void ConnectionManager::Impl::on(const wire::Mra& mra, const In& in) {
+void ConnectionManager::on(const wire::Mra& mra, const In& in) {
   Endpoint* const endpoint = match(mra.remote_id, mra.local_id, in.datagram);
   if (endpoint == nullptr) return;
-  if (reaction(endpoint->state, Arrival::kMra) != Reaction::kGrantTime || mra.message != awaited(endpoint->state) ||
+  if (reaction_to(endpoint->state, Arrival::kMra) != Reaction::kGrantTime || mra.message != awaited(endpoint->state) ||
       endpoint->mras == 0) {
     return counters_.add(Counter::kDropState);
   }
@@ -193,12 +192,12 @@ void ConnectionManager::Impl::on(const wire::Mra& mra, const In& in) {
   table_.schedule(*endpoint, in.now + endpoint->wait);
 }
 
-void ConnectionManager::Impl::on(const wire::Rej& rej, const In& in) {
+void ConnectionManager::on(const wire::Rej& rej, const In& in) {
   Endpoint* const endpoint =
       rej.remote_id == kNoId ? match_timeout(rej, in.datagram) : match(rej.remote_id, rej.local_id, in.datagram);
   if (endpoint == nullptr) return;
   Endpoint& e = *endpoint;
-  const Reaction what = reaction(e.state, Arrival::kRej);
+  const Reaction what = reaction_to(e.state, Arrival::kRej);
   if (what != Reaction::kReject) return react(e, what, {}, in);
   counters_.add(Counter::kRejected);
   const bool known_to_both = e.state != State::kReqSent && e.state != State::kReqReceived;
@@ -207,7 +206,7 @@ void ConnectionManager::Impl::on(const wire::Rej& rej, const In& in) {
 }
 
 // The other side has given up a REQ of which it knows no answer. It says which host it is by its GUID.
-Endpoint* ConnectionManager::Impl::match_timeout(const wire::Rej& rej, const Datagram& datagram) {
+Endpoint* ConnectionManager::match_timeout(const wire::Rej& rej, const Datagram& datagram) {
   Endpoint* const endpoint = table_.find_request(EndpointTable::Request::kReq, datagram.source, rej.local_id);
   const bool same_host = endpoint != nullptr && rej.reason == wire::RejReason::kTimeout && rej.info_length >= 8 &&
                          wire::Guid{wire::load_be64(rej.additional_info.data())} == endpoint->peer_guid;
@@ -216,16 +215,16 @@ Endpoint* ConnectionManager::Impl::match_timeout(const wire::Rej& rej, const Dat
   return nullptr;
 }
 
-void ConnectionManager::Impl::on(const wire::Rep& rep, const In& in) {
+void ConnectionManager::on(const wire::Rep& rep, const In& in) {
   if (rep.local_id == kNoId) return counters_.add(Counter::kDropMalformed);
   Endpoint* const endpoint = match(rep.remote_id, rep.local_id, in.datagram);
   if (endpoint == nullptr) return refuse(rep.remote_id, rep.local_id, wire::CmAnswered::kRep, in);
-  const Reaction what = reaction(endpoint->state, Arrival::kRep);
+  const Reaction what = reaction_to(endpoint->state, Arrival::kRep);
   if (what == Reaction::kRespond) return respond(*endpoint, rep, in);
   react(*endpoint, what, {}, in);
 }
 
-void ConnectionManager::Impl::respond(Endpoint& e, const wire::Rep& rep, const In& in) {
+void ConnectionManager::respond(Endpoint& e, const wire::Rep& rep, const In& in) {
   const Parameters told = parameters_of(rep, e.transport);
   if (Endpoint* const stale = table_.find_peer(e.peer, rep.ca_guid, told.qpn); stale != nullptr) {
     answer(in, make_rej(e.id, rep.local_id, wire::CmAnswered::kRep, {.reason = wire::RejReason::kStale}));
@@ -248,29 +247,29 @@ void ConnectionManager::Impl::respond(Endpoint& e, const wire::Rep& rep, const I
   tell(e, event);
 }
 
-void ConnectionManager::Impl::on(const wire::Rtu& rtu, const In& in) {
+void ConnectionManager::on(const wire::Rtu& rtu, const In& in) {
   Endpoint* const endpoint = match(rtu.remote_id, rtu.local_id, in.datagram);
   if (endpoint == nullptr) return refuse(rtu.remote_id, rtu.local_id, wire::CmAnswered::kOther, in);
-  react(*endpoint, reaction(endpoint->state, Arrival::kRtu), PrivateData(rtu.private_data), in);
+  react(*endpoint, reaction_to(endpoint->state, Arrival::kRtu), PrivateData(rtu.private_data), in);
 }
 
-void ConnectionManager::Impl::on(const wire::Dreq& dreq, const In& in) {
+void ConnectionManager::on(const wire::Dreq& dreq, const In& in) {
   Endpoint* const endpoint = match(dreq.remote_id, dreq.local_id, in.datagram);
   if (endpoint == nullptr) return answer(in, make_drep(dreq.remote_id, dreq.local_id, {}));
   if (dreq.remote_qpn != endpoint->local_qpn) return counters_.add(Counter::kDropWrongQpn);
-  react(*endpoint, reaction(endpoint->state, Arrival::kDreq), PrivateData(dreq.private_data), in);
+  react(*endpoint, reaction_to(endpoint->state, Arrival::kDreq), PrivateData(dreq.private_data), in);
 }
 
-void ConnectionManager::Impl::on(const wire::Drep& drep, const In& in) {
+void ConnectionManager::on(const wire::Drep& drep, const In& in) {
   Endpoint* const endpoint = match(drep.remote_id, drep.local_id, in.datagram);
   if (endpoint == nullptr) return;
-  react(*endpoint, reaction(endpoint->state, Arrival::kDrep), PrivateData(drep.private_data), in);
+  react(*endpoint, reaction_to(endpoint->state, Arrival::kDrep), PrivateData(drep.private_data), in);
 }
 
-void ConnectionManager::Impl::on(const wire::SidrRep& rep, const In& in) {
+void ConnectionManager::on(const wire::SidrRep& rep, const In& in) {
   Endpoint* const endpoint = match(rep.request_id, kNoId, in.datagram);
   if (endpoint == nullptr) return;
-  if (reaction(endpoint->state, Arrival::kSidrRep) != Reaction::kResolve) return counters_.add(Counter::kDropState);
+  if (reaction_to(endpoint->state, Arrival::kSidrRep) != Reaction::kResolve) return counters_.add(Counter::kDropState);
   Endpoint& e = *endpoint;
   if (rep.status != wire::SidrStatus::kOk) {
     tell(e, EventKind::kUnreachable, static_cast<int32_t>(rep.status), PrivateData(rep.private_data));
@@ -288,7 +287,7 @@ void ConnectionManager::Impl::on(const wire::SidrRep& rep, const In& in) {
 }
 
 // Alternate paths are not for Ethernet.
-void ConnectionManager::Impl::on(const wire::Lap& lap, const In& in) {
+void ConnectionManager::on(const wire::Lap& lap, const In& in) {
   wire::Apr apr;
   apr.local_id = lap.remote_id;
   apr.remote_id = lap.local_id;
@@ -297,13 +296,13 @@ void ConnectionManager::Impl::on(const wire::Lap& lap, const In& in) {
   answer(in, apr);
 }
 
-void ConnectionManager::Impl::on(const wire::Apr&, const In&) {
+void ConnectionManager::on(const wire::Apr&, const In&) {
   counters_.add(Counter::kDropState);  // nobody here sends a LAP
 }
 
 // --- reactions -------------------------------------------------------------------------------------------------------
 
-void ConnectionManager::Impl::react(Endpoint& e, Reaction reaction, const PrivateData& data, const In& in) {
+void ConnectionManager::react(Endpoint& e, Reaction reaction, const PrivateData& data, const In& in) {
   switch (reaction) {
     case Reaction::kEstablish:
       enter(e, State::kEstablished, in.now);
@@ -322,6 +321,7 @@ void ConnectionManager::Impl::react(Endpoint& e, Reaction reaction, const Privat
       counters_.add(Counter::kAnsweredAgain);
       return answer(in, make_mra(e, awaited(e.state)));
     case Reaction::kAnswerDreq:
+      if (e.last_kind == wire::CmAttribute::kDrep) return repeat(e, wire::CmAttribute::kDrep);
       counters_.add(Counter::kAnsweredAgain);
       return answer(in, make_drep(e.id, e.remote_id, {}));
     case Reaction::kRepeat:
@@ -343,18 +343,18 @@ void ConnectionManager::Impl::react(Endpoint& e, Reaction reaction, const Privat
 }
 
 // If that is what was sent last: it was the answer to what has come again.
-void ConnectionManager::Impl::repeat(const Endpoint& endpoint, wire::CmAttribute kind) {
+void ConnectionManager::repeat(const Endpoint& endpoint, wire::CmAttribute kind) {
   if (endpoint.last_kind != kind) return counters_.add(Counter::kDropDuplicate);
   counters_.add(Counter::kAnsweredAgain);
   send_again(endpoint);
 }
 
 // The other side believes in a connection that is none: it learns so now and not by its timers, or never.
-void ConnectionManager::Impl::refuse(Id ours, Id theirs, wire::CmAnswered message, const In& in) {
+void ConnectionManager::refuse(Id ours, Id theirs, wire::CmAnswered message, const In& in) {
   answer(in, make_rej(ours, theirs, message, {.reason = wire::RejReason::kCommId}));
 }
 
-void ConnectionManager::Impl::answer(const In& in, const wire::CmMessage& message) {
+void ConnectionManager::answer(const In& in, const wire::CmMessage& message) {
   post(path_of(in.datagram), in.datagram.source, wire::emit_cm({.transaction = in.transaction, .message = message}));
 }
 

@@ -9,15 +9,21 @@
 // inside; one thread at a time.
 //
 // A client listens or connects and gets an id; a request of the network is an id of the listener's client. It keeps the
-// id until it calls destroy(), whatever happens to the connection. What it may do with an id and what each message does
-// to it are tables: cm/connection_states.h.
+// id until it calls destroy(), whatever happens to the connection. What each message does to it is a table:
+// cm/connection_states.h.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <memory>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <utility>
 
 #include "cm/counters.h"
+#include "cm/endpoint_table.h"
+#include "cm/listeners.h"
 #include "cm/types.h"
 #include "engine/base/time.h"
 
@@ -55,19 +61,19 @@ struct Listing {
 class ConnectionManager {
  public:
   // `random` gives 32 uniformly distributed bits: ids, transaction ids and PSNs cannot be guessed.
-  ConnectionManager(const Limits& limits, std::function<uint32_t()> random, Output& output);
-  ~ConnectionManager();
+  ConnectionManager(const Limits& limits, std::function<uint32_t()> random, Output& output)
+      : limits_(limits), random_(std::move(random)), output_(output) {}
   ConnectionManager(const ConnectionManager&) = delete;
   ConnectionManager& operator=(const ConnectionManager&) = delete;
 
-  // --- the network
-  // ----------------------------------------------------------------------------------------------------
+  // --- the network ---------------------------------------------------------------------------------------------------
   void on_datagram(const Datagram& datagram, Time now);
-  Time deadline() const;
+  Time deadline() const { return table_.deadline(); }
   void on_timer(Time now);
 
-  // --- commands. ENOENT: the client has no such id. EINVAL: not in this state, or a value that cannot be sent.
-  // --------- EADDRINUSE: somebody listens there. ENFILE: too many ids.
+  // --- commands ------------------------------------------------------------------------------------------------------
+  // ENOENT: the client has no such id. EINVAL: not in this state, or a value that cannot be sent. EADDRINUSE: somebody
+  // listens there. ENFILE: too many ids.
   Opened listen(ClientId client, const Listen& listen);
   Opened connect(ClientId client, const Connect& connect, Time now);
   // The application has been told of the request. Until then (or until it is answered) it counts for the backlog, and
@@ -85,17 +91,110 @@ class ConnectionManager {
   // The client has died: all of its ids are destroyed.
   void end_client(ClientId client, Time now);
 
-  // --- for who looks on
-  // ----------------------------------------------------------------------------------------------- The QP attributes
-  // agreed on so far. Null: the client has no such id, or it is a listener.
+  // --- for who looks on ----------------------------------------------------------------------------------------------
+  // The QP attributes agreed on so far. Null: the client has no such id, or it is a listener.
   const QpAttributes* attributes(ClientId client, Id id);
   void list(const std::function<void(const Listing&)>& visit) const;
-  const Counters& counters() const;
-  size_t size() const;  // ids, those of nobody included
+  const Counters& counters() const { return counters_; }
+  // Ids, those included that nobody has any more.
+  size_t size() const { return table_.size() + listeners_.size(); }
 
  private:
-  class Impl;
-  const std::unique_ptr<Impl> impl_;
+  // A datagram as it arrives: all handlers of messages have the same parameters.
+  struct In {
+    const Datagram& datagram;
+    wire::TransactionId transaction;
+    uint32_t modifier;
+    Time now;
+  };
+
+  // --- arrivals
+  void on(const wire::Req& req, const In& in);
+  void on(const wire::Mra& mra, const In& in);
+  void on(const wire::Rej& rej, const In& in);
+  void on(const wire::Rep& rep, const In& in);
+  void on(const wire::Rtu& rtu, const In& in);
+  void on(const wire::Dreq& dreq, const In& in);
+  void on(const wire::Drep& drep, const In& in);
+  void on(const wire::SidrReq& req, const In& in);
+  void on(const wire::SidrRep& rep, const In& in);
+  void on(const wire::Lap& lap, const In& in);
+  void on(const wire::Apr& apr, const In& in);
+  bool answer_known(const wire::Req& req, const In& in);
+  struct Found {
+    Listener* listener = nullptr;
+    std::optional<wire::CmaHeader> names{};
+    bool bad_names = false;  // nobody, but only as the CMA header cannot be read
+  };
+  Found find_listener(wire::ServiceId service, bool datagrams, std::span<const uint8_t> data, const Datagram& datagram);
+  Endpoint* open_request(Listener& listener, Id remote_id, const In& in);
+  static Event request_event(const Endpoint& endpoint, const std::optional<wire::CmaHeader>& names);
+  void respond(Endpoint& endpoint, const wire::Rep& rep, const In& in);
+  void end_stale(Endpoint& endpoint, Time now);
+  Endpoint* match_timeout(const wire::Rej& rej, const Datagram& datagram);
+  // Whom a message is for that names ids of both sides. Null, and counted: nobody.
+  Endpoint* match(Id ours, Id theirs, const Datagram& datagram);
+  // Where the message itself does not matter any more, but for its private data.
+  void react(Endpoint& endpoint, Reaction reaction, const PrivateData& data, const In& in);
+  void repeat(const Endpoint& endpoint, wire::CmAttribute kind);
+  void refuse(Id ours, Id theirs, wire::CmAnswered message, const In& in);
+
+  // --- sending
+  void post(const Path& path, const wire::IpAddress& to, const wire::Mad& mad);
+  void answer(const In& in, const wire::CmMessage& message);  // to where it came from
+  // Remembered as the last message.
+  void send(Endpoint& endpoint, const wire::CmMessage& message, wire::TransactionId transaction, uint32_t modifier = 0);
+  void send_again(const Endpoint& endpoint);
+  // Waits for the answer to what was sent last.
+  void await(Endpoint& endpoint, Time now);
+  void send_dreq(Endpoint& endpoint, const PrivateData& data, Time now);
+
+  // --- states
+  // The one place where the state changes. Once it has ended, `endpoint` may be gone.
+  void enter(Endpoint& endpoint, State state, Time now);
+  // Of whatever the limits count.
+  template <class Change>
+  void change(Endpoint& endpoint, Change&& change) {
+    count(endpoint, -1);
+    change(endpoint);
+    count(endpoint, +1);
+  }
+  void count(const Endpoint& endpoint, int sign);
+  void mark_taken(Endpoint& endpoint);
+  void expire(Endpoint& endpoint, Time now);
+  void give_up(Endpoint& endpoint, Time now);
+  void end_memory(Endpoint& endpoint, Time now);
+  void abandon(Endpoint& endpoint);
+  void forget(Endpoint& endpoint);
+  void say_farewell(Endpoint& endpoint, Time now);
+  void end_listener(const Listener& listener, Time now);
+
+  static Event event_of(const Endpoint& endpoint, EventKind kind, int32_t status = 0);
+  void tell(Endpoint& endpoint, const Event& event);
+  void tell(Endpoint& endpoint, EventKind kind, int32_t status = 0, const PrivateData& data = {});
+
+  // --- ids
+  bool room_for(ClientId client) const;
+  Id fresh_id();
+  Endpoint& open(ClientId client);
+  void disown(ClientId client, Id id);
+  wire::TransactionId fresh_transaction();
+  // The client's; null and an errno value: it has no such id, or a listener.
+  struct Owned {
+    Endpoint* endpoint;
+    int error;
+  };
+  Owned owned(ClientId client, Id id);
+
+  const Limits limits_;
+  const std::function<uint32_t()> random_;
+  Output& output_;
+  Counters counters_;
+  Listeners listeners_;
+  EndpointTable table_;
+  std::map<ClientId, std::set<Id>> clients_;  // and their ids
+  uint32_t half_open_ = 0;
+  uint32_t abandoned_ = 0;  // that still send
 };
 
 }  // namespace uroce::cm

@@ -65,7 +65,7 @@ inline constexpr std::array<StateInfo, static_cast<size_t>(State::kCount)> kStat
     {.name = "SPENT", .farewell = Farewell::kForget},
 }};
 
-constexpr const StateInfo& info(State state) {
+constexpr const StateInfo& info_of(State state) {
   return kStates[static_cast<size_t>(state)];
 }
 
@@ -114,13 +114,13 @@ inline constexpr std::array<std::array<Reaction, static_cast<size_t>(Arrival::kC
     /* RESOLVED      */ {kXxx, kXxx, kXxx, kXxx, kXxx, kXxx, kXxx, kXxx, kXxx},
     /* SIDR_RECEIVED */ {kXxx, kXxx, kXxx, kXxx, kXxx, kXxx, kXxx, kDup, kXxx},
     /* SIDR_REPLIED  */ {kXxx, kXxx, kXxx, kXxx, kXxx, kXxx, kXxx, kRpt, kXxx},
-    /* SPENT         */ {kXxx, kXxx, kXxx, kRef, kRef, kDrp, kXxx, kXxx, kXxx},
+    /* SPENT         */ {kAgn, kXxx, kXxx, kRef, kRef, kDrp, kXxx, kXxx, kXxx},
 }};
 // clang-format on
 
 }  // namespace table
 
-constexpr Reaction reaction(State state, Arrival arrival) {
+constexpr Reaction reaction_to(State state, Arrival arrival) {
   return table::kReactions[static_cast<size_t>(state)][static_cast<size_t>(arrival)];
 }
 

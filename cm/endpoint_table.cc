@@ -53,7 +53,7 @@ Endpoint* EndpointTable::find_peer(const wire::IpAddress& peer, wire::Guid guid,
 void EndpointTable::schedule(Endpoint& endpoint, Time deadline) {
   for (Timers& timers : timers_) timers.erase({endpoint.deadline, endpoint.id});
   endpoint.deadline = deadline;
-  if (deadline != kNever) timers_[info(endpoint.state).ended ? kEnded : kRunning].emplace(deadline, endpoint.id);
+  if (deadline != kNever) timers_[info_of(endpoint.state).ended ? kEnded : kRunning].emplace(deadline, endpoint.id);
 }
 
 Time EndpointTable::deadline() const {

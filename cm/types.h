@@ -125,7 +125,7 @@ struct Listen {
   bool takes_v4 = true;       // if unspecified
   bool takes_v6 = true;
   uint32_t netdev = 0;  // 0: all; link-local addresses have one
-  uint32_t backlog = 0;
+  uint32_t backlog = 1024;
 };
 
 // REQ, or SIDR_REQ for UD.

@@ -1,9 +1,10 @@
-#include "cm/manager.h"
+#include "cm/connection_manager.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <vector>
 
+#include "cm/messages.h"
 #include "cm/timing.h"
 
 namespace uroce::cm {
@@ -29,7 +30,7 @@ wire::CmAnswered rejected_message(State state) {
 
 // --- commands --------------------------------------------------------------------------------------------------------
 
-Opened ConnectionManager::Impl::listen(ClientId client, const Listen& listen) {
+Opened ConnectionManager::listen(ClientId client, const Listen& listen) {
   if (!room_for(client)) return {.error = ENFILE};
   const Id id = fresh_id();
   if (!listeners_.add(id, client, listen)) return {.error = EADDRINUSE};
@@ -37,7 +38,7 @@ Opened ConnectionManager::Impl::listen(ClientId client, const Listen& listen) {
   return {.id = id};
 }
 
-Opened ConnectionManager::Impl::connect(ClientId client, const Connect& connect, Time now) {
+Opened ConnectionManager::connect(ClientId client, const Connect& connect, Time now) {
   const bool datagrams = connect.transport == Transport::kUd;
   if (!fits(connect.data, datagrams ? kSidrReqData : kReqData, connect.names.has_value())) return {.error = EINVAL};
   if (!can_be_reached(connect.path.remote)) return {.error = EINVAL};
@@ -66,14 +67,14 @@ Opened ConnectionManager::Impl::connect(ClientId client, const Connect& connect,
   return {.id = endpoint.id};
 }
 
-int ConnectionManager::Impl::take(ClientId client, Id id) {
+int ConnectionManager::take(ClientId client, Id id) {
   const auto [endpoint, error] = owned(client, id);
   if (endpoint == nullptr) return error;
   mark_taken(*endpoint);
   return 0;
 }
 
-int ConnectionManager::Impl::accept(ClientId client, Id id, const Accept& accept, Time now) {
+int ConnectionManager::accept(ClientId client, Id id, const Accept& accept, Time now) {
   const auto [endpoint, error] = owned(client, id);
   if (endpoint == nullptr) return error;
   Endpoint& e = *endpoint;
@@ -96,7 +97,7 @@ int ConnectionManager::Impl::accept(ClientId client, Id id, const Accept& accept
   return 0;
 }
 
-int ConnectionManager::Impl::confirm(ClientId client, Id id, const PrivateData& data, Time now) {
+int ConnectionManager::confirm(ClientId client, Id id, const PrivateData& data, Time now) {
   const auto [endpoint, error] = owned(client, id);
   if (endpoint == nullptr) return error;
   if (endpoint->state != State::kRepReceived) return EINVAL;
@@ -105,7 +106,7 @@ int ConnectionManager::Impl::confirm(ClientId client, Id id, const PrivateData& 
   return 0;
 }
 
-int ConnectionManager::Impl::reject(ClientId client, Id id, const Reject& reject, Time now) {
+int ConnectionManager::reject(ClientId client, Id id, const Reject& reject, Time now) {
   const auto [endpoint, error] = owned(client, id);
   if (endpoint == nullptr) return error;
   Endpoint& e = *endpoint;
@@ -125,7 +126,7 @@ int ConnectionManager::Impl::reject(ClientId client, Id id, const Reject& reject
   return 0;
 }
 
-int ConnectionManager::Impl::establish(ClientId client, Id id, Time now) {
+int ConnectionManager::establish(ClientId client, Id id, Time now) {
   const auto [endpoint, error] = owned(client, id);
   if (endpoint == nullptr) return error;
   if (endpoint->state == State::kEstablished) return EISCONN;
@@ -135,7 +136,7 @@ int ConnectionManager::Impl::establish(ClientId client, Id id, Time now) {
   return 0;
 }
 
-int ConnectionManager::Impl::disconnect(ClientId client, Id id, const PrivateData& data, Time now) {
+int ConnectionManager::disconnect(ClientId client, Id id, const PrivateData& data, Time now) {
   const auto [endpoint, error] = owned(client, id);
   if (endpoint == nullptr) return error;
   if (data.size() > kDreqData) return EINVAL;
@@ -148,7 +149,7 @@ int ConnectionManager::Impl::disconnect(ClientId client, Id id, const PrivateDat
   return 0;
 }
 
-int ConnectionManager::Impl::destroy(ClientId client, Id id, Time now) {
+int ConnectionManager::destroy(ClientId client, Id id, Time now) {
   if (Listener* const listener = listeners_.find(id); listener != nullptr && listener->client == client) {
     end_listener(*listener, now);
     return 0;
@@ -160,29 +161,31 @@ int ConnectionManager::Impl::destroy(ClientId client, Id id, Time now) {
   return 0;
 }
 
-void ConnectionManager::Impl::end_client(ClientId client, Time now) {
+void ConnectionManager::end_client(ClientId client, Time now) {
   // With a listener more than one id goes.
   for (auto ids = clients_.find(client); ids != clients_.end(); ids = clients_.find(client)) {
     destroy(client, *ids->second.begin(), now);
   }
 }
 
-void ConnectionManager::Impl::end_listener(const Listener& listener, Time now) {
+void ConnectionManager::end_listener(const Listener& listener, Time now) {
   const Id id = listener.id;
   const ClientId client = listener.client;
+  listeners_.remove(id);
   std::vector<Id> untaken;
   for (const Id other : clients_.at(client)) {
-    const Endpoint* const endpoint = table_.find(other);
-    if (endpoint != nullptr && endpoint->listener == id && !endpoint->taken) untaken.push_back(other);
+    Endpoint* const endpoint = table_.find(other);
+    if (endpoint == nullptr || endpoint->listener != id) continue;
+    endpoint->listener = kNoId;
+    if (!endpoint->taken) untaken.push_back(other);
   }
-  listeners_.remove(id);
   disown(client, id);
   for (const Id other : untaken) destroy(client, other, now);
 }
 
-void ConnectionManager::Impl::say_farewell(Endpoint& endpoint, Time now) {
+void ConnectionManager::say_farewell(Endpoint& endpoint, Time now) {
   Endpoint& e = endpoint;
-  switch (info(e.state).farewell) {
+  switch (info_of(e.state).farewell) {
     case Farewell::kNone:
       break;
     case Farewell::kForget:
@@ -209,12 +212,12 @@ void ConnectionManager::Impl::say_farewell(Endpoint& endpoint, Time now) {
 
 // --- time ------------------------------------------------------------------------------------------------------------
 
-void ConnectionManager::Impl::on_timer(Time now) {
+void ConnectionManager::on_timer(Time now) {
   while (Endpoint* const endpoint = table_.expired(now)) expire(*endpoint, now);
 }
 
-void ConnectionManager::Impl::expire(Endpoint& endpoint, Time now) {
-  if (!info(endpoint.state).awaits_answer) return end_memory(endpoint, now);
+void ConnectionManager::expire(Endpoint& endpoint, Time now) {
+  if (!info_of(endpoint.state).awaits_answer) return end_memory(endpoint, now);
   if (endpoint.retries == 0) return give_up(endpoint, now);
   --endpoint.retries;
   counters_.add(Counter::kRetransmissions);
@@ -223,7 +226,7 @@ void ConnectionManager::Impl::expire(Endpoint& endpoint, Time now) {
 }
 
 // Nothing has come for the last message, however often it was sent.
-void ConnectionManager::Impl::give_up(Endpoint& endpoint, Time now) {
+void ConnectionManager::give_up(Endpoint& endpoint, Time now) {
   Endpoint& e = endpoint;
   counters_.add(Counter::kTimeouts);
   switch (e.state) {
@@ -240,15 +243,15 @@ void ConnectionManager::Impl::give_up(Endpoint& endpoint, Time now) {
   }
 }
 
-void ConnectionManager::Impl::end_memory(Endpoint& endpoint, Time now) {
+void ConnectionManager::end_memory(Endpoint& endpoint, Time now) {
   if (endpoint.disconnected) tell(endpoint, EventKind::kTimewaitExit);
   enter(endpoint, State::kSpent, now);
 }
 
 // --- states ----------------------------------------------------------------------------------------------------------
 
-void ConnectionManager::Impl::count(const Endpoint& endpoint, int sign) {
-  const StateInfo& state = info(endpoint.state);
+void ConnectionManager::count(const Endpoint& endpoint, int sign) {
+  const StateInfo& state = info_of(endpoint.state);
   const auto add = [sign](uint32_t& number, bool one) { number += static_cast<uint32_t>(one ? sign : 0); };
   add(half_open_, state.half_open);
   add(abandoned_, endpoint.abandoned && state.awaits_answer);
@@ -258,19 +261,19 @@ void ConnectionManager::Impl::count(const Endpoint& endpoint, int sign) {
   }
 }
 
-void ConnectionManager::Impl::mark_taken(Endpoint& endpoint) {
+void ConnectionManager::mark_taken(Endpoint& endpoint) {
   change(endpoint, [](Endpoint& e) { e.taken = true; });
 }
 
-void ConnectionManager::Impl::enter(Endpoint& endpoint, State state, Time now) {
-  const bool had_peer = info(endpoint.state).has_peer, has_peer = info(state).has_peer;
+void ConnectionManager::enter(Endpoint& endpoint, State state, Time now) {
+  const bool had_peer = info_of(endpoint.state).has_peer, has_peer = info_of(state).has_peer;
   table_.schedule(endpoint, kNever);
   change(endpoint, [state](Endpoint& e) { e.state = state; });
   if (has_peer && !had_peer) table_.take_peer(endpoint);
   if (had_peer && !has_peer) table_.leave_peer(endpoint);
   if (state == State::kEstablished) counters_.add(Counter::kEstablished);
   if (state == State::kSpent && endpoint.abandoned) return forget(endpoint);
-  if (!info(state).ended) return;
+  if (!info_of(state).ended) return;
   const Duration memory = state == State::kTimeWait ? timewait(endpoint.qp.path.ack_timeout) : kSidrMemory;
   table_.schedule(endpoint, now + memory);
   if (table_.ended() > limits_.ended) {
@@ -279,7 +282,7 @@ void ConnectionManager::Impl::enter(Endpoint& endpoint, State state, Time now) {
   }
 }
 
-void ConnectionManager::Impl::abandon(Endpoint& endpoint) {
+void ConnectionManager::abandon(Endpoint& endpoint) {
   disown(endpoint.client, endpoint.id);
   change(endpoint, [](Endpoint& e) {
     e.abandoned = true;
@@ -287,14 +290,14 @@ void ConnectionManager::Impl::abandon(Endpoint& endpoint) {
   });
 }
 
-void ConnectionManager::Impl::forget(Endpoint& endpoint) {
+void ConnectionManager::forget(Endpoint& endpoint) {
   count(endpoint, -1);
   table_.remove(endpoint);
 }
 
 // --- sending ---------------------------------------------------------------------------------------------------------
 
-void ConnectionManager::Impl::post(const Path& path, const wire::IpAddress& to, const wire::Mad& mad) {
+void ConnectionManager::post(const Path& path, const wire::IpAddress& to, const wire::Mad& mad) {
   output_.send({.netdev = path.netdev,
                 .ca_guid = path.ca_guid,
                 .source = path.local,
@@ -305,25 +308,25 @@ void ConnectionManager::Impl::post(const Path& path, const wire::IpAddress& to, 
                 .mad = mad});
 }
 
-void ConnectionManager::Impl::send(Endpoint& endpoint, const wire::CmMessage& message, wire::TransactionId transaction,
-                                   uint32_t modifier) {
+void ConnectionManager::send(Endpoint& endpoint, const wire::CmMessage& message, wire::TransactionId transaction,
+                             uint32_t modifier) {
   endpoint.last = wire::emit_cm({.transaction = transaction, .modifier = modifier, .message = message});
   endpoint.last_kind = wire::attribute_of(message);
   send_again(endpoint);
 }
 
-void ConnectionManager::Impl::send_again(const Endpoint& endpoint) {
+void ConnectionManager::send_again(const Endpoint& endpoint) {
   post(endpoint.qp.path, endpoint.peer, endpoint.last);
 }
 
-void ConnectionManager::Impl::await(Endpoint& endpoint, Time now) {
+void ConnectionManager::await(Endpoint& endpoint, Time now) {
   endpoint.wait = endpoint.patience;
   endpoint.retries = endpoint.max_retries;
   endpoint.mras = endpoint.max_retries;
   table_.schedule(endpoint, now + endpoint.wait);
 }
 
-void ConnectionManager::Impl::send_dreq(Endpoint& endpoint, const PrivateData& data, Time now) {
+void ConnectionManager::send_dreq(Endpoint& endpoint, const PrivateData& data, Time now) {
   send(endpoint, make_dreq(endpoint, data), fresh_transaction());
   enter(endpoint, State::kDreqSent, now);
   await(endpoint, now);
@@ -331,7 +334,7 @@ void ConnectionManager::Impl::send_dreq(Endpoint& endpoint, const PrivateData& d
 
 // --- events ----------------------------------------------------------------------------------------------------------
 
-Event ConnectionManager::Impl::event_of(const Endpoint& endpoint, EventKind kind, int32_t status) {
+Event ConnectionManager::event_of(const Endpoint& endpoint, EventKind kind, int32_t status) {
   return {.kind = kind,
           .client = endpoint.client,
           .id = endpoint.id,
@@ -340,12 +343,12 @@ Event ConnectionManager::Impl::event_of(const Endpoint& endpoint, EventKind kind
           .qp = endpoint.qp};
 }
 
-void ConnectionManager::Impl::tell(Endpoint& endpoint, const Event& event) {
+void ConnectionManager::tell(Endpoint& endpoint, const Event& event) {
   if (event.kind == EventKind::kDisconnected) endpoint.disconnected = true;
   if (!endpoint.abandoned) output_.on_event(event);
 }
 
-void ConnectionManager::Impl::tell(Endpoint& endpoint, EventKind kind, int32_t status, const PrivateData& data) {
+void ConnectionManager::tell(Endpoint& endpoint, EventKind kind, int32_t status, const PrivateData& data) {
   Event event = event_of(endpoint, kind, status);
   event.data = data;
   tell(endpoint, event);
@@ -353,30 +356,35 @@ void ConnectionManager::Impl::tell(Endpoint& endpoint, EventKind kind, int32_t s
 
 // --- ids -------------------------------------------------------------------------------------------------------------
 
-bool ConnectionManager::Impl::room_for(ClientId client) const {
+bool ConnectionManager::room_for(ClientId client) const {
   const auto ids = clients_.find(client);
   return size() < limits_.ids && (ids == clients_.end() || ids->second.size() < limits_.ids_of_client);
 }
 
-Id ConnectionManager::Impl::fresh_id() {
+Id ConnectionManager::fresh_id() {
   uint32_t id = random_();
   while (id == 0 || table_.find(Id{id}) != nullptr || listeners_.find(Id{id}) != nullptr) ++id;
   return Id{id};
 }
 
-Endpoint& ConnectionManager::Impl::open(ClientId client) {
+wire::TransactionId ConnectionManager::fresh_transaction() {
+  const uint64_t high = random_();
+  return wire::TransactionId{high << 32 | random_()};
+}
+
+Endpoint& ConnectionManager::open(ClientId client) {
   const Id id = fresh_id();
   clients_[client].insert(id);
   return table_.add(id, client);
 }
 
-void ConnectionManager::Impl::disown(ClientId client, Id id) {
+void ConnectionManager::disown(ClientId client, Id id) {
   const auto ids = clients_.find(client);
   ids->second.erase(id);
   if (ids->second.empty()) clients_.erase(ids);
 }
 
-ConnectionManager::Impl::Owned ConnectionManager::Impl::owned(ClientId client, Id id) {
+ConnectionManager::Owned ConnectionManager::owned(ClientId client, Id id) {
   Endpoint* const endpoint = table_.find(id);
   if (endpoint != nullptr && endpoint->client == client && !endpoint->abandoned) return {endpoint, 0};
   const Listener* const listener = listeners_.find(id);
@@ -385,12 +393,12 @@ ConnectionManager::Impl::Owned ConnectionManager::Impl::owned(ClientId client, I
 
 // --- for who looks on ------------------------------------------------------------------------------------------------
 
-const QpAttributes* ConnectionManager::Impl::attributes(ClientId client, Id id) {
+const QpAttributes* ConnectionManager::attributes(ClientId client, Id id) {
   const Endpoint* const endpoint = owned(client, id).endpoint;
   return endpoint == nullptr ? nullptr : &endpoint->qp;
 }
 
-void ConnectionManager::Impl::list(const std::function<void(const Listing&)>& visit) const {
+void ConnectionManager::list(const std::function<void(const Listing&)>& visit) const {
   listeners_.for_each([&](const Listener& listener) {
     visit({.id = listener.id,
            .client = listener.client,
@@ -403,7 +411,7 @@ void ConnectionManager::Impl::list(const std::function<void(const Listing&)>& vi
     visit({.id = endpoint.id,
            .client = endpoint.client,
            .abandoned = endpoint.abandoned,
-           .state = info(endpoint.state).name,
+           .state = info_of(endpoint.state).name,
            .transport = endpoint.transport,
            .service = endpoint.service,
            .local = endpoint.qp.path.local,
@@ -412,64 +420,6 @@ void ConnectionManager::Impl::list(const std::function<void(const Listing&)>& vi
            .remote_qpn = endpoint.qp.dest_qpn,
            .remote_id = endpoint.remote_id});
   });
-}
-
-// --- the public face -------------------------------------------------------------------------------------------------
-
-ConnectionManager::ConnectionManager(const Limits& limits, std::function<uint32_t()> random, Output& output)
-    : impl_(std::make_unique<Impl>(limits, std::move(random), output)) {}
-ConnectionManager::~ConnectionManager() = default;
-
-void ConnectionManager::on_datagram(const Datagram& datagram, Time now) {
-  impl_->on_datagram(datagram, now);
-}
-Time ConnectionManager::deadline() const {
-  return impl_->deadline();
-}
-void ConnectionManager::on_timer(Time now) {
-  impl_->on_timer(now);
-}
-Opened ConnectionManager::listen(ClientId client, const Listen& listen) {
-  return impl_->listen(client, listen);
-}
-Opened ConnectionManager::connect(ClientId client, const Connect& connect, Time now) {
-  return impl_->connect(client, connect, now);
-}
-int ConnectionManager::take(ClientId client, Id id) {
-  return impl_->take(client, id);
-}
-int ConnectionManager::accept(ClientId client, Id id, const Accept& accept, Time now) {
-  return impl_->accept(client, id, accept, now);
-}
-int ConnectionManager::confirm(ClientId client, Id id, const PrivateData& data, Time now) {
-  return impl_->confirm(client, id, data, now);
-}
-int ConnectionManager::reject(ClientId client, Id id, const Reject& reject, Time now) {
-  return impl_->reject(client, id, reject, now);
-}
-int ConnectionManager::establish(ClientId client, Id id, Time now) {
-  return impl_->establish(client, id, now);
-}
-int ConnectionManager::disconnect(ClientId client, Id id, const PrivateData& data, Time now) {
-  return impl_->disconnect(client, id, data, now);
-}
-int ConnectionManager::destroy(ClientId client, Id id, Time now) {
-  return impl_->destroy(client, id, now);
-}
-void ConnectionManager::end_client(ClientId client, Time now) {
-  impl_->end_client(client, now);
-}
-const QpAttributes* ConnectionManager::attributes(ClientId client, Id id) {
-  return impl_->attributes(client, id);
-}
-void ConnectionManager::list(const std::function<void(const Listing&)>& visit) const {
-  impl_->list(visit);
-}
-const Counters& ConnectionManager::counters() const {
-  return impl_->counters();
-}
-size_t ConnectionManager::size() const {
-  return impl_->size();
 }
 
 }  // namespace uroce::cm
