@@ -111,7 +111,7 @@ class Host final : public Output {
   ConnectionManager cm;
   std::deque<Event> events;
   std::function<void(const Event&)> watch;  // sees each event as it happens
-  std::deque<Sent> sent;  // stay where they are
+  std::deque<Sent> sent;                    // stay where they are
   bool keeps_sent = true;
   uint32_t next_qpn = 0x100;
 
