@@ -39,10 +39,11 @@ only capture wire/ engine/base/ engine/io/ engine/memory/memory_access.h trace/ 
 only trace wire/ engine/base/ trace/
 only oracle wire/ engine/base/ trace/ oracle/
 only dissector wire/ dissector/
+only cm wire/ engine/base/time.h cm/
 only files wire/envelope.h engine/device/identity.h engine/net/net_view.h files/
 only broker wire/ engine/base/ engine/io/ broker/ qpn_steer.skel.h socket_lock.skel.h
 only verbs_shim engine/engine.h engine/device/host.h engine/device/identity.h engine/device/port_counters.h engine/base/caller_state.h engine/base/fork.h engine/base/spinlock.h engine/base/unique_fd.h engine/queue/ engine/transport/common/qp_state.h verbs_shim/
-for directory in wire engine/congestion engine/memory engine/queue engine/transport trace oracle dissector/analysis; do standard "$directory"; done
+for directory in wire engine/congestion engine/memory engine/queue engine/transport trace oracle dissector/analysis cm; do standard "$directory"; done
 
 # Nothing that asks the kernel about the network runs under the progress lock: neither the data path, which does not know
 # NetView, nor a block of the engine in which a Progress::Guard lives.
@@ -78,6 +79,7 @@ allocation='^(malloc|calloc|realloc|free|_Znwm|_Znam|_ZdlPv.*|_ZdaPv.*)(@|$)'
 lock='^(pthread_.*|sched_yield)(@|$)'
 pure uroce_transport "$io|$clock|$allocation|$lock"
 pure uroce_congestion "$io|$clock|$allocation|$lock"
+pure uroce_cm "$io|$clock|$lock"
 # Text for people, and the reference ICRC for tests, may allocate; neither is on the packet path.
 pure uroce_wire "$io|$clock"
 pure uroce_wire "$allocation|$lock" '^(format|envelope|icrc)\.cc\.o:$'

@@ -410,6 +410,48 @@ void make_rings(Corpus corpus) {
   }
 }
 
+// --- operations of cm_fuzzer -----------------------------------------------------------------------------------------
+
+constexpr uint8_t kCmListen = 0, kCmConnect = 1, kCmAccept = 3, kCmConfirm = 4, kCmDisconnect = 7, kCmDestroy = 8,
+                  kCmEndClient = 9, kCmWait = 10, kCmBytes = 11, kCmMessage = 12, kCmEcho = 13;
+
+// From another host, about the id of this index; the other fields are what they should be.
+Bytes cm_message(uint8_t attribute, uint8_t id, uint8_t value = 1) {
+  const bool request = attribute == 0 || attribute == 7;
+  return concatenate(
+      {{kCmMessage, 1, attribute, id, 0, 0, value}, Bytes(request ? 1 : 0, attribute == 7 ? 1 : 0), {0}});
+}
+
+void make_connections(Corpus corpus) {
+  const Bytes listen = {kCmListen, 0, 0, 7}, listen_datagrams = {kCmListen, 8, 1, 7};
+  const Bytes connect = {kCmConnect, 0, 0, 1, 19, 1, 0}, resolve = {kCmConnect, 4, 1, 1, 19, 1, 0};
+  const Bytes accept = {kCmAccept, 1, 0, 1, 3, 1, 2, 3}, confirm = {kCmConfirm, 0, 0, 0};
+  const Bytes passive[] = {
+      concatenate({listen, cm_message(0, 0)}), accept, cm_message(4, 1), cm_message(5, 1), {kCmDisconnect, 1, 0, 0}};
+  const Bytes active[] = {connect, cm_message(3, 0), confirm, {kCmDisconnect, 0, 0, 0}, cm_message(6, 0)};
+  const auto begin = [](const Bytes* steps, int count) {
+    Bytes all;
+    for (int i = 0; i < count; ++i) all = concatenate({all, steps[i]});
+    return all;
+  };
+  for (int steps = 1; steps <= 5; ++steps) {
+    for (uint8_t attribute = 0; attribute < 11; ++attribute) {
+      const std::string name = std::to_string(steps) + "_" + std::to_string(attribute);
+      corpus.add("passive_" + name,
+                 concatenate({begin(passive, steps), cm_message(attribute, 1), {kCmWait, 12, kCmDestroy, 1, 0}}));
+      corpus.add("active_" + name,
+                 concatenate({begin(active, steps), cm_message(attribute, 0), {kCmWait, 12, kCmDestroy, 0, 0}}));
+    }
+    corpus.add("passive_dies_" + std::to_string(steps),
+               concatenate({begin(passive, steps), {kCmEndClient, 0}, repeat({kCmWait, 14}, 20)}));
+    corpus.add("active_waits_" + std::to_string(steps), concatenate({begin(active, steps), repeat({kCmWait, 14}, 20)}));
+  }
+  corpus.add("datagrams", concatenate({listen_datagrams, cm_message(7, 0), accept, cm_message(7, 0), {kCmWait, 14}}));
+  corpus.add("resolved", concatenate({resolve, cm_message(8, 0, 0), {kCmDestroy, 0, 0}}));
+  corpus.add("echo", concatenate({listen, connect, repeat({kCmEcho}, 3), accept, repeat({kCmEcho}, 3)}));
+  corpus.add("any_bytes", concatenate({listen, {kCmBytes, 1, 0, 0}, Bytes(232, 0xff), {kCmBytes, 1, 0, 3}}));
+}
+
 }  // namespace
 
 // --- brokers ---------------------------------------------------------------------------------------------------------
@@ -506,6 +548,7 @@ int main(int argc, char** argv) {
     make_netlink({directory, "rtnetlink_fuzzer"});
     make_rings({directory, "af_xdp_receive_fuzzer"});
     make_dissected({directory, "dissector_fuzzer"});
+    make_connections({directory, "cm_fuzzer"});
   } catch (const std::exception& error) {
     std::cerr << "make_corpus: " << error.what() << "\n";
     return 1;
