@@ -18,6 +18,7 @@ namespace uroce::cm::test {
 using namespace std::chrono_literals;
 
 inline constexpr ClientId kAlice{1}, kBob{2};
+inline constexpr uint16_t kPort = 7471;
 
 wire::IpAddress v4(uint8_t last);  // 10.0.0.last
 wire::IpAddress v6(uint8_t last);  // 2001:db8::last
@@ -123,7 +124,7 @@ class Host final : public Output {
 // A host whose messages are written by hand, as nobody would send them.
 class Peer {
  public:
-  Peer(Lab& lab, Host& target, wire::IpAddress address) : address(address), lab_(lab), target_(target) {}
+  Peer(Lab& lab, Host& target, wire::IpAddress at) : address(at), lab_(lab), target_(target) {}
 
   void send(const wire::CmMessage& message, uint64_t transaction = 1, uint32_t modifier = 0);
   wire::Req req(Id id, uint16_t port, uint32_t qpn = 0x500) const;

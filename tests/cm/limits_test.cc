@@ -6,8 +6,6 @@
 namespace uroce::cm::test {
 namespace {
 
-constexpr uint16_t kPort = 7471;
-
 struct Flood {
   explicit Flood(const Limits& limits, uint32_t backlog = 1024) : b(lab, v4(2), limits) {
     b.listen(kPort, kAlice, backlog);

@@ -6,7 +6,6 @@
 namespace uroce::cm::test {
 namespace {
 
-constexpr uint16_t kPort = 7471;
 const wire::ServiceId kService = wire::service_id(wire::PortSpace::kTcp, kPort);
 
 struct ListenersTest : testing::Test {

@@ -6,8 +6,6 @@
 namespace uroce::cm::test {
 namespace {
 
-constexpr uint16_t kPort = 7471;
-
 PrivateData numbered(size_t size) {
   std::array<uint8_t, PrivateData::kMost> bytes;
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i + 1);

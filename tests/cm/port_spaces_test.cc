@@ -29,7 +29,7 @@ struct PortSpacesTest : testing::Test {
     const Bound bound = bind(first);
     EXPECT_EQ(bound.error, 0);
     const Bound other = bind(second, kBob);
-    if (other.error == 0) EXPECT_EQ(ports.release(kBob, other.id), 0);
+    EXPECT_EQ(ports.release(kBob, other.id), other.error == 0 ? 0 : ENOENT);
     EXPECT_EQ(ports.release(kAlice, bound.id), 0);
     EXPECT_EQ(ports.size(), 0U);
     return other.error;

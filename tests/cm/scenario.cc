@@ -19,7 +19,6 @@
 namespace uroce::cm::test {
 namespace {
 
-constexpr uint16_t kPort = 7471;
 constexpr uint32_t kNumbers[] = {1, 2};
 constexpr ClientId kClients[] = {kAlice, kBob};
 
@@ -31,7 +30,7 @@ struct Record {
   bool accepted = false, confirmed = false, established_by_packet = false;
   bool destroyed = false;
   bool meddled = false;  // commands were given without regard for the state
-  std::set<EventKind> told;
+  std::set<EventKind> told{};
 };
 
 class World {

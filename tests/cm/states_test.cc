@@ -6,8 +6,6 @@
 namespace uroce::cm::test {
 namespace {
 
-constexpr uint16_t kPort = 7471;
-
 struct States : testing::Test {
   Lab lab;
   Host a{lab, v4(1)}, b{lab, v4(2)};
@@ -79,8 +77,8 @@ TEST_F(Timers, ReqSixteenTimesThenUnreachable) {
   EXPECT_EQ(lab.now - start, 16 * 6144ms);
   EXPECT_EQ(times(a, wire::CmAttribute::kReq), sixteen(6144ms));
   for (const Sent& sent : a.sent) {
-    if (sent.kind() == wire::CmAttribute::kReq)
-      EXPECT_EQ(sent.datagram.mad, a.sent[0].datagram.mad) << "the same bytes";
+    if (sent.kind() != wire::CmAttribute::kReq) continue;
+    EXPECT_EQ(sent.datagram.mad, a.sent[0].datagram.mad) << "the same bytes";
   }
   EXPECT_EQ(a.sent.back().kind(), wire::CmAttribute::kRej) << "for whoever has an id for it";
   EXPECT_EQ(a.sent.back().as<wire::Rej>().reason, wire::RejReason::kTimeout);
