@@ -1,4 +1,6 @@
-// What arrives: whom it is for, and what it does (connection_states.h).
+// The part of ConnectionManager that is about what arrives: whom it is for, and what it does (connection_states.h).
+#include <algorithm>
+
 #include "cm/connection_manager.h"
 #include "cm/messages.h"
 #include "cm/timing.h"
@@ -14,7 +16,7 @@ bool can_answer(const Datagram& datagram) {
          !datagram.destination.is_multicast();
 }
 
-// Which messages a REJ or an MRA can be about.
+// The message whose answer an MRA puts off.
 wire::CmAnswered awaited(State state) {
   return state == State::kReqSent || state == State::kReqReceived ? wire::CmAnswered::kReq : wire::CmAnswered::kRep;
 }
@@ -92,7 +94,7 @@ void ConnectionManager::on(const wire::Req& req, const In& in) {
   tell(e, event);
 }
 
-// What has come before, or comes from a QP that has a connection here (IBTA 12.9.8.3.1). The transaction tells a
+// What has come before, or comes from a QP that has a connection here (cm.md "States"). The transaction tells a
 // duplicate from what a host sends that has crashed and begins again with the ids that it had.
 bool ConnectionManager::answer_known(const wire::Req& req, const In& in) {
   Endpoint* const known = table_.find_request(EndpointTable::Request::kReq, in.datagram.source, req.local_id);

@@ -1,3 +1,4 @@
+// The part of ConnectionManager that is about commands, time, states and sending. What arrives: arrivals.cc.
 #include "cm/connection_manager.h"
 
 #include <algorithm>

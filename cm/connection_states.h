@@ -114,7 +114,7 @@ inline constexpr std::array<std::array<Reaction, static_cast<size_t>(Arrival::kC
     /* RESOLVED      */ {kXxx, kXxx, kXxx, kXxx, kXxx, kXxx, kXxx, kXxx, kXxx},
     /* SIDR_RECEIVED */ {kXxx, kXxx, kXxx, kXxx, kXxx, kXxx, kXxx, kDup, kXxx},
     /* SIDR_REPLIED  */ {kXxx, kXxx, kXxx, kXxx, kXxx, kXxx, kXxx, kRpt, kXxx},
-    /* SPENT         */ {kAgn, kXxx, kXxx, kRef, kRef, kDrp, kXxx, kXxx, kXxx},
+    /* SPENT         */ {kAgn, kXxx, kXxx, kRef, kRef, kDrp, kXxx, kRpt, kXxx},
 }};
 // clang-format on
 

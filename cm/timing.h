@@ -46,7 +46,7 @@ constexpr Duration timewait(uint8_t ack_timeout) {
   return protocol_time(std::min(ack_timeout, kMostLifetime));
 }
 // So long an answer to a SIDR_REQ is repeated to who asks again: twice.
-inline constexpr Duration kSidrMemory = 2 * kSidrPatience + protocol_time(kMostLifetime - 3);
+inline constexpr Duration kSidrMemory = 2 * kSidrPatience + std::chrono::seconds(1);
 
 // The ACK timeout where packets take `lifetime` one way and the other side `delay` to acknowledge: the sum of
 // 2^(lifetime

@@ -789,6 +789,21 @@ TEST_F(Sidr, DuplicatesAreAnsweredAgainForAWhile) {
   EXPECT_TRUE(b.quiet());
 }
 
+TEST_F(Sidr, AsLongAsTheApplicationHasTheIdItIsAnsweredAgain) {
+  b.listen_datagrams(kPort);
+  a.connect(b, kPort, Transport::kUd);
+  lab.settle();
+  const Id passive = b.expect(EventKind::kConnectRequest).id;
+  lose(b, wire::CmAttribute::kSidrRep);
+  b.accept(passive);
+  lab.run_for(30s);
+  EXPECT_EQ(b.state(passive), "SPENT");
+  lose_none();
+  lab.run_for(5s);
+  a.expect(EventKind::kEstablished);
+  EXPECT_TRUE(b.quiet());
+}
+
 TEST_F(Sidr, EqualRequestIdsOfTwoHostsAreDifferent) {
   b.listen_datagrams(kPort);
   Peer first(lab, b, v4(8)), second(lab, b, v4(9));
