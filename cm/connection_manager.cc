@@ -140,10 +140,11 @@ int ConnectionManager::establish(ClientId client, Id id, Time now) {
 int ConnectionManager::disconnect(ClientId client, Id id, const PrivateData& data, Time now) {
   const auto [endpoint, error] = owned(client, id);
   if (endpoint == nullptr) return error;
-  if (data.size() > kDreqData) return EINVAL;
+  const bool asked = endpoint->state == State::kDreqReceived;
+  if (!fits(data, asked ? kDrepData : kDreqData, false)) return EINVAL;
   if (endpoint->state == State::kEstablished) {
     send_dreq(*endpoint, data, now);
-  } else if (endpoint->state == State::kDreqReceived) {
+  } else if (asked) {
     send(*endpoint, make_drep(endpoint->id, endpoint->remote_id, data), endpoint->dreq_transaction);
     enter(*endpoint, State::kTimeWait, now);
   }

@@ -128,7 +128,7 @@ struct Listen {
   uint32_t backlog = 1024;
 };
 
-// REQ, or SIDR_REQ for UD.
+// REQ, or SIDR_REQ for UD. That the client may use this path and this QPN is the caller's to check.
 struct Connect {
   Transport transport = Transport::kRc;
   wire::ServiceId service{};

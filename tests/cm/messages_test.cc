@@ -165,6 +165,13 @@ struct Steps {
     lab.settle();
   }
 
+  void agree(const PrivateData& data) {
+    disconnect({});
+    b.expect(EventKind::kDisconnected);
+    EXPECT_EQ(b.cm.disconnect(kAlice, passive, data, lab.now), 0);
+    lab.settle();
+  }
+
   Lab lab;
   Host a{lab, v4(1)}, b{lab, v4(2)};
   Id active{}, passive{};
@@ -188,6 +195,8 @@ TEST(PrivateDataLength, AnyThatFits) {
       224, [](Steps& s, const auto& data) { s.confirm(data); }, &Steps::b, EventKind::kEstablished);
   expect_all(
       220, [](Steps& s, const auto& data) { s.disconnect(data); }, &Steps::b, EventKind::kDisconnected);
+  expect_all(
+      224, [](Steps& s, const auto& data) { s.agree(data); }, &Steps::a, EventKind::kDisconnected);
 }
 
 TEST_F(Messages, PrivateDataThatDoesNotFitIsRefused) {
