@@ -2,7 +2,9 @@
 // what failed; cm_seeds runs more of them.
 #include <cstdlib>
 #include <gtest/gtest.h>
+#include <map>
 
+#include "tests/cm/lab.h"
 #include "tests/cm/scenario.h"
 
 namespace uroce::cm::test {
@@ -22,6 +24,41 @@ TEST(RandomApplications, AgreeInTheEndAndLeaveNothing) {
   }
   EXPECT_GT(all.established, kSeeds);
   EXPECT_GT(all.crashes, 100U);
+}
+
+// A tenth of all datagrams is lost, as many come twice or late, and each of 500 connections is made and ended.
+TEST(LossOfOneInTen, AllConnectAndAllDisconnect) {
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    Lab lab(seed);
+    lab.faults = {.drop = 0.1, .duplicate = 0.1, .reorder = 0.1, .reorder_delay = 500ms};
+    Host a(lab, v4(1)), b(lab, v4(2));
+    b.listen(kPort, kAlice, 1024);
+    for (int i = 0; i < 100; ++i) a.connect(b, kPort);
+    // What both do whenever they are told something; `seen` counts by kind.
+    std::map<EventKind, int> seen;
+    const auto answer = [&](Host& host) {
+      for (; !host.events.empty(); host.events.pop_front()) {
+        const Event event = host.events.front();
+        ++seen[event.kind];
+        if (event.kind == EventKind::kConnectRequest) host.accept(event.id);
+        if (event.kind == EventKind::kConnectResponse) host.confirm(event.id);
+        if (event.kind == EventKind::kEstablished) host.disconnect(event.id);
+        if (event.kind == EventKind::kDisconnected) host.disconnect(event.id), host.destroy(event.id);
+      }
+    };
+    for (int i = 0; i < 20000; ++i) {
+      lab.run_for(10ms);
+      answer(a);
+      answer(b);
+    }
+    EXPECT_EQ(seen[EventKind::kConnectRequest], 100) << seed;
+    EXPECT_EQ(seen[EventKind::kConnectResponse], 100) << seed;
+    EXPECT_EQ(seen[EventKind::kEstablished], 100) << seed;
+    EXPECT_EQ(seen[EventKind::kDisconnected], 200) << seed;
+    EXPECT_EQ(seen.size(), 4U) << "nothing else";
+    EXPECT_EQ(a.cm.size(), 0U);
+    EXPECT_EQ(b.cm.size(), 1U);
+  }
 }
 
 }  // namespace
