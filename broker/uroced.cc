@@ -92,12 +92,17 @@ Refusal why_not_listening(const std::string& address, int error) {
   UniqueFd other;
   const std::optional<Peer> peer = connect_to(address, other) == 0 ? peer_of(other.get()) : std::nullopt;
   if (!peer) return {kFailed, concat(address, " is taken; see who has it in /proc/net/unix, or remove the file")};
-  const std::string who = concat("process ", peer->pid, " of user ", peer->uid);
-  if (address == address_of_user(geteuid()) && !is_trusted(*peer)) {
-    return {kFailed, concat(who, " has taken the name ", address,
-                            ", and no program believes it to be a broker; end it: kill ", peer->pid)};
+  if (peer->uid == kNobodyKnown) {
+    return {kFailed, concat("a user whom this user namespace does not know listens at ", address,
+                            "; if that is the host's broker, name it: --broker ", address)};
   }
-  return {kRunsAlready, concat(who, " listens at ", address, " already; it serves, or end it: kill ", peer->pid)};
+  const std::string who = peer->pid != 0 ? concat("process ", peer->pid, " of user ", peer->uid)
+                                         : concat("a process of user ", peer->uid, " in another PID namespace");
+  const std::string end = peer->pid != 0 ? concat("end it: kill ", peer->pid) : "end it there";
+  if (address == address_of_user(geteuid()) && !is_trusted(*peer)) {
+    return {kFailed, concat(who, " has taken the name ", address, ", and no program believes it to be a broker; ", end)};
+  }
+  return {kRunsAlready, concat(who, " listens at ", address, " already; it serves, or ", end)};
 }
 
 // Another user's broker may be about to end, as those that `uroce run` starts do when nobody needs them any more.

@@ -1,30 +1,18 @@
 #!/usr/bin/env -S python3 -B
-"""Large applications between two hosts: UCX, libfabric, Open MPI. Each must have been carried by uroce: the engine counts
+"""Large applications between two hosts: UCX, libfabric, Open MPI, MPICH. Each must have been carried by uroce: the engine counts
 the packets on both sides. See suite.py."""
 
+import functools
 import itertools
-import os
 import re
 import sys
-from pathlib import Path
 
 from suite import Case, check, main
-from lab import NOBODY
+from carried import COUNTED, check_carried, ucx_environment
+from mpi_job import MPICH, OPENMPI, run_mpi
 
 FAULTS = "drop=1%,dup=0.5%,reorder=1%,corrupt=0.1%"
-COUNTED = {"UROCE_COUNTERS": "1"}
-RSH_AGENT = Path(__file__).resolve().parent / "mpi/rsh_agent"
 _ports = itertools.count(21000)
-
-
-def packets_sent(output):
-    """Of every engine that told its counters, one per process and device."""
-    return [int(number) for number in re.findall(r"^roce0: packets sent: (\d+)", output, re.MULTILINE)]
-
-
-def check_carried(output, packets, what):
-    """An engine has sent at least so many packets."""
-    check(max(packets_sent(output), default=0) >= packets, f"{what}: uroce has not sent {packets} packets\n{output}")
 
 
 def run_to_end(lab, server_command, client_command, port, env, io=("af_xdp", "af_xdp"), faults=None, timeout=60):
@@ -50,16 +38,6 @@ def run_pair(*arguments, **how):
 # --- UCX ---------------------------------------------------------------------------------------------------------------
 
 
-def ucx_environment(lab, transport):
-    return {
-        # UCX connects RC over UD ("auxiliary"), which its own name for the pair says.
-        "UCX_TLS": "rc_v,self" if transport == "rc_verbs" else f"{transport},self",
-        "UCX_NET_DEVICES": f"{lab.a.device}:1",
-        "UCX_LOG_LEVEL": "warn",
-        "UCX_WARN_UNUSED_ENV_VARS": "n",
-    }
-
-
 def ucx_info(lab):
     """Both transports can be opened on the device."""
     program = lab.a.run(["ucx_info", "-d"], io="af_xdp")
@@ -78,7 +56,7 @@ def ucx(test, size, iterations, transport, io=("af_xdp", "af_xdp"), name="", **c
     def run(lab):
         port = next(_ports)
         plan = ["ucx_perftest", "-p", port, "-t", test, "-s", size, "-n", iterations, "-w", 10]
-        env = ucx_environment(lab, transport)
+        env = ucx_environment(lab.a, transport)
         outputs = run_pair(lab, plan[:3], [*plan, lab.a.ipv4], port, env, io)
         result = re.search(r"^Final:\s+(\d+)((?:\s+[\d.]+){7})$", outputs[1], re.MULTILINE)
         check(result and int(result[1]) == iterations, f"no result of {iterations} iterations\n{outputs[1]}")
@@ -91,8 +69,8 @@ def ucx(test, size, iterations, transport, io=("af_xdp", "af_xdp"), name="", **c
     return Case(label, run, **case)
 
 
-def ucx_exchange_plan(lab, port, arguments):
-    program = lab.build / "bin/ucx_exchange"
+def ucx_exchange_plan(lab, port, arguments, user=False):
+    program = lab.program_for(user, "ucx_exchange")
     check(program.exists(), f"{program} is missing: libucx-dev was not there when it was built (tools/deps)")
     return [program, "--port", port, *arguments]
 
@@ -103,7 +81,7 @@ def ucx_exchange(transport, max_size, name, *arguments, env=None, io="af_xdp", f
     def run(lab):
         port = next(_ports)
         plan = ucx_exchange_plan(lab, port, ["--seed", 2026, "--max-size", max_size, *arguments])
-        environment = {**ucx_environment(lab, transport), **(env or {})}
+        environment = {**ucx_environment(lab.a, transport), **(env or {})}
         how = {"io": (io, io), "faults": faults, "timeout": timeout}
         outputs = run_pair(lab, plan, [*plan, lab.a.ipv4], port, environment, **how)
         results = [re.search(r"^ucx_exchange: (.* (\d+) bytes, hash \w+)$", output, re.MULTILINE) for output in outputs]
@@ -116,29 +94,26 @@ def ucx_exchange(transport, max_size, name, *arguments, env=None, io="af_xdp", f
     return Case("-".join(["ucx_exchange", transport, name]), run, **case)
 
 
-def ucx_exchange_several(transport, **case):
-    """Two processes on each host at once, and two more that are on one host together."""
-
-    def run(lab):
-        env = {**COUNTED, **ucx_environment(lab, transport)}
-        pairs = []
-        for server_host, client_host in ((lab.a, lab.b), (lab.b, lab.a), (lab.a, lab.a)):
-            port = next(_ports)
-            plan = ucx_exchange_plan(lab, port, ["--seed", port, "--max-size", 1 << 16])
-            server = server_host.start(plan, io="udp", env=env)
-            server.wait_listening(port)
-            pairs.append((client_host.start([*plan, server_host.ipv4], io="udp", env=env), server))
-        for pair in pairs:
-            codes = [program.wait(60) for program in pair]
-            outputs = [program.output for program in pair]
-            check(codes == [0, 0], f"exit codes of client and server {codes} (None: hangs)\n{outputs[0]}\n--- server\n{outputs[1]}")
-            results = [re.search(r"^ucx_exchange: .* hash \w+$", output, re.MULTILINE) for output in outputs]
-            check(all(results) and results[0][0] == results[1][0], f"no result, or two\n{outputs[0]}\n{outputs[1]}")
-            for output in outputs:
-                check_carried(output, 1000, "ucx_exchange")
-        return f"{len(pairs)} at once"
-
-    return Case(f"ucx_exchange-{transport}-several", run, **case)
+def ucx_exchange_several(lab, transport, gid=None, user=False, first="udp"):
+    """Two processes on each host at once, and two more that are on one host together. first: packet I/O of the first pair."""
+    env = {**COUNTED, **ucx_environment(lab.a, transport, gid)}
+    pairs = []
+    for server_host, client_host, io in ((lab.a, lab.b, first), (lab.b, lab.a, "udp"), (lab.a, lab.a, "udp")):
+        port = next(_ports)
+        plan = ucx_exchange_plan(lab, port, ["--seed", port, "--max-size", 1 << 16], user)
+        how = {"io": io, "user": user, "env": env}
+        server = server_host.start(plan, **how)
+        server.wait_listening(port)
+        pairs.append((client_host.start([*plan, server_host.ipv4], **how), server))
+    for pair in pairs:
+        codes = [program.wait(60) for program in pair]
+        outputs = [program.output for program in pair]
+        check(codes == [0, 0], f"exit codes of client and server {codes} (None: hangs)\n{outputs[0]}\n--- server\n{outputs[1]}")
+        results = [re.search(r"^ucx_exchange: .* hash \w+$", output, re.MULTILINE) for output in outputs]
+        check(all(results) and results[0][0] == results[1][0], f"no result, or two\n{outputs[0]}\n{outputs[1]}")
+        for output in outputs:
+            check_carried(output, 1000, "ucx_exchange")
+    return f"{len(pairs)} at once"
 
 
 def ucx_exchange_notices(part, side, **case):
@@ -150,7 +125,7 @@ def ucx_exchange_notices(part, side, **case):
         planted = ["--plant", part]
         commands = {"server": plan, "client": [*plan, lab.a.ipv4]}
         commands[side] = [*plan, *planted, *commands[side][len(plan) :]]
-        env = ucx_environment(lab, "rc_verbs")
+        env = ucx_environment(lab.a, "rc_verbs")
         server, client, codes = run_to_end(lab, commands["server"], commands["client"], port, env)
         outputs = f"exit codes of server and client {codes}\n--- client\n{client.output}\n--- server\n{server.output}"
         check(codes == (1, 1), outputs)
@@ -168,8 +143,9 @@ def ucx_exchange_cases():
     yield ucx_exchange("rc_verbs", 1 << 20, "af_xdp", "--connections", 2)
     yield ucx_exchange("ud_verbs", 1 << 18, "af_xdp")
     yield ucx_exchange("rc_verbs", 1 << 18, "sleep", "--sleep")
-    yield ucx_exchange_several("rc_verbs")
-    yield ucx_exchange_several("ud_verbs")
+    for transport in ("rc_verbs", "ud_verbs"):
+        several = functools.partial(ucx_exchange_several, transport=transport)
+        yield Case(f"ucx_exchange-{transport}-several", several)
     for part, side in zip(("tag", "stream", "am", "put", "get", "atomic"), itertools.cycle(("server", "client"))):
         yield ucx_exchange_notices(part, side, quick=part in ("tag", "put", "atomic"))
     for transport in ("rc_verbs", "ud_verbs"):
@@ -252,50 +228,15 @@ def size_text(size):
     return f"{size >> 10}k" if size >= 1024 else str(size)
 
 
-# --- Open MPI ----------------------------------------------------------------------------------------------------------
+# --- MPI ---------------------------------------------------------------------------------------------------------------
 
 
-def mpi(transport, max_size, io="af_xdp", ranks=(1, 1), user=False, name="", timeout=120, **case):
-    """mpi_exchange (mpi/main.cc) with so many ranks on each host, which exchange over uroce on one host as well. mpirun is on host a; the other
-    one it reaches through mpi/rsh_agent."""
-
+def mpi(transport, max_size, library=OPENMPI, io="af_xdp", ranks=(1, 1), user=False, name="", timeout=120, **case):
     def run(lab):
-        settings = {
-            "pml": "ucx",
-            "osc": "ucx",
-            "btl": "self",
-            "plm": "rsh",
-            "plm_rsh_agent": RSH_AGENT,
-            "plm_rsh_no_tree_spawn": 1,
-            "oob_tcp_if_include": "192.0.2.0/24",
-            "hwloc_base_binding_policy": "none",
-        }
-        forwarded = {**COUNTED, **ucx_environment(lab, transport), "UROCE_IO": io}
-        command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", sum(ranks)]
-        command += ["--host", ",".join(f"{host.name}:{count}" for host, count in zip((lab.a, lab.b), ranks) if count)]
-        for key, value in settings.items():
-            command += ["--mca", key, value]
-        for key in forwarded:
-            command += ["-x", key]
-        command += [lab.program_for(user, "uroce"), "run", "--", lab.program_for(user, "mpi_exchange"), 2026, max_size]
-        # A host name of its own, as rsh_agent has it for the other one; session directories that go with the lab.
-        uts = ("unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', lab.a.name)
-        sessions = lab.directory / f"sessions-{user}"
-        sessions.mkdir(exist_ok=True)
-        os.chown(sessions, NOBODY if user else 0, -1)
-        env = {**forwarded, "TMPDIR": str(sessions), "OMPI_MCA_orte_tmpdir_base": str(sessions)}
-        program = lab.a.start(command, uroce=False, user=user, prefix=uts, env=env)
-        code = program.wait(timeout)
-        check(code == 0, f"exit code {code} (None: hangs)\n{program.output}")
-        result = re.search(r"mpi_exchange: \d+ ranks, \d+ messages, (\d+) bytes, hash \w+", program.stdout)
-        check(result, f"no result\n{program.output}")
-        # Both directions of what crossed between the hosts, if only for the most part, in packets of 4096 bytes at most.
-        engines = packets_sent(program.output)
-        check(len(engines) >= sum(ranks), f"not every rank has used uroce: {engines}\n{program.output}")
-        check(sum(engines) >= int(result[1]) // 4096 // 2, f"uroce has not sent it all: {engines}\n{program.output}")
-        return result[0].removeprefix("mpi_exchange: ")
+        return run_mpi(lab, library, ranks, transport, max_size, io, user=user, timeout=timeout)
 
-    return Case("-".join(["mpi", transport, *([name] if name else [])]), run, **case)
+    label = "-".join(["mpi" if library == OPENMPI else library, transport, *([name] if name else [])])
+    return Case(label, run, **case)
 
 
 def cases():
@@ -313,6 +254,11 @@ def cases():
     yield mpi("ud_verbs", 1 << 14, io="udp", ranks=(2, 2), name="4-ranks")
     yield mpi("rc_verbs", 4 << 20, mtu=9000, name="jumbo", timeout=300, quick=False)
     yield mpi("rc_verbs,ud_verbs", 4 << 20, name="and-ud", timeout=300, quick=False)
+    # More of MPICH in broker_matrix.py.
+    yield mpi("rc_verbs", 1 << 20, MPICH)
+    yield mpi("ud_verbs", 1 << 18, MPICH, quick=False)
+    yield mpi("ud_verbs", 1 << 14, MPICH, io="udp", ranks=(2, 2), name="4-ranks", quick=False)
+    yield mpi("rc_verbs", 4 << 20, MPICH, mtu=9000, name="jumbo", timeout=300, quick=False)
 
 
 if __name__ == "__main__":

@@ -36,13 +36,15 @@ def check_ended(pair, timeout=120):
     return client.stdout.strip().splitlines()[-1]
 
 
-def endless(lab, server_host, client_host, user=False, program="ib_write_bw"):
-    """perftest that runs until it is ended; returns when it has begun to run."""
+def endless(lab, server_host, client_host, user=False, program="ib_write_bw", gid=0, io=("udp", "udp"), timer=17, start=None):
+    """perftest that runs until it is ended; returns when it has begun to run. start(host, command, io): how it is started."""
+    start = start or (lambda host, command, io: host.start(command, io=io, user=user))
     port = next(_ports)
-    command = [program, "-d", server_host.device, "-F", "-x", 0, "-p", port, "--run_infinitely", "-D", 1]
-    server = server_host.start(command, io="udp", user=user)
+    # On a machine with more to do than cores a program may not run for longer than perftest's own timer allows (14: 0.5 s).
+    command = [program, "-d", server_host.device, "-F", "-x", gid, "-p", port, "--run_infinitely", "-D", 1, "-u", timer]
+    server = start(server_host, command, io[0])
     server.wait_listening(port)
-    client = client_host.start([*command, server_host.ipv4], io="udp", user=user)
+    client = start(client_host, [*command, server_host.ipv4], io[1])
     wait_until(lambda: results(client) > 0 or not client.running(), 20, "a result each second")
     check(client.running(), client.output)
     return server, client
@@ -227,7 +229,7 @@ def client_killed(lab):
     """kill -9 of a client: its peer gets an error, others go on."""
     running = endless(lab, lab.a, lab.b)
     for client_host, side in itertools.product((lab.b, lab.a), (0, 1)):
-        victim = endless(lab, lab.a, client_host)
+        victim = endless(lab, lab.a, client_host, timer=14)
         victim[side].kill()
         survivor = victim[1 - side]
         check(survivor.wait(60) is not None, f"the peer of a killed program does not end:\n{survivor.output}")

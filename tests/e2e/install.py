@@ -80,6 +80,37 @@ def takes_nothing_over(lab, prefix):
         check(f"libibverbs.so.1 (libc6,x86-64) => {prefix}/lib/uroce/" in found, f"ldconfig sees nothing at all?\n{found}")
 
 
+def installed_file(prefix, name):
+    check((prefix / name).is_file(), f"{name} is not installed: {sorted(str(file) for file in prefix.rglob('*'))}")
+    return prefix / name
+
+
+def units(lab, prefix):
+    """What systemd says of the units where they are installed, and that they start the program that is."""
+    with tempfile.TemporaryDirectory(dir=lab.directory) as directory:
+        tree = install(lab.source, Path(directory), prefix)
+        service = installed_file(tree, "lib/systemd/system/uroced.service").read_text()
+        installed_file(tree, "lib/systemd/system/uroced.socket")
+        installed_file(tree, "bin/uroced")
+        check(f"\nExecStart={prefix}/bin/uroced\n" in service, service)
+        command = ["systemd-analyze", "verify", "--root", directory, "--man=no", "--recursive-errors=no", "uroced.socket", "uroced.service"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        check(done.returncode == 0 and not done.stderr, f"{command}: {done.returncode}\n{done.stdout}{done.stderr}")
+        # That it looks at them.
+        installed_file(tree, "bin/uroced").unlink()
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        check(done.returncode != 0 and "uroced is not executable" in done.stderr, f"{done.returncode} {done.stderr}")
+
+
+def manuals(lab):
+    """Of all programs, and they can be shown without a warning."""
+    for name in ("man1/uroce.1", "man8/uroced.8"):
+        page = installed_file(lab.build, f"share/man/{name}")
+        shown = subprocess.run(["man", "--warnings", "-l", page], capture_output=True, text=True, check=False, env={**os.environ, "MANWIDTH": "80"})
+        check(shown.returncode == 0 and not shown.stderr, f"{name}: {shown.returncode} {shown.stderr}")
+        check("SYNOPSIS" in shown.stdout and "SEE ALSO" in shown.stdout, shown.stdout)
+
+
 def needed(library):
     """The libraries that the loader maps with it."""
     dynamic = subprocess.run(["readelf", "--dynamic", "--wide", library], capture_output=True, text=True).stdout
@@ -220,6 +251,9 @@ def doctor(lab):
 CASES = [
     Case("takes-nothing-over-usr-local", lambda lab: takes_nothing_over(lab, "/usr/local")),
     Case("takes-nothing-over-usr", lambda lab: takes_nothing_over(lab, "/usr")),
+    Case("units-usr-local", lambda lab: units(lab, "/usr/local")),
+    Case("units-usr", lambda lab: units(lab, "/usr")),
+    Case("manuals", manuals),
     Case("dlopen", lambda lab: dlopen(lab, "loads_verbs")),
     Case("dlopen-with-rpath", lambda lab: dlopen(lab, "loads_verbs_by_rpath")),
     Case("dlopen-without-files", dlopen_without_files),

@@ -1,7 +1,8 @@
 #!/usr/bin/env -S python3 -B
 """rdma-core's own tests as a judge: all of them, by Python and pyverbs, over AF_XDP and UDP. rdma_core_expected.txt says
 which are skipped or fail, and why; all others have to pass, and what does otherwise than it says fails here. The two
-ends of each connection are objects of one process, on one netdev. See suite.py.
+ends of each connection are objects of one process, on one netdev; only tests of rdma_cm, and one of device memory, fork. See
+suite.py.
 
 The tests come from Debian's packages rdma-core and python3-pyverbs: as installed, or as tools/deps has unpacked them."""
 
@@ -70,14 +71,18 @@ def judge(results):
     return wrong + [f"no test matches {pattern}" for _, pattern in rules if pattern not in used]
 
 
-def run(lab, io):
+def start(lab, io, name):
+    """A run of all tests; the program, and the file of its results."""
     tests, modules = installation()
-    copy = lab.directory / f"tests-{io}"
+    copy, results = lab.directory / f"tests-{name}", lab.directory / f"results-{name}"
     unpack(tests, copy)
-    results = lab.directory / f"results-{io}"
     command = [PYTHON, "-B", RUNNER, copy, results, "--dev", lab.a.device, "--gid", "0"]
-    program = lab.a.run(command, io=io, timeout=150, env={"PYTHONPATH": str(modules)})
-    check(program.process.returncode == 0, f"exit code {program.process.returncode}\n{program.output[-3000:]}")
+    return lab.a.start(command, io=io, env={"PYTHONPATH": str(modules)}), results
+
+
+def check_run(program, results, timeout=150):
+    code = program.wait(timeout)
+    check(code == 0, f"exit code {code} (None: hangs)\n{program.output[-3000:]}")
     outcomes = [json.loads(line) for line in results.read_text().splitlines()]
     check(len(outcomes) >= FEWEST_TESTS, f"only {len(outcomes)} tests ran\n{program.output[-3000:]}")
     wrong = judge(outcomes)
@@ -86,7 +91,16 @@ def run(lab, io):
     return f"{counts['pass']} passed, {counts['skip']} skipped, {counts['fail']} failed, all as expected"
 
 
-CASES = [Case(f"pyverbs-{io}", lambda lab, io=io: run(lab, io)) for io in ("af_xdp", "udp")]
+def two_at_once(lab):
+    """Two processes on one netdev, each with all tests; one has the AF_XDP queues."""
+    runs = [start(lab, io, f"{io}-beside") for io in ("af_xdp", "udp")]
+    return "; ".join(check_run(*run, timeout=300) for run in runs)
+
+
+CASES = [
+    *[Case(f"pyverbs-{io}", lambda lab, io=io: check_run(*start(lab, io, io))) for io in ("af_xdp", "udp")],
+    Case("pyverbs-two-at-once", two_at_once, quick=False),
+]
 
 if __name__ == "__main__":
     if installation() is None and "--list" not in sys.argv:

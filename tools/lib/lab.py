@@ -25,6 +25,8 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[2]
 NETNS = REPOSITORY / "tools/lib/netns.sh"
 NOBODY = 65534  # user and group id of an ordinary user
+# Options of setpriv with which root becomes that user.
+UNPRIVILEGED = (f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--inh-caps=-all")
 SKIPPED = 77  # exit code that CTest takes for "skipped" (SKIP_RETURN_CODE)
 
 
@@ -125,6 +127,7 @@ class Host:
     device = "uroce_roce0"
     gid_index = {"ipv4": 0, "ipv6": 1, "link-local": 2}
     uroce = True  # its device is ours
+    rights_of_user = UNPRIVILEGED
 
     def __init__(self, lab, name, number):
         self.lab = lab
@@ -139,10 +142,7 @@ class Host:
         io, faults: as --io and --faults of `uroce run`; options: more options of it. user: as an ordinary user without
         capabilities. uroce=False: without uroce. prefix: commands in front of it all that exec, such as prlimit.
         """
-        argv = [*self.enter, *prefix, "setpriv", "--pdeathsig", "KILL"]
-        if user:
-            argv += [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--inh-caps=-all"]
-        argv.append("--")
+        argv = [*self.enter, *prefix, "setpriv", "--pdeathsig", "KILL", *(self.rights_of_user if user else ()), "--"]
         if uroce:
             argv += [str(self.lab.uroce_for(user)), "run", *map(str, options)]
             argv += ["--io", io] if io else []

@@ -8,6 +8,7 @@
 #   netns.sh pair A B MTU [QUEUES]
 #                                 makes the namespaces A and B, each with one end of a veth pair, called roce0, with so
 #                                 many queues each way (1). A has 192.0.2.1 and fd00:192:0:2::1, B has .2 and ::2.
+#   netns.sh join A B MTU         the same with namespaces that are there
 #   netns.sh tap A MTU            makes the namespace A with a tap device, called roce0, and the addresses of A above: the
 #                                 wire of a virtual machine.
 #
@@ -42,10 +43,14 @@ netns_wait_up() {
 }
 
 netns_pair() {
+  ip netns add "$1"
+  ip netns add "$2"
+  netns_join "$@"
+}
+
+netns_join() {
   local a=$1 b=$2 mtu=$3
   local queues=(numtxqueues "${4:-1}" numrxqueues "${4:-1}")
-  ip netns add "$a"
-  ip netns add "$b"
   ip -n "$a" link add roce0 "${queues[@]}" type veth peer name roce0 "${queues[@]}" netns "$b"
   netns_host "$a" 1 "$mtu"
   netns_host "$b" 2 "$mtu"
@@ -65,6 +70,7 @@ if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
   case ${1-} in
     private) shift; netns_private "$@" ;;
     pair) shift; netns_pair "$@" ;;
+    join) shift; netns_join "$@" ;;
     tap) shift; netns_tap "$@" ;;
     *) sed -n '2,/^$/s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
   esac
