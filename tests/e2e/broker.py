@@ -2,6 +2,7 @@
 """Several programs on one host, which share its netdev through uroced. See suite.py."""
 
 import itertools
+import json
 import os
 import random
 import re
@@ -125,7 +126,7 @@ os.execvp(command[0], command)
 
 def services(lab):
     """With a user of its own, two capabilities and a cgroup of its own it serves ordinary users."""
-    wait_for_no_broker(lab)
+    end_brokers(lab)
     user, capabilities = NOBODY - 1, "-all,+bpf,+net_admin"
     rights = ["setpriv", "--pdeathsig", "KILL", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--no-new-privs"]
     rights += [f"--{kind}={capabilities}" for kind in ("inh-caps", "ambient-caps", "bounding-set")]
@@ -183,15 +184,23 @@ def wait_for_no_broker(lab):
         wait_until(lambda host=host: not broker_processes(host), 20, "the broker of earlier cases ends")
 
 
+def end_brokers(lab):
+    """Those of earlier cases, which would stay for some seconds."""
+    for host in (lab.a, lab.b):
+        for pid in broker_processes(host):
+            os.kill(pid, signal.SIGTERM)
+    wait_for_no_broker(lab)
+
+
 def pairs_of_a_user(lab):
     """One ordinary user, without any privilege and without anybody who has some."""
-    wait_for_no_broker(lab)
+    end_brokers(lab)
     return pairs(lab, user=True)
 
 
 def pairs_of_users(lab):
     """Ordinary users under root's broker."""
-    wait_for_no_broker(lab)
+    end_brokers(lab)
     brokers = [start_broker(lab, host) for host in (lab.a, lab.b)]
     told = pairs(lab, user=True)
     check(all(f"user {NOBODY}" in broker.output for broker in brokers), brokers[0].output)
@@ -245,6 +254,34 @@ def connected(host, server):
     return f"pid={server.pid}," in host.system("ss", "-Htnp", "state", "established")
 
 
+def shared_memory(program):
+    """How many pieces of memory that the broker made (memfd) it has mapped."""
+    return Path(f"/proc/{program.pid}/maps").read_text().count("/memfd:uroce")
+
+
+def bpf_programs():
+    """Numbers of all of uroce on this machine."""
+    told = subprocess.run(["bpftool", "--json", "prog", "show"], capture_output=True, text=True, check=True).stdout
+    return {program["id"] for program in json.loads(told) if program.get("name", "").startswith("uroce_")}
+
+
+def files():
+    """Those that programs with uroce make: /dev/shm is this script's own (netns.sh)."""
+    return set(os.listdir("/dev/shm"))
+
+
+def check_nothing_left(lab, pids, programs_before, files_before):
+    """After the end of all programs and brokers; pids: of brokers that were killed."""
+    for host in (lab.a, lab.b):
+        check(":4791" not in (left := host.system("ss", "-uan")), f"sockets are left:\n{left}")
+        check("uroced" not in (left := host.system("cat", "/proc/net/unix")), f"sockets are left:\n{left}")
+    check(not (left := left_cgroups(pids)), f"cgroups are left: {left}")
+    check(not (left := files() - files_before), f"files are left: {left}")
+    # Other tests may run on this machine: theirs end some time.
+    new = bpf_programs() - programs_before
+    wait_until(lambda: not new & bpf_programs(), 120, f"BPF programs end, of {new}")
+
+
 def left_cgroups(pids):
     return [path for path in cgroup_mount().rglob("uroce-sockets-*") if int(path.name.rsplit("-", 1)[1]) in pids]
 
@@ -253,10 +290,14 @@ def random_kills(steps, seed):
     """kill -9 of brokers, of clients and of both in random order, at random moments, beside two transfers that go on."""
 
     def run(lab):
+        end_brokers(lab)
+        there = bpf_programs(), files()
         draw = random.Random(seed)
         survivors = [endless(lab, lab.a, lab.b), endless(lab, lab.a, lab.a)]
         programs = [program for pair in survivors for program in pair]
         before = [open_files(program) for program in programs]
+        memory_before = [shared_memory(program) for program in programs]
+        check(memory_before[-1] > 0 and bpf_programs(), f"nothing is there that could be left: {memory_before}")
         killed = []
 
         def kill_brokers(host):
@@ -287,12 +328,12 @@ def random_kills(steps, seed):
         check_goes_on(survivors)
         after = [open_files(program) for program in programs]
         check(after == before, f"open files of those that went on: {before}, {after}")
+        after = [shared_memory(program) for program in programs]
+        check(after == memory_before, f"shared memory of those that went on: {memory_before}, {after}")
         for program in programs:
             program.kill()
         wait_for_no_broker(lab)
-        for host in (lab.a, lab.b):
-            check(":4791" not in (left := host.system("ss", "-uan")), f"sockets are left:\n{left}")
-        check(not (left := left_cgroups(killed)), f"cgroups are left: {left}")
+        check_nothing_left(lab, killed, *there)
         return f"{steps} steps, seed {seed}, {len(killed)} brokers killed"
 
     return run
@@ -302,7 +343,7 @@ def many(count, user=False):
     """So many programs at once on one netdev."""
 
     def run(lab):
-        wait_for_no_broker(lab)
+        end_brokers(lab)
         command = ["ibv_rc_pingpong", "-d", lab.a.device, "-g", 0, "-n", 100, "-p"]
         ports = [next(_ports) for _ in range(count)]
         servers = [lab.a.start([*command, port], io="udp", user=user) for port in ports]
@@ -340,7 +381,7 @@ def ends_by_itself(lab):
 
 def alone_in_the_way(lab):
     """A program without broker has the netdev: the next one says so."""
-    wait_for_no_broker(lab)
+    end_brokers(lab)
     port = next(_ports)
     command = ["ib_send_bw", "-d", lab.a.device, "-F", "-x", 0, "-p", port, "--run_infinitely"]
     server = lab.a.start(command, io="udp", options=["--alone"])
@@ -350,12 +391,13 @@ def alone_in_the_way(lab):
     other = lab.a.run(["ibv_rc_pingpong", "-g", 0], io="udp")
     client.kill()
     check(other.process.returncode != 0, other.output)
-    check("4791" in other.output and "process" in other.output, other.output)
-    return next(line for line in other.output.splitlines() if "4791" in line)
+    told = next((line for line in other.output.splitlines() if "4791" in line), "")
+    check(f"by process {server.pid} (ib_send_bw), which has netdev roce0 without a broker; wait for its end" in told, other.output)
+    return told
 
 
 def strangers_are_refused(lab):
-    wait_for_no_broker(lab)
+    end_brokers(lab)
     start_broker(lab, lab.a, ["--group", "daemon"])
     other = lab.a.run(["ibv_rc_pingpong", "-g", 0], io="udp", user=True)
     check(other.process.returncode != 0 and "--group" in other.output, other.output)

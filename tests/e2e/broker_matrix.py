@@ -20,16 +20,14 @@ Options: see suite.py.
 """
 
 import itertools
-import os
 import pwd
 import re
-import signal
 import sys
 from pathlib import Path
 
 from suite import Case, check, main
 from applications import ucx_exchange_several
-from broker import broker_processes, check_ended, check_goes_on, endless, start_broker, the_broker, transfer, wait_for_no_broker
+from broker import check_ended, check_goes_on, end_brokers, endless, start_broker, the_broker, transfer
 from lab import NOBODY
 from mpi_job import FIRST, MPICH, OPENMPI, run_mpi
 
@@ -95,14 +93,6 @@ WHAT = {
 # --- who ------------------------------------------------------------------------------------------------------------------
 
 
-def end_brokers(lab):
-    """Those of earlier cases, which would stay for some seconds."""
-    for host in (lab.a, lab.b):
-        for pid in broker_processes(host):
-            os.kill(pid, signal.SIGTERM)
-    wait_for_no_broker(lab)
-
-
 def check_broker(host, way):
     """Whose it is."""
     status = Path(f"/proc/{the_broker(host)}/status").read_text()
@@ -141,7 +131,8 @@ def run_in(what, way):
         before = datagrams(lab.a)
         told = WHAT[what](lab, way)
         moved = {version: count - before[version] for version, count in datagrams(lab.a).items()}
-        check(moved[way.addresses] > max(20, 10 * min(moved.values())), f"UDP datagrams sent: {moved}")
+        # Few where programs of one host meet, and memory carries the rest.
+        check(moved[way.addresses] > 10 * min(moved.values()), f"UDP datagrams sent: {moved}")
         check_broker(lab.a, way)
         check(all(f"user {NOBODY}" in broker.output for broker in brokers[:1]), "no user has come to root's broker")
         check_goes_on(beside)

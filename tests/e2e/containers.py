@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 from suite import Case, check, main
-from broker import broker_processes, check_ended, check_goes_on, command_of, endless, kill_broker, start_broker, transfer, wait_for_no_broker
+from broker import broker_processes, check_ended, check_goes_on, command_of, end_brokers, endless, kill_broker, start_broker, transfer
 from lab import NETNS, NOBODY, UNPRIVILEGED, Host, wait_until
 
 OWN_USERS = ("--user", "--map-root-user")
@@ -43,7 +43,7 @@ class Container(Host):
         self.enter = ("nsenter", "--target", str(self.init), "--mount", "--pid", *entered)
         if user:
             self.enter = ("setpriv", *UNPRIVILEGED, *self.enter, "--preserve-credentials")
-        elif "--net" not in namespaces:
+        if "--net" not in namespaces:
             self.enter = (*outside.enter, *self.enter)
 
     def start(self, command, options=(), uroce=True, **how):
@@ -119,7 +119,7 @@ def both_ways(lab, *places, **how):
 
 def own_network(lab):
     """Each has a broker, which its own `uroce run` starts, beside that of the host."""
-    wait_for_no_broker(lab)
+    end_brokers(lab)
     with joined(lab, "one", "two") as (one, two):
         running = [endless(lab, lab.a, lab.b), endless(lab, one, two, user=True), endless(lab, one, one, user=True)]
         remote, local = both_ways(lab, (one, two))[0], both_ways(lab, (two, two))[0]
@@ -141,7 +141,7 @@ def own_network(lab):
 
 def broker_of_another_network(lab):
     """A broker's socket that is mounted into a container with a network of its own is of no use there, and the broker says so."""
-    wait_for_no_broker(lab)
+    end_brokers(lab)
     with shared_directory(lab) as (directory, _), joined(lab, "one", "two") as (one, _):
         told = refusal(one, options=["--broker", directory / SOCKET])
         check("it serves another network namespace; start an uroced in this one" in told, told)
@@ -165,7 +165,7 @@ def shared_directory(lab):
 
 def by_mounted_socket(lab):
     """It sees the broker's socket as a file, in a directory that is mounted into it."""
-    wait_for_no_broker(lab)
+    end_brokers(lab)
     with shared_directory(lab) as (directory, broker):
         inside = Container(lab, lab.a, OWN_USERS, f"mount --bind {directory} {MOUNTED}", ["--broker", MOUNTED / SOCKET])
         works_with_the_hosts(lab, inside, broker)
@@ -199,7 +199,7 @@ def works_with_the_hosts(lab, inside, broker):
 
 def by_name(lab):
     """It names the broker, whose user it does not know; without that it is told how."""
-    wait_for_no_broker(lab)
+    end_brokers(lab)
     broker = start_broker(lab, lab.a)
     inside = Container(lab, lab.a, OWN_USERS)
     told = refusal(inside)
@@ -216,10 +216,10 @@ def by_name(lab):
 def of_root(lab):
     """It finds the host's broker. Where it starts that, the host uses it, and goes on when the container ends."""
     for first_inside in (False, True):
-        wait_for_no_broker(lab)
+        end_brokers(lab)
         inside = Container(lab, lab.a, ())
         before = [endless(lab, lab.a, lab.b)] if not first_inside else [endless(lab, inside, lab.b)]
-        running = [endless(lab, lab.a, lab.b), endless(lab, lab.a, inside)]
+        running = [endless(lab, lab.a, lab.b), endless(lab, lab.a, inside, timer=14)]
         check(len(broker_processes(lab.a)) == 1, "there is not one broker")
         check_goes_on([*before, *running])
         inside.end()
