@@ -16,6 +16,8 @@ from suite import Case, check, main
 from lab import NOBODY, Program, wait_until
 
 _ports = itertools.count(18000)
+# Of QPs. On a machine with more to do than cores a program may not run for longer than the usual one allows (14: 0.5 s).
+TIMER = 17
 FAULTS = "drop=1%,dup=0.5%,reorder=1%,corrupt=0.1%"
 PLACES = {"two-hosts": ("a", "b"), "same-host": ("a", "a")}
 
@@ -24,6 +26,7 @@ def transfer(lab, server_host, client_host, arguments=(), gid=0, faults=(None, N
     """Starts rc_transfer, hash-checked: server and client."""
     port = next(_ports)
     own = [lab.program_for(user, "rc_transfer"), "--device", server_host.device, "--gid-index", gid, "--port", port]
+    own += ["--ack-timeout", TIMER]
     how = dict(io="udp", user=user, options=options, env=env)
     server = server_host.start([*own, "--server"], faults=faults[0], **how)
     server.wait_listening(port)
@@ -37,11 +40,10 @@ def check_ended(pair, timeout=120):
     return client.stdout.strip().splitlines()[-1]
 
 
-def endless(lab, server_host, client_host, user=False, program="ib_write_bw", gid=0, io=("udp", "udp"), timer=17, start=None):
+def endless(lab, server_host, client_host, user=False, program="ib_write_bw", gid=0, io=("udp", "udp"), timer=TIMER, start=None):
     """perftest that runs until it is ended; returns when it has begun to run. start(host, command, io): how it is started."""
     start = start or (lambda host, command, io: host.start(command, io=io, user=user))
     port = next(_ports)
-    # On a machine with more to do than cores a program may not run for longer than perftest's own timer allows (14: 0.5 s).
     command = [program, "-d", server_host.device, "-F", "-x", gid, "-p", port, "--run_infinitely", "-D", 1, "-u", timer]
     server = start(server_host, command, io[0])
     server.wait_listening(port)

@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -103,15 +102,15 @@ def check_by_memory(pair):
 
 
 def both_ways(lab, *places, **how):
-    """Hash-checked transfers between all these pairs of hosts at once; the programs."""
-    pairs = [
-        transfer(lab, server, client, ["--bidirectional", "--messages", 200], gid=gid, user=True, env={"UROCE_COUNTERS": "1"}, **how)
-        for server, client in places
-        for gid in (0, 1)
-    ]
-    for pair in pairs:
-        check_ended(pair)
-    return pairs
+    """Hash-checked transfers between all these pairs of hosts at once, over IPv4 and then IPv6; the programs of the former."""
+    arguments = ["--bidirectional", "--messages", 200]
+    ended = []
+    for gid in (0, 1):
+        pairs = [transfer(lab, *place, arguments, gid=gid, user=True, env={"UROCE_COUNTERS": "1"}, **how) for place in places]
+        for pair in pairs:
+            check_ended(pair)
+        ended.append(pairs)
+    return ended[0]
 
 
 # --- a network of their own ---------------------------------------------------------------------------------------------
@@ -176,8 +175,7 @@ def by_mounted_socket(lab):
         expected = {inner_pid(running[0][0]), inner_pid(running[1][0]), running[1][1].pid}
         check(set(seen) == expected, f"{seen}, not {expected}")
         # The next broker makes the socket anew, and is found in the same directory.
-        os.kill(broker.pid, signal.SIGKILL)
-        wait_for_no_broker_on(lab.a)
+        broker.kill()
         with shared_directory(lab) as (_, following):
             check_goes_on(running)
             wait_until(lambda: following.output.count("keeps QP numbers") == len(expected), 10, "the programs come to the next broker")
@@ -191,7 +189,7 @@ def wait_for_no_broker_on(host):
 
 def works_with_the_hosts(lab, inside, broker):
     pairs = both_ways(lab, (inside, lab.b), (lab.b, inside), (inside, lab.a), (inside, inside))
-    for pair in pairs[4:]:
+    for pair in pairs[2:]:
         check_by_memory(pair)
     check(f"user {NOBODY}" in broker.output, broker.output)
     check(broker_processes(lab.a) == [broker.pid], "there is another broker")
