@@ -100,7 +100,8 @@ Refusal why_not_listening(const std::string& address, int error) {
                                          : concat("a process of user ", peer->uid, " in another PID namespace");
   const std::string end = peer->pid != 0 ? concat("end it: kill ", peer->pid) : "end it there";
   if (address == address_of_user(geteuid()) && !is_trusted(*peer)) {
-    return {kFailed, concat(who, " has taken the name ", address, ", and no program believes it to be a broker; ", end)};
+    return {kFailed,
+            concat(who, " has taken the name ", address, ", and no program believes it to be a broker; ", end)};
   }
   return {kRunsAlready, concat(who, " listens at ", address, " already; it serves, or ", end)};
 }
