@@ -106,6 +106,16 @@ Refusal why_not_listening(const std::string& address, int error) {
   return {kRunsAlready, concat(who, " listens at ", address, " already; it serves, or ", end)};
 }
 
+// A broker that has just been killed has its name for a moment longer.
+int listen_or_wait(const std::string& address, UniqueFd& listener) {
+  constexpr Duration kPatience = std::chrono::milliseconds(200);
+  for (const Time end = monotonic_now() + kPatience;;) {
+    const int error = listen_at(address, listener);
+    if (error != EADDRINUSE || monotonic_now() > end) return error;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
 // Another user's broker may be about to end, as those that `uroce run` starts do when nobody needs them any more.
 io::IoResult<Steering> open_steering() {
   constexpr Duration kPatience = std::chrono::milliseconds(2500);
@@ -150,7 +160,7 @@ int serve(const Settings& settings) {
   for (const std::string& address : passed) std::erase(addresses, address);
   for (const std::string& address : addresses) {
     UniqueFd listener;
-    if (const int error = listen_at(address, listener); error != 0) {
+    if (const int error = listen_or_wait(address, listener); error != 0) {
       const Refusal refusal = why_not_listening(address, error);
       return starter.complain(refusal.code, refusal.text);
     }

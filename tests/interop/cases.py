@@ -63,7 +63,8 @@ def own_capture(host, evidence):
 def captured(lab, name):
     """Captures the wire during a case, at the guest's end; what fails leaves its evidence behind, in the directory that this
     gives."""
-    evidence = lab.build / "interop/failures" / re.sub(r"[^\w.-]", "_", name)
+    # The tests of --peer run beside those with a guest, and cases are named alike.
+    evidence = lab.build / ("interop/failures" if lab.vm else "interop/peer-failures") / re.sub(r"[^\w.-]", "_", name)
     shutil.rmtree(evidence, ignore_errors=True)
     evidence.mkdir(parents=True)
     capture = evidence / "wire.pcap"
