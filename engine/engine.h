@@ -60,6 +60,7 @@ struct QpInit {
   uint32_t max_send_wr = 1, max_recv_wr = 1, max_send_sge = 1, max_recv_sge = 1, max_inline = 0;
   bool signal_all = false;
   bool block_own_multicast = false;           // UD: takes no copies of what it sends to groups it is in
+  bool gsi = false;                           // UD: QP1, to which management datagrams go (IBTA 13.5)
   queue::CompletionQueue* send_cq = nullptr;  // outlive the QP; null where the type has none (XRC)
   queue::CompletionQueue* recv_cq = nullptr;
   Srq* srq = nullptr;  // instead of a receive queue of its own; outlives the QP
@@ -113,7 +114,8 @@ class Engine {
   // Unbinds it first; `key` is any that it had. EINVAL: no such window.
   int deallocate_window(uint32_t key);
 
-  // The first QP opens the packet I/O and starts the background thread.
+  // The first QP opens the packet I/O and starts the background thread. QP1: EBUSY: the device has it already; ENOTSUP:
+  // a broker has it, or a device has several shards.
   int create_qp(const QpInit& init, Qp*& qp);
   int modify_qp(Qp& qp, const transport::QpAttributes& attributes, uint32_t mask);
   transport::QpAttributes query_qp(Qp& qp);

@@ -154,6 +154,29 @@ void emit_grh_area(const Envelope& envelope, uint32_t udp_length, uint8_t* out) 
   emit_ipv4(envelope, udp_length, out + (kGrhSize - kIpv4Size));
 }
 
+// The first byte of IPv4's header is in the middle: what is in front of it is undefined, and ours is zero. In doubt the
+// header with a right checksum decides, as in Linux.
+std::optional<Envelope> parse_grh_area(std::span<const uint8_t, kGrhSize> area) {
+  const Ipv4View v4 = Ipv4View::at(area.data() + (kGrhSize - kIpv4Size));
+  Envelope out;
+  if (v4.version() == 4 && v4.header_words() == kIpv4Size / 4 && v4.checksum_ok()) {
+    out.source = IpAddress::v4(v4.source());
+    out.destination = IpAddress::v4(v4.destination());
+    out.traffic_class = v4.traffic_class();
+    out.hop_limit = v4.ttl();
+    out.ip_id = v4.id();
+    return out;
+  }
+  const Ipv6View v6 = Ipv6View::at(area.data());
+  if (v6.version() != 6) return std::nullopt;
+  out.source = IpAddress::v6(v6.source());
+  out.destination = IpAddress::v6(v6.destination());
+  out.traffic_class = v6.traffic_class();
+  out.hop_limit = v6.hop_limit();
+  out.flow_label = v6.flow_label();
+  return out;
+}
+
 const char* frame_error_text(FrameError error) {
   switch (error) {
     case FrameError::kNone:

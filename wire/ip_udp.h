@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "wire/bytes.h"
@@ -96,5 +97,7 @@ size_t emit_frame_headers(const Envelope& envelope, uint32_t udp_length, uint8_t
 // (IBTA A17.4.5.1).
 inline constexpr size_t kGrhSize = 40;
 void emit_grh_area(const Envelope& envelope, uint32_t udp_length, uint8_t* out);
+// The addresses, traffic class, hop limit and flow label in it. Nothing: it begins with no header of either version.
+std::optional<Envelope> parse_grh_area(std::span<const uint8_t, kGrhSize> area);
 
 }  // namespace uroce::wire

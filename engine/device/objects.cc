@@ -31,8 +31,14 @@ int Engine::create_qp(const QpInit& init, Qp*& qp) {
   const uint32_t shard = device_->choose_shard(init);
   Datapath& datapath = device_->progress.shard(shard).datapath();
   QpnSpace& qpns = tables.qpns[shard];
-  wire::Qpn qpn;
-  if (!qpns.take(qpn)) return ENOMEM;
+  wire::Qpn qpn = wire::kGsiQpn;
+  if (init.gsi) {
+    // A broker has it for all processes. Where there are several shards the number would be another one's than UD's.
+    if (tables.shares_addresses || device_->progress.shard_count() > 1) return ENOTSUP;
+    if (qpns.find(qpn) != nullptr) return EBUSY;
+  } else if (!qpns.take(qpn)) {
+    return ENOMEM;
+  }
   try {
     qp = new Qp(init, qpn, tables.regions, tables.srqs, datapath.completions(), datapath.counters());
   } catch (const std::bad_alloc&) {

@@ -36,10 +36,20 @@ class QpnSpace {
     if (i) qpn = wire::Qpn(first_ + (*i << shift_));
     return i.has_value();
   }
-  // From now on packets for a number that was taken find `qp`.
-  void bind(wire::Qpn qpn, Qp* qp) { qps_[index(qpn)] = qp; }
+  // From now on packets for a number that was taken find `qp`. QP1's is in no range and need not be taken.
+  void bind(wire::Qpn qpn, Qp* qp) {
+    if (qpn == wire::kGsiQpn) {
+      gsi_ = qp;
+    } else {
+      qps_[index(qpn)] = qp;
+    }
+  }
 
   void release(wire::Qpn qpn) {
+    if (qpn == wire::kGsiQpn) {
+      gsi_ = nullptr;
+      return;
+    }
     const uint32_t i = index(qpn);
     qps_[i] = nullptr;
     numbers_.release(i);
@@ -48,7 +58,8 @@ class QpnSpace {
   // Null: there is none, or it is not one of these numbers.
   Qp* find(wire::Qpn qpn) const {
     const uint32_t i = index(qpn);
-    return i < count_ ? qps_[i] : nullptr;
+    if (i < count_) return qps_[i];
+    return qpn == wire::kGsiQpn ? gsi_ : nullptr;
   }
   // Somebody will look for it soon.
   void prefetch(wire::Qpn qpn) const {
@@ -70,6 +81,7 @@ class QpnSpace {
   // Apart, so that looking for the QPs of packets needs as few cache lines as can be.
   ZeroedArray<Qp*> qps_;
   NumberAllocator numbers_;
+  Qp* gsi_ = nullptr;  // QP1
 };
 
 }  // namespace uroce::engine

@@ -1,6 +1,9 @@
 #include "wire/ip_udp.h"
 
+#include <algorithm>
+#include <array>
 #include <gtest/gtest.h>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -261,6 +264,42 @@ TEST(ParseFrame, EveryErrorHasAText) {
   for (int error = 0; error <= static_cast<int>(FrameError::kMappedAddress); ++error) {
     EXPECT_GT(std::string(frame_error_text(static_cast<FrameError>(error))).size(), 1u);
   }
+}
+
+// --- the GRH area ----------------------------------------------------------------------------------------------------
+
+std::optional<Envelope> through_grh_area(const Envelope& envelope) {
+  std::array<uint8_t, kGrhSize> area;
+  emit_grh_area(envelope, 300, area.data());
+  return parse_grh_area(area);
+}
+
+TEST(GrhArea, SaysWhereADatagramCameFrom) {
+  for (const Envelope& sent : {v4_envelope(), v6_envelope()}) {
+    const auto read = through_grh_area(sent);
+    ASSERT_TRUE(read);
+    EXPECT_EQ(read->source, sent.source);
+    EXPECT_EQ(read->destination, sent.destination);
+    EXPECT_EQ(read->traffic_class, sent.traffic_class);
+    EXPECT_EQ(read->hop_limit, sent.hop_limit);
+    EXPECT_EQ(read->flow_label, sent.flow_label);
+  }
+}
+
+// What is in front of IPv4's header is undefined; the bytes of IPv6 addresses may look like a header of IPv4, but for
+// its checksum.
+TEST(GrhArea, TheChecksumTellsTheVersions) {
+  std::array<uint8_t, kGrhSize> area;
+  emit_grh_area(v4_envelope(), 300, area.data());
+  std::fill_n(area.begin(), 20, uint8_t{0x66});
+  ASSERT_TRUE(parse_grh_area(area));
+  EXPECT_TRUE(parse_grh_area(area)->destination.is_v4());
+
+  Envelope v6 = v6_envelope();
+  v6.source.bytes[12] = 0x45;
+  EXPECT_EQ(through_grh_area(v6)->source, v6.source);
+  area.fill(0);
+  EXPECT_FALSE(parse_grh_area(area));
 }
 
 }  // namespace
