@@ -22,8 +22,8 @@ class Agent {
   };
 
   virtual ~Agent() = default;
-  // Waits for the answer. Any thread, but not from within the handler's functions. Errors: those of ConnectionManager
-  // and PortSpaces; EPERM: an address or a QP number that is somebody else's; ENOTCONN; ETIMEDOUT.
+  // Waits for the answer. Any thread, but not from within the handler's functions. Errors: those of Service::ask();
+  // ENOTCONN; ETIMEDOUT.
   virtual Reply ask(const Request& request) = 0;
 };
 

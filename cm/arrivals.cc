@@ -9,8 +9,6 @@
 namespace uroce::cm {
 namespace {
 
-constexpr uint8_t kSmallestMtu = 1, kLargestMtu = 5;
-
 bool can_answer(const Datagram& datagram) {
   return datagram.source_qpn == wire::kGsiQpn && !datagram.source.is_unspecified() && !datagram.source.is_multicast() &&
          !datagram.destination.is_multicast();
@@ -69,13 +67,17 @@ void ConnectionManager::on(const wire::Req& req, const In& in) {
   if (found.listener == nullptr) {
     return refuse_with(found.bad_names ? wire::RejReason::kConsumer : wire::RejReason::kServiceId);
   }
+  if (!is_reached(in.datagram.source, in)) return refuse_with(wire::RejReason::kConsumer);
+  if (req.primary.local_gid != in.datagram.source && !is_reached(req.primary.local_gid, in)) {
+    return refuse_with(wire::RejReason::kGid);
+  }
   Endpoint* const opened = open_request(*found.listener, req.local_id, in);
   if (opened == nullptr) return;
   Endpoint& e = *opened;
   e.transport = *transport;
   e.service = req.service_id;
-  e.peer_guid = req.ca_guid;
   e.qp = {.path = path_of(req, in.datagram),
+          .remote_guid = req.ca_guid,
           .dest_qpn = req.qpn,
           .rq_psn = wire::Psn(random_()),
           .sq_psn = req.starting_psn,
@@ -122,11 +124,14 @@ void ConnectionManager::on(const wire::SidrReq& req, const In& in) {
   if (known != nullptr && known->transaction == in.transaction) {
     return react(*known, reaction_to(known->state, Arrival::kSidrReqAgain), {}, in);
   }
+  const auto refuse_with = [&](wire::SidrStatus status) {
+    answer(in, make_sidr_refusal(req.request_id, req.service_id, status, {}));
+  };
   const auto found = find_listener(req.service_id, true, req.private_data, in.datagram);
   if (found.listener == nullptr) {
-    const auto status = found.bad_names ? wire::SidrStatus::kReject : wire::SidrStatus::kUnsupported;
-    return answer(in, make_sidr_refusal(req.request_id, req.service_id, status, {}));
+    return refuse_with(found.bad_names ? wire::SidrStatus::kReject : wire::SidrStatus::kUnsupported);
   }
+  if (!is_reached(in.datagram.source, in)) return refuse_with(wire::SidrStatus::kReject);
   Endpoint* const opened = open_request(*found.listener, req.request_id, in);
   if (opened == nullptr) return;
   Endpoint& e = *opened;
@@ -152,6 +157,12 @@ ConnectionManager::Found ConnectionManager::find_listener(wire::ServiceId servic
   return {.listener = listener, .names = listener->listen.ip ? names : std::nullopt};
 }
 
+bool ConnectionManager::is_reached(const wire::IpAddress& address, const In& in) {
+  if (output_.reaches(in.datagram.netdev, in.datagram.destination, address)) return true;
+  counters_.add(Counter::kNotReached);
+  return false;
+}
+
 // A new id of the listener's client. Null, and counted: there are too many; nobody answers, and the other side tries
 // again.
 Endpoint* ConnectionManager::open_request(Listener& listener, Id remote_id, const In& in) {
@@ -161,7 +172,7 @@ Endpoint* ConnectionManager::open_request(Listener& listener, Id remote_id, cons
     return counters_.add(Counter::kDropLimit), nullptr;
   }
   counters_.add(Counter::kRequests);
-  Endpoint& endpoint = open(listener.client);
+  Endpoint& endpoint = open(listener.client, fresh_id());
   endpoint.peer = in.datagram.source;
   endpoint.remote_id = remote_id;
   endpoint.transaction = in.transaction;
@@ -211,7 +222,7 @@ void ConnectionManager::on(const wire::Rej& rej, const In& in) {
 Endpoint* ConnectionManager::match_timeout(const wire::Rej& rej, const Datagram& datagram) {
   Endpoint* const endpoint = table_.find_request(EndpointTable::Request::kReq, datagram.source, rej.local_id);
   const bool same_host = endpoint != nullptr && rej.reason == wire::RejReason::kTimeout && rej.info_length >= 8 &&
-                         wire::Guid{wire::load_be64(rej.additional_info.data())} == endpoint->peer_guid;
+                         wire::Guid{wire::load_be64(rej.additional_info.data())} == endpoint->qp.remote_guid;
   if (same_host) return endpoint;
   counters_.add(Counter::kDropUnknownId);
   return nullptr;
@@ -233,7 +244,7 @@ void ConnectionManager::respond(Endpoint& e, const wire::Rep& rep, const In& in)
     return end_stale(*stale, in.now);
   }
   e.remote_id = rep.local_id;
-  e.peer_guid = rep.ca_guid;
+  e.qp.remote_guid = rep.ca_guid;
   e.qp.dest_qpn = told.qpn;
   e.qp.sq_psn = rep.starting_psn;
   // The other side may grant less than was asked for, not more.

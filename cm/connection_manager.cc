@@ -44,7 +44,7 @@ Opened ConnectionManager::connect(ClientId client, const Connect& connect, Time 
   if (!fits(connect.data, datagrams ? kSidrReqData : kReqData, connect.names.has_value())) return {.error = EINVAL};
   if (!can_be_reached(connect.path.remote)) return {.error = EINVAL};
   if (!room_for(client)) return {.error = ENFILE};
-  Endpoint& endpoint = open(client);
+  Endpoint& endpoint = open(client, fresh_id());
   endpoint.transport = connect.transport;
   endpoint.service = connect.service;
   endpoint.local_qpn = connect.parameters.qpn;
@@ -160,6 +160,25 @@ int ConnectionManager::destroy(ClientId client, Id id, Time now) {
   if (endpoint == nullptr) return error;
   abandon(*endpoint);
   say_farewell(*endpoint, now);
+  return 0;
+}
+
+int ConnectionManager::adopt(ClientId client, const Adopt& adopt) {
+  const Path& path = adopt.qp.path;
+  if (adopt.id == kNoId || adopt.remote_id == kNoId || adopt.transport == Transport::kUd) return EINVAL;
+  if (!can_be_reached(path.remote)) return EINVAL;
+  if (table_.find(adopt.id) != nullptr || listeners_.find(adopt.id) != nullptr) return EEXIST;
+  if (!room_for(client)) return ENFILE;
+  Endpoint& endpoint = open(client, adopt.id);
+  endpoint.remote_id = adopt.remote_id;
+  endpoint.transport = adopt.transport;
+  endpoint.service = adopt.service;
+  endpoint.local_qpn = adopt.local_qpn;
+  endpoint.peer = path.remote;
+  endpoint.qp = adopt.qp;
+  endpoint.patience = requester_patience(path.ack_timeout);
+  endpoint.max_retries = kMaxRetries;
+  enter(endpoint, State::kEstablished, {});
   return 0;
 }
 
@@ -340,6 +359,7 @@ Event ConnectionManager::event_of(const Endpoint& endpoint, EventKind kind, int3
   return {.kind = kind,
           .client = endpoint.client,
           .id = endpoint.id,
+          .remote_id = endpoint.remote_id,
           .status = status,
           .transport = endpoint.transport,
           .qp = endpoint.qp};
@@ -374,8 +394,7 @@ wire::TransactionId ConnectionManager::fresh_transaction() {
   return wire::TransactionId{high << 32 | random_()};
 }
 
-Endpoint& ConnectionManager::open(ClientId client) {
-  const Id id = fresh_id();
+Endpoint& ConnectionManager::open(ClientId client, Id id) {
   clients_[client].insert(id);
   return table_.add(id, client);
 }

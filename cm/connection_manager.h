@@ -34,6 +34,12 @@ class Output {
   virtual void send(const Datagram& datagram) = 0;
   // In the order in which things happened. `event` ends with the call.
   virtual void on_event(const Event& event) = 0;
+  // Packets from `local` to `remote` leave through this netdev. Asked of requests; those of which it is not so are
+  // refused.
+  virtual bool reaches(uint32_t netdev, const wire::IpAddress& local, const wire::IpAddress& remote) {
+    static_cast<void>(netdev), static_cast<void>(local), static_cast<void>(remote);
+    return true;
+  }
 
  protected:
   ~Output() = default;
@@ -88,6 +94,9 @@ class ConnectionManager {
   int disconnect(ClientId client, Id id, const PrivateData& data, Time now);
   // No events of this id any more. The other side is told.
   int destroy(ClientId client, Id id, Time now);
+  // A connection that another connection manager has made, which is gone: established from now on. EEXIST: the id is
+  // in use. EINVAL: what no connection is.
+  int adopt(ClientId client, const Adopt& adopt);
   // The client has died: all of its ids are destroyed.
   void end_client(ClientId client, Time now);
 
@@ -127,6 +136,7 @@ class ConnectionManager {
     bool bad_names = false;  // nobody, but only as the CMA header cannot be read
   };
   Found find_listener(wire::ServiceId service, bool datagrams, std::span<const uint8_t> data, const Datagram& datagram);
+  bool is_reached(const wire::IpAddress& address, const In& in);
   Endpoint* open_request(Listener& listener, Id remote_id, const In& in);
   static Event request_event(const Endpoint& endpoint, const std::optional<wire::CmaHeader>& names);
   void respond(Endpoint& endpoint, const wire::Rep& rep, const In& in);
@@ -176,7 +186,7 @@ class ConnectionManager {
   // --- ids
   bool room_for(ClientId client) const;
   Id fresh_id();
-  Endpoint& open(ClientId client);
+  Endpoint& open(ClientId client, Id id);
   void disown(ClientId client, Id id);
   wire::TransactionId fresh_transaction();
   // The client's; null and an errno value: it has no such id, or a listener.

@@ -20,6 +20,7 @@ namespace uroce::cm {
   X(kDropLimit, "drop: too many ids")                                       \
   X(kAnsweredAgain, "duplicates answered again")                            \
   X(kNoListener, "requests to a service id that nobody has")                \
+  X(kNotReached, "requests from where the netdev does not lead")            \
   X(kStale, "requests of a QP that was still connected")                    \
   X(kRetransmissions, "messages sent again")                                \
   X(kTimeouts, "messages given up: no answer")                              \

@@ -16,8 +16,7 @@ struct Endpoint {
   wire::ServiceId service{};
   wire::Qpn local_qpn{};
   QpAttributes qp;
-  wire::IpAddress peer;  // where the datagrams of the other side come from
-  wire::Guid peer_guid{};
+  wire::IpAddress peer;                    // where the datagrams of the other side come from
   Id remote_id = kNoId;                    // SIDR: of the request that came
   wire::TransactionId transaction{};       // of REQ or SIDR_REQ; the answers repeat it
   wire::TransactionId dreq_transaction{};  // kDreqReceived

@@ -58,7 +58,7 @@ class EndpointTable {
   enum : size_t { kRunning, kEnded };
 
   static RequestKey request_key(Request kind, const Endpoint& e) { return {kind, e.peer.bytes, e.remote_id}; }
-  static PeerKey peer_key(const Endpoint& e) { return {e.peer.bytes, e.peer_guid, e.qp.dest_qpn}; }
+  static PeerKey peer_key(const Endpoint& e) { return {e.peer.bytes, e.qp.remote_guid, e.qp.dest_qpn}; }
   void forget_request(Request kind, const Endpoint& endpoint);
 
   std::map<Id, Endpoint> endpoints_;

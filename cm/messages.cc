@@ -169,8 +169,8 @@ wire::Rej make_rej(Id local, Id remote, wire::CmAnswered message, const Reject& 
   rej.remote_id = remote;
   rej.message = message;
   rej.reason = reject.reason;
-  rej.info_length = static_cast<uint8_t>(std::min(reject.additional_info.size(), rej.additional_info.size()));
-  std::copy_n(reject.additional_info.begin(), rej.info_length, rej.additional_info.begin());
+  rej.info_length = static_cast<uint8_t>(reject.additional_info.size());
+  std::copy_n(reject.additional_info.bytes().begin(), rej.info_length, rej.additional_info.begin());
   rej.private_data = padded<kRejData>(reject.data);
   return rej;
 }
@@ -179,7 +179,7 @@ wire::Rej make_timeout_rej(const Endpoint& endpoint) {
   std::array<uint8_t, 8> guid{};
   wire::store_be64(guid.data(), static_cast<uint64_t>(endpoint.qp.path.ca_guid));
   return make_rej(endpoint.id, endpoint.remote_id, wire::CmAnswered::kOther,
-                  {.reason = wire::RejReason::kTimeout, .additional_info = guid});
+                  {.reason = wire::RejReason::kTimeout, .additional_info = AdditionalInfo(guid)});
 }
 
 std::optional<Transport> transport_of(const wire::Req& req) {

@@ -66,7 +66,7 @@ uint16_t PortSpaces::free_port(wire::PortSpace space, const PortRange& range) co
 }
 
 int PortSpaces::listen(ClientId client, BindingId id) {
-  Binding* const binding = find(client, id);
+  Binding* const binding = find_binding(client, id);
   if (binding == nullptr) return ENOENT;
   if (const int error = conflict(*binding, id, false); error != 0) return error;
   binding->listening = true;
@@ -74,7 +74,7 @@ int PortSpaces::listen(ClientId client, BindingId id) {
 }
 
 int PortSpaces::set_reuse_address(ClientId client, BindingId id, bool reuse) {
-  Binding* const binding = find(client, id);
+  Binding* const binding = find_binding(client, id);
   if (binding == nullptr) return ENOENT;
   if (binding->listening) return EINVAL;
   binding->bind.reuse_address = reuse;
@@ -82,7 +82,7 @@ int PortSpaces::set_reuse_address(ClientId client, BindingId id, bool reuse) {
 }
 
 int PortSpaces::release(ClientId client, BindingId id) {
-  const Binding* const binding = find(client, id);
+  const Binding* const binding = find_binding(client, id);
   if (binding == nullptr) return ENOENT;
   const auto [begin, end] = by_port_.equal_range({binding->bind.space, binding->bind.port});
   by_port_.erase(std::find_if(begin, end, [id](const auto& entry) { return entry.second == id; }));
@@ -98,9 +98,14 @@ void PortSpaces::end_client(ClientId client) {
   }
 }
 
-PortSpaces::Binding* PortSpaces::find(ClientId client, BindingId id) {
+PortSpaces::Binding* PortSpaces::find_binding(ClientId client, BindingId id) {
   const auto found = bindings_.find(id);
   return found != bindings_.end() && found->second.client == client ? &found->second : nullptr;
+}
+
+const Bind* PortSpaces::find(ClientId client, BindingId id) const {
+  const auto found = bindings_.find(id);
+  return found != bindings_.end() && found->second.client == client ? &found->second.bind : nullptr;
 }
 
 }  // namespace uroce::cm

@@ -28,6 +28,8 @@ struct Bind {
   uint16_t port = 0;          // 0: any that nobody has
   bool reuse_address = false;
   bool privileged = false;  // may have ports below 1024
+
+  friend bool operator==(const Bind&, const Bind&) = default;
 };
 
 enum class BindingId : uint32_t {};
@@ -51,6 +53,8 @@ class PortSpaces {
   int listen(ClientId client, BindingId id);
   int set_reuse_address(ClientId client, BindingId id, bool reuse);
   int release(ClientId client, BindingId id);
+  // With the port that it has. Null: the client has no such binding.
+  const Bind* find(ClientId client, BindingId id) const;
   void end_client(ClientId client);
 
   size_t size() const { return bindings_.size(); }
@@ -65,7 +69,7 @@ class PortSpaces {
 
   int conflict(const Binding& wanted, BindingId except, bool may_share) const;
   uint16_t free_port(wire::PortSpace space, const PortRange& range) const;
-  Binding* find(ClientId client, BindingId id);
+  Binding* find_binding(ClientId client, BindingId id);
 
   std::function<uint32_t()> random_;
   std::map<BindingId, Binding> bindings_;

@@ -6,6 +6,9 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <set>
+#include <utility>
 
 #include "cm/connection_manager.h"
 #include "cm/port_spaces.h"
@@ -16,9 +19,10 @@ namespace uroce::cm {
 // The host around it.
 class Surroundings {
  public:
-  // `address` is one of the netdev's.
+  // `address` is one of the netdev's; of any one for netdev 0.
   virtual bool has_address(uint32_t netdev, const wire::IpAddress& address) = 0;
-  // Packets from `local` to `remote` leave through this netdev. Asks the kernel.
+  // Packets from `local` to `remote` leave through this netdev, or `remote` is an address of this host. Asks the
+  // kernel.
   virtual bool reaches(uint32_t netdev, const wire::IpAddress& local, const wire::IpAddress& remote) = 0;
   // The CA GUID of the device on the netdev; 0: there is none.
   virtual wire::Guid guid(uint32_t netdev) = 0;
@@ -34,13 +38,15 @@ class Surroundings {
 
 class Service final : private Output {
  public:
-  // `output`: as ConnectionManager's.
+  // `output`: as ConnectionManager's, but for reaches(), which is Surroundings'.
   Service(const Limits& limits, std::function<uint32_t()> random, Surroundings& surroundings, Output& output);
 
-  void on_datagram(const Datagram& datagram, Time now);
+  void on_datagram(const Datagram& datagram, Time now) { manager_.on_datagram(datagram, now); }
   Time deadline() const { return manager_.deadline(); }
-  void on_timer(Time now);
+  void on_timer(Time now) { manager_.on_timer(now); }
 
+  // Errors are those of ConnectionManager and PortSpaces, and: EADDRNOTAVAIL, the address is none of the netdev's;
+  // ENODEV, there is no device on it; EPERM, a QP number or a service id that is not the client's to use.
   Reply ask(ClientId client, const Request& request, Time now);
   void end_client(ClientId client, Time now);
 
@@ -48,13 +54,40 @@ class Service final : private Output {
   const PortSpaces& ports() const { return ports_; }
 
  private:
-  void send(const Datagram& datagram) override;
-  void on_event(const Event& event) override;
+  struct Asked {
+    ClientId client;
+    Time now;
+  };
+  Reply on(const BindRequest& request, const Asked& asked);
+  Reply on(const ReuseRequest& request, const Asked& asked);
+  Reply on(const ReleaseRequest& request, const Asked& asked);
+  Reply on(const ListenRequest& request, const Asked& asked);
+  Reply on(const ConnectRequest& request, const Asked& asked);
+  Reply on(const TakeRequest& request, const Asked& asked);
+  Reply on(const AcceptRequest& request, const Asked& asked);
+  Reply on(const ConfirmRequest& request, const Asked& asked);
+  Reply on(const RejectRequest& request, const Asked& asked);
+  Reply on(const EstablishRequest& request, const Asked& asked);
+  Reply on(const DisconnectRequest& request, const Asked& asked);
+  Reply on(const DestroyRequest& request, const Asked& asked);
+  Reply on(const AdoptRequest& request, const Asked& asked);
 
-  ConnectionManager manager_;
-  PortSpaces ports_;
+  int fit_to_binding(Listen& listen, ClientId client, BindingId binding) const;
+  int check(Path& path);
+  void forget_listener(BindingId binding, Id listener);
+
+  void send(const Datagram& datagram) override { output_.send(datagram); }
+  void on_event(const Event& event) override { output_.on_event(event); }
+  bool reaches(uint32_t netdev, const wire::IpAddress& local, const wire::IpAddress& remote) override {
+    return surroundings_.reaches(netdev, local, remote);
+  }
+
   Surroundings& surroundings_;
   Output& output_;
+  ConnectionManager manager_;
+  PortSpaces ports_;
+  std::set<std::pair<BindingId, Id>> listeners_;  // those that have a binding
+  std::map<Id, BindingId> bindings_;              // theirs
 };
 
 }  // namespace uroce::cm

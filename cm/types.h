@@ -37,6 +37,8 @@ struct Datagram {
   wire::Mad mad{};
 };
 
+inline constexpr uint8_t kSmallestMtu = 1, kLargestMtu = 5;  // 256 bytes, 4096
+
 // Where a connection's packets go, and its datagrams.
 struct Path {
   uint32_t netdev = 0;
@@ -45,7 +47,7 @@ struct Path {
   uint32_t flow_label = 0;  // 20 bits
   uint8_t traffic_class = 0;
   uint8_t hop_limit = 64;
-  uint8_t mtu = 3;  // 1 is 256 bytes, 5 is 4096
+  uint8_t mtu = 3;  // kSmallestMtu to kLargestMtu
   uint8_t rate = 0;
   uint8_t sl = 0;
   uint8_t ack_timeout = 19;  // 4.096 us * 2^n
@@ -53,25 +55,28 @@ struct Path {
   friend bool operator==(const Path&, const Path&) = default;
 };
 
-// Private data of any message.
-class PrivateData {
+// Up to `most` bytes.
+template <size_t most>
+class BoundedBytes {
  public:
-  static constexpr size_t kMost = 224;
+  static constexpr size_t kMost = most;
 
-  PrivateData() = default;
+  BoundedBytes() = default;
   // No more than kMost bytes.
-  explicit PrivateData(std::span<const uint8_t> bytes) : size_(std::min(bytes.size(), kMost)) {
+  explicit BoundedBytes(std::span<const uint8_t> bytes) : size_(std::min(bytes.size(), kMost)) {
     std::copy_n(bytes.begin(), size_, bytes_.begin());
   }
   std::span<const uint8_t> bytes() const { return {bytes_.data(), size_}; }
   size_t size() const { return size_; }
 
-  friend bool operator==(const PrivateData& a, const PrivateData& b) = default;
+  friend bool operator==(const BoundedBytes& a, const BoundedBytes& b) = default;
 
  private:
   std::array<uint8_t, kMost> bytes_{};  // behind size_: 0
   size_t size_ = 0;
 };
+using PrivateData = BoundedBytes<224>;    // of any message
+using AdditionalInfo = BoundedBytes<72>;  // of REJ
 
 // What one side of a connection says about its QP, or has been told about the other's (rdma_conn_param).
 struct Parameters {
@@ -97,9 +102,11 @@ struct Ece {
   friend bool operator==(const Ece&, const Ece&) = default;
 };
 
-// The attributes for ibv_modify_qp() that both sides have agreed on, as far as the messages so far tell them.
+// The attributes for ibv_modify_qp() that both sides have agreed on, as far as the messages so far tell them; and the
+// CA GUID of the other side's device, by which another connection manager can adopt the connection.
 struct QpAttributes {
   Path path{};
+  wire::Guid remote_guid{};
   wire::Qpn dest_qpn{};
   uint32_t qkey = 0;  // UD
   wire::Psn rq_psn{}, sq_psn{};
@@ -126,9 +133,11 @@ struct Listen {
   bool takes_v6 = true;
   uint32_t netdev = 0;  // 0: all; link-local addresses have one
   uint32_t backlog = 1024;
+
+  friend bool operator==(const Listen&, const Listen&) = default;
 };
 
-// REQ, or SIDR_REQ for UD. That the client may use this path and this QPN is the caller's to check.
+// REQ, or SIDR_REQ for UD. That the client may use this path and this QPN is for cm/service.h to check.
 struct Connect {
   Transport transport = Transport::kRc;
   wire::ServiceId service{};
@@ -137,6 +146,8 @@ struct Connect {
   Parameters parameters{};
   Ece ece{};
   PrivateData data{};  // without the CMA header
+
+  friend bool operator==(const Connect&, const Connect&) = default;
 };
 
 // REP, or SIDR_REP for UD.
@@ -145,19 +156,35 @@ struct Accept {
   Ece ece{};
   uint8_t ack_delay = 0;  // 4.096 us * 2^n, how long an ACK may take here
   PrivateData data{};
+
+  friend bool operator==(const Accept&, const Accept&) = default;
 };
 
 // REJ, or SIDR_REP for UD (which has a status of its own).
 struct Reject {
   wire::RejReason reason = wire::RejReason::kConsumer;
   wire::SidrStatus sidr_status = wire::SidrStatus::kReject;
-  std::span<const uint8_t> additional_info{};  // up to 72 bytes
+  AdditionalInfo additional_info{};
   PrivateData data{};
+
+  friend bool operator==(const Reject&, const Reject&) = default;
 };
 
 // How much private data each message has room for. With a CMA header, 36 less in REQ and SIDR_REQ.
 inline constexpr size_t kReqData = 92, kRepData = 196, kRejData = 148, kRtuData = 224, kDreqData = 220, kDrepData = 224,
                         kSidrReqData = 216, kSidrRepData = 136;
+
+// A connection that another connection manager has made. Its datagrams come from the address that its packets go to.
+struct Adopt {
+  Id id = kNoId;
+  Id remote_id = kNoId;
+  Transport transport = Transport::kRc;
+  wire::ServiceId service{};
+  wire::Qpn local_qpn{};
+  QpAttributes qp;  // as the last event said it
+
+  friend bool operator==(const Adopt&, const Adopt&) = default;
+};
 
 // --- events ----------------------------------------------------------------------------------------------------------
 
@@ -175,7 +202,8 @@ struct Event {
   EventKind kind{};
   ClientId client{};
   Id id = kNoId;
-  Id listener = kNoId;  // kConnectRequest
+  Id listener = kNoId;   // kConnectRequest
+  Id remote_id = kNoId;  // the other side's, as far as it is known: for adopt()
   int32_t status = 0;
   Transport transport{};
   wire::ServiceId service{};               // kConnectRequest
@@ -185,6 +213,8 @@ struct Event {
   QpAttributes qp{};  // likewise
   // As much as the message has room for, behind the CMA header.
   PrivateData data{};
+
+  friend bool operator==(const Event&, const Event&) = default;
 };
 
 // --- bounds ----------------------------------------------------------------------------------------------------------
