@@ -27,8 +27,8 @@ class GsiQp {
   GsiQp(const GsiQp&) = delete;
   GsiQp& operator=(const GsiQp&) = delete;
 
-  // Of `datagram` the netdev and the GUID do not matter, and the hop limit is the route's. 0; ENETUNREACH, EINVAL: no such address or route; ENOBUFS: the
-  // queue is full. What is not sent is lost, as on a wire.
+  // Of `datagram` the netdev and the GUID do not matter, and the hop limit is the route's. 0; ENETUNREACH, EINVAL: no
+  // such address or route; ENOBUFS: the queue is full. What is not sent is lost, as on a wire.
   int send(const cm::Datagram& datagram);
   // Calls `take` for datagrams that have arrived, kReceives at most; their netdev and GUID are not set. False: that
   // were all, and `arrived` will be called for the next one.
