@@ -20,7 +20,8 @@ MODULES = ("virtio_pci", "virtio_console", "virtio_net", "crc32_generic", "crc32
 PROGRAMS = (
     "ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_atomic_bw", "ib_write_lat", "ib_read_lat", "ib_send_lat", "ib_atomic_lat",
     "ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong", "ibv_srq_pingpong", "ibv_xsrq_pingpong",
-    "ibv_devices", "ibv_devinfo", "rping", "ip", "rdma", "ethtool",
+    "ibv_devices", "ibv_devinfo", "ip", "rdma", "ethtool",
+    "rping", "ucmatose", "udaddy", "mckey", "cmtime", "rstream", "riostream", "udpong", "rcopy", "rdma_server", "rdma_client",
 )  # fmt: skip
 PROVIDER = "/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so"
 PROVIDER_CONFIGURATION = "/etc/libibverbs.d/rxe.driver"
@@ -33,6 +34,7 @@ OURS = (
     ("lib/uroce/uroce_af_xdp.so", "/opt/uroce/lib/uroce/uroce_af_xdp.so"),
     ("bin/rc_transfer", "/usr/bin/rc_transfer"),
     ("bin/rc_errors", "/usr/bin/rc_errors"),
+    ("bin/cm_exchange", "/usr/bin/cm_exchange"),
     ("bin/verbs_client_test", "/usr/bin/verbs_client_test"),
 )
 
