@@ -12,6 +12,8 @@
 #include <unistd.h>
 #include <utility>
 
+#include "engine/base/passed_descriptors.h"
+
 namespace uroce::broker {
 
 namespace {
@@ -91,6 +93,16 @@ int ClientSocket::receive(Message& message, Descriptors& descriptors, Takes take
   if (error == 0 && brings) error = message.kind == Kind::kClaim ? take_claimed(descriptors, takes) : EPROTO;
   if (error != 0) return error;
   drop_message(socket_.get());  // descriptors that are still there are open here as well
+  return 0;
+}
+
+int ClientSocket::receive(std::span<uint8_t> bytes, size_t& size) {
+  const ReceivedBytes received = receive_with_descriptors(socket_.get(), bytes, {}, MSG_PEEK | MSG_DONTWAIT);
+  if (received.error != 0) return received.error;
+  if (received.descriptors_lost || received.bytes_lost) return EPROTO;
+  if (received.size == 0) return ECONNRESET;
+  size = received.size;
+  drop_message(socket_.get());
   return 0;
 }
 

@@ -28,6 +28,9 @@ class ClientSocket {
   // As broker::receive() without waiting. EPROTO as well for descriptors that are not to be taken; EPERM: one of these
   // was no UDP socket. It stays open for good, so the client's user should not be given the chance again.
   int receive(Message& message, Descriptors& descriptors, Takes takes);
+  // Any message of up to bytes.size() bytes, without descriptors, as far as there is one. EAGAIN: there is none.
+  // EPROTO: it is longer, or brings descriptors. ECONNRESET: nothing comes any more.
+  int receive(std::span<uint8_t> bytes, size_t& size);
 
  private:
   int take_claimed(Descriptors& descriptors, Takes takes);

@@ -212,6 +212,18 @@ std::variant<std::shared_ptr<Lease>, io::IoError> Link::lease(int ifindex, const
   return lease;
 }
 
+std::variant<UniqueFd, io::IoError> Link::open_cm() {
+  const std::lock_guard guard(lock_);
+  if (auto problem = reconnect()) return std::move(*problem);
+  Came came;
+  auto asked = ask(make_message(Kind::kCm), {}, came);
+  if (auto* const error = std::get_if<io::IoError>(&asked)) return std::move(*error);
+  const Message& answer = std::get<Message>(asked);
+  if (answer.kind == Kind::kRefused) return io::IoError{answer.error, text_of(answer), concat("it is ", broker_)};
+  if (!came.all.front()) return no_answer(broker_, EPROTO);
+  return std::move(came.all.front());
+}
+
 // Where the broker has ended since, and the watching thread, if there is one, has not found the next one yet.
 std::optional<io::IoError> Link::reconnect() {
   if (socket_ >= 0 && wait_for_message(socket_, 0) == 0) disconnect();  // it says nothing unless asked: its end

@@ -70,6 +70,10 @@ class Link : public std::enable_shared_from_this<Link> {
   // Waits for the answer, two seconds at most. `netdev`: its name, for error texts.
   std::variant<std::shared_ptr<Lease>, io::IoError> lease(int ifindex, const std::string& netdev, Plane plane);
 
+  // A new connection to the broker's connection manager (cm_link.h), closed in children, in place of the one that the
+  // process had; finds the next broker if this one has ended.
+  std::variant<UniqueFd, io::IoError> open_cm();
+
   // "uroced 0.1.0, process 123"
   std::string description() const;
   // The connection stays open in programs that this process executes, so that the broker is there when they need it.

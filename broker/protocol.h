@@ -7,6 +7,9 @@
 //   kLease (netdev, plane)              ->
 //                                       <-   kGranted (range, with sockets: port_sockets.h), or kRefused
 //   kReturn (range)                     ->   (no answer)
+//   kCm                                 ->
+//                                       <-   kGranted (with a socket), or kRefused: what the client asks there, and is
+//                                            told, is in cm/codec.h (cm_server.h). A second one ends the first one
 //   kClaim (netdev, with sockets)       ->   after the broker before this one died: the leases that the client has
 //                                       <-   kGranted (range), or kRefused
 //
@@ -43,7 +46,7 @@
 namespace uroce::broker {
 
 inline constexpr uint32_t kMagic = 0x75726f63;
-inline constexpr uint16_t kProtocolVersion = 1;
+inline constexpr uint16_t kProtocolVersion = 2;
 
 enum class Kind : uint16_t {
   kHello = 1,
@@ -59,9 +62,10 @@ enum class Kind : uint16_t {
   kNoMore,
   kReport,
   kMeet,
-  kPeer
+  kPeer,
+  kCm
 };
-inline constexpr Kind kLastKind = Kind::kPeer;
+inline constexpr Kind kLastKind = Kind::kCm;
 
 // What packets move by. One client at a time has a netdev's AF_XDP queues; it gets sockets too, for what does not come
 // through them (engine/io/frames_and_sockets.h).

@@ -82,6 +82,12 @@ Server::Server(std::vector<UniqueFd> listeners, std::unique_ptr<Steering> steeri
 
 Server::~Server() = default;
 
+void Server::manage_connections(std::unique_ptr<net::NetView> view, const std::optional<io::FaultSpec>& faults,
+                                const cm::Limits& limits) {
+  cm_.reset(new CmServer(std::move(view), faults, limits, *this));  // a private base
+  steering_->read_own_with([this](int socket) { return cm_->receive(socket, now_()); });
+}
+
 bool Server::turn(int stop, bool waits_for_work) {
   const Time now = now_();
   start_when_due(now);
@@ -96,6 +102,8 @@ bool Server::turn(int stop, bool waits_for_work) {
   for (const Client& client : clients_) {
     waits_.push_back({client.socket.get(), static_cast<short>(client.postponed ? 0 : POLLIN), 0});
   }
+  const size_t of_cm = waits_.size();
+  if (cm_) cm_->add_waits(waits_);
   if (poll(waits_.data(), waits_.size(), waits_for_work ? patience(now) : 0) < 0) return true;
   if (waits_[0].revents != 0) return false;
   auto wait = waits_.begin() + static_cast<ptrdiff_t>(others);
@@ -107,6 +115,7 @@ bool Server::turn(int stop, bool waits_for_work) {
     if (waits_[others - listeners_.size() + i].revents != 0) accept_clients(listeners_[i].get());
   }
   if (started_) steering_->work();  // what was given out is made anew before it is asked for
+  if (cm_) cm_->work(std::span(waits_).subspan(of_cm), now_());
   return true;
 }
 
@@ -115,6 +124,7 @@ int Server::patience(Time now) const {
   Time next = kNever;
   if (!started_) next = std::min(next, starts_at_);
   if (!kept_.empty()) next = std::min(next, look_at_kept_);
+  if (cm_) next = std::min(next, cm_->deadline());
   if (accepts_at_ > now) next = std::min(next, accepts_at_);
   if (policy_.linger && is_idle()) next = std::min(next, empty_since_ + *policy_.linger);
   for (const Client& client : clients_) {
@@ -136,10 +146,11 @@ void Server::start_when_due(Time now) {
   started_ = !problem;
   starts_at_ = now + kTryAgain;
   if (started_) hold_back(now);
+  if (started_ && cm_) cm_->use(steering_->own_socket(AF_INET), steering_->own_socket(AF_INET6));
   for (auto client = clients_.begin(); client != clients_.end();) {
     const std::optional<Message> request = std::exchange(client->postponed, std::nullopt);
     bool goes_on = true;
-    if (request && started_) goes_on = grant(*client, *request);
+    if (request && started_) goes_on = request->kind == Kind::kCm ? open_cm(*client) : grant(*client, *request);
     if (request && !started_) goes_on = client->socket.send(refusal(problem->code, problem->text())) == 0;
     client = goes_on ? std::next(client) : end_client(client);
   }
@@ -265,7 +276,8 @@ bool Server::answer(Client& client, const Message& message, Descriptors& descrip
   if (client.observes) return message.kind == Kind::kNext && introduce(client, message);
   switch (message.kind) {
     case Kind::kLease:
-      if (started_) return grant(client, message);
+    case Kind::kCm:
+      if (started_) return message.kind == Kind::kCm ? open_cm(client) : grant(client, message);
       client.postponed = message;
       return true;
     case Kind::kClaim:
@@ -300,6 +312,29 @@ bool Server::grant(Client& client, const Message& request) {
   Message answer = granted(range.number);
   answer.has_v6 = sockets.v6 ? 1 : 0;
   return socket.send(answer, SocketList(sockets).span()) == 0;
+}
+
+bool Server::open_cm(const Client& client) {
+  if (!cm_) {
+    return client.socket.send(refusal(EOPNOTSUPP, "this broker makes no connections (rdma_cm)")) == 0;
+  }
+  const UniqueFd end = cm_->open(cm::ClientId{client.number}, now_());
+  if (!end) return client.socket.send(refusal(EMFILE, "the broker has too many open files")) == 0;
+  log(client, "uses the connection manager");
+  return client.socket.send(granted(0), std::array{end.get()}) == 0;
+}
+
+bool Server::is_others_qpn(cm::ClientId client, wire::Qpn qpn) {
+  const uint32_t range = qpn.value() >> LeaseRange::kBits;
+  return std::any_of(clients_.begin(), clients_.end(), [&](const Client& other) {
+    return cm::ClientId{other.number} != client && other.leases.contains(range);
+  });
+}
+
+bool Server::is_root(cm::ClientId client) {
+  return std::any_of(clients_.begin(), clients_.end(), [client](const Client& each) {
+    return cm::ClientId{each.number} == client && each.peer.uid == 0;
+  });
 }
 
 // What the client had of the broker before this one.
@@ -434,6 +469,7 @@ void Server::release_ranges(Time now) {
 
 Server::Clients::iterator Server::end_client(Clients::iterator client) {
   while (!client->leases.empty()) end_lease(*client, client->leases.begin()->first);
+  if (cm_) cm_->close(cm::ClientId{client->number}, now_());
   const bool observed = client->observes;
   const auto next = clients_.erase(client);
   if (!observed && is_idle()) empty_since_ = now_();

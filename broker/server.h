@@ -22,6 +22,7 @@
 
 #include "broker/address.h"
 #include "broker/client_socket.h"
+#include "broker/cm_server.h"
 #include "broker/protocol.h"
 #include "broker/steering.h"
 #include "engine/base/clock.h"
@@ -41,7 +42,7 @@ struct Policy {
   std::optional<Duration> linger;
 };
 
-class Server {
+class Server final : private CmServer::Clients {
  public:
   static constexpr size_t kMostClients = 2048;  // two connections for each program, see cli/start_broker.h
   static constexpr size_t kMostLeases = 16;     // of a client: one for each netdev that it uses
@@ -58,6 +59,11 @@ class Server {
   Server(std::vector<UniqueFd> listeners, std::unique_ptr<Steering> steering, Policy policy, bool verbose,
          XdpProgramOf xdp_program_of = io::attached_xdp_program, Clock clock = monotonic_now);
   ~Server();
+  // Clients can make connections by this broker (cm_server.h). Before the first turn.
+  void manage_connections(std::unique_ptr<net::NetView> view, const std::optional<io::FaultSpec>& faults = {},
+                          const cm::Limits& limits = {});
+  // Null: they cannot.
+  const CmServer* connections() const { return cm_.get(); }
   // Until `stop` is readable, or nobody has been there for as long as the policy says.
   void run(int stop) {
     while (turn(stop, true)) continue;
@@ -81,7 +87,7 @@ class Server {
     bool greeted = false;
     bool observes = false;               // looks at statistics, and gets no leases
     UniqueFd reports;                    // on which it is asked for its statistics, and told of others
-    std::optional<Message> postponed;    // a kLease that waits for the start
+    std::optional<Message> postponed;    // a kLease or kCm that waits for the start
     std::map<uint32_t, LeaseOf> leases;  // by number of range
   };
   using Clients = std::list<Client>;
@@ -98,6 +104,9 @@ class Server {
   bool introduce(const Client& observer, const Message& request);
   void bring_together(const Client& client, const Message& request);
   bool grant(Client& client, const Message& request);
+  bool open_cm(const Client& client);
+  bool is_others_qpn(cm::ClientId client, wire::Qpn qpn) override;
+  bool is_root(cm::ClientId client) override;
   bool take_over(Client& client, const Message& request, Descriptors& descriptors);
   void end_lease(Client& client, uint32_t range);
   void forget_lease(uint32_t range);
@@ -117,6 +126,7 @@ class Server {
   int patience(Time now) const;
 
   const std::unique_ptr<Steering> steering_;
+  std::unique_ptr<CmServer> cm_;           // null: there is none
   const std::vector<UniqueFd> listeners_;  // closed first: whoever comes then sees that nobody listens
   const Policy policy_;
   const bool verbose_;

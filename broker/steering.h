@@ -5,9 +5,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 
 #include "broker/lease_range.h"
@@ -50,9 +52,17 @@ class Steering {
   // Of a range that nobody leases: it may be admitted. Not while somebody has sockets of an earlier lease.
   virtual bool is_free(LeaseRange range, Time now) const = 0;
 
+  // The broker's own sockets, to which packets come that are for no lease: those for QP1 (gsi_socket.h), and those that
+  // are for nobody. -1: there is none, or not before start().
+  virtual int own_socket(int family) const = 0;
+  // Takes what waits at one of them, a bounded number of messages, and says how many packets were for nobody. Without
+  // one all are.
+  using ReadOwn = std::function<uint32_t(int socket)>;
+  void read_own_with(ReadOwn read) { read_own_ = std::move(read); }
+
   // Readable when work() has something to do.
   virtual int descriptor() const = 0;
-  // Makes sockets in advance, and reads packets that are for nobody, a bounded number. Worth a call as well when
+  // Makes sockets in advance, and reads packets that are for no lease, a bounded number. Worth a call as well when
   // requests have been answered and there is time: the next lease is quicker.
   virtual void work() = 0;
   // Packets (runs counted as one) that were for nobody. Tests see by it where such packets go.
@@ -63,6 +73,7 @@ class Steering {
 
   Steering() = default;
   uint64_t unclaimed_ = 0;
+  ReadOwn read_own_ = discard_packets;
 };
 
 }  // namespace uroce::broker

@@ -204,7 +204,7 @@ void MapSteering::work() {
     if (fd == pool_->descriptor()) {
       pool_->receive();
     } else {
-      unclaimed_ += discard_packets(fd);
+      unclaimed_ += read_own_(fd);
     }
   }
   pool_->refill();

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <sys/socket.h>
 
 #include "broker/steering.h"
 #include "broker/steering_pool.h"
@@ -28,6 +29,7 @@ class MapSteering final : public Steering {
   std::variant<LeaseRange, io::IoError> readmit(PortSockets sockets) override;
   void dismiss(LeaseRange range) override;
   bool is_free(LeaseRange range, Time now) const override;
+  int own_socket(int family) const override { return (family == AF_INET ? own_.v4 : own_.v6).get(); }
   int descriptor() const override { return events_.get(); }
   void work() override;
 

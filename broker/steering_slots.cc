@@ -207,7 +207,16 @@ bool SlotSteering::is_free(LeaseRange range, Time now) const {
 void SlotSteering::work() {
   std::array<epoll_event, 64> ready{};
   const int count = epoll_wait(events_.get(), ready.data(), ready.size(), 0);
-  for (int i = 0; i < count; ++i) unclaimed_ += discard_packets(ready[static_cast<size_t>(i)].data.fd);
+  for (int i = 0; i < count; ++i) {
+    const int fd = ready[static_cast<size_t>(i)].data.fd;
+    const bool own = fd == own_socket(AF_INET) || fd == own_socket(AF_INET6);
+    unclaimed_ += own ? read_own_(fd) : discard_packets(fd);
+  }
+}
+
+int SlotSteering::own_socket(int family) const {
+  if (slots_.empty()) return -1;
+  return (family == AF_INET ? slots_[kOwn].v4 : slots_[kOwn].v6).get();
 }
 
 bool SlotSteering::watch(const Slot& slot) {

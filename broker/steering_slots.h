@@ -30,6 +30,7 @@ class SlotSteering final : public Steering {
   std::variant<LeaseRange, io::IoError> readmit(PortSockets sockets) override;
   void dismiss(LeaseRange range) override;
   bool is_free(LeaseRange range, Time now) const override;
+  int own_socket(int family) const override;
   int descriptor() const override { return events_.get(); }
   void work() override;
 

@@ -9,10 +9,12 @@
 #include <cstring>
 #include <fcntl.h>
 #include <grp.h>
+#include <optional>
 #include <pwd.h>
 #include <string>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <system_error>
 #include <thread>
 #include <unistd.h>
 #include <variant>
@@ -24,6 +26,8 @@
 #include "broker/steering.h"
 #include "engine/base/clock.h"
 #include "engine/base/concat.h"
+#include "engine/io/fault_spec.h"
+#include "engine/net/net_view.h"
 
 namespace uroce::broker {
 namespace {
@@ -32,7 +36,7 @@ constexpr int kFailed = 1, kWrongUsage = 2, kRunsAlready = 3;
 
 struct Settings {
   std::vector<std::string> addresses;
-  std::string group, user;
+  std::string group, user, faults;
   double linger = -1;  // seconds; negative: for good
   int ready = -1;      // descriptor
   bool verbose = false;
@@ -127,6 +131,15 @@ io::IoResult<Steering> open_steering() {
   }
 }
 
+// Without what netlink tells there are no connections by the connection manager, and all else goes on.
+void manage_connections(Server& server, const std::optional<io::FaultSpec>& faults, bool verbose) {
+  try {
+    server.manage_connections(net::NetView::open(), faults);
+  } catch (const std::system_error& error) {
+    if (verbose) std::fputs(concat("uroced: no connection manager: ", error.what(), "\n").c_str(), stderr);
+  }
+}
+
 int serve(const Settings& settings) {
   std::vector<UniqueFd> listeners = sockets_of_systemd();
   const Starter starter(settings.ready);
@@ -152,6 +165,14 @@ int serve(const Settings& settings) {
     if (found == nullptr)
       return starter.complain(kWrongUsage, concat("--user ", settings.user, ": there is no such user"));
     policy.owner = found->pw_uid;
+  }
+  std::optional<io::FaultSpec> faults;
+  if (!settings.faults.empty()) {
+    const auto parsed = io::parse_fault_spec(settings.faults);
+    if (const auto* const problem = std::get_if<std::string>(&parsed)) {
+      return starter.complain(kWrongUsage, concat("--faults: ", *problem));
+    }
+    faults = std::get<io::FaultSpec>(parsed);
   }
   if (settings.linger >= 0) policy.linger = std::chrono::milliseconds(static_cast<int64_t>(settings.linger * 1000));
   const UniqueFd stop(stop_signals());
@@ -179,6 +200,7 @@ int serve(const Settings& settings) {
   }
   Server server(std::move(listeners), std::move(std::get<std::unique_ptr<Steering>>(steering)), policy,
                 settings.verbose);
+  manage_connections(server, faults, settings.verbose);
   starter.ready();
   server.run(stop.get());
   for (const std::string& address : settings.addresses) remove_path(address);
@@ -202,6 +224,10 @@ int main(int argc, char** argv) {
   app.add_option("--ready", settings.ready, "Write a line to this descriptor when it serves, or why it does not")
       ->check(CLI::Range(0, 1 << 20))
       ->option_text("FD");
+  app.add_option("--faults", settings.faults,
+                 "For tests: lose, duplicate and delay what the connection manager sends and gets, as uroce run does")
+      ->envname("UROCE_FAULTS")
+      ->option_text("SPEC");
   app.add_flag("--verbose", settings.verbose, "Say on stderr what programs come, go and get");
   app.footer(
       "Examples:\n  sudo uroced --group rdma\n  uroced --verbose\n\n"

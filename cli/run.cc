@@ -193,7 +193,7 @@ void find_or_start_broker(RunOptions& options) {
     return let_broker_end(say);
   }
   if (!options.broker.empty()) return;
-  const std::optional<std::string> problem = start_broker(options.user);
+  const std::optional<std::string> problem = start_broker({.user = options.user, .faults = options.faults});
   if (!problem) return;
   options.broker = "none";
   if (!options.quiet) complain(kExitOk, fmt::format("no broker, so the program runs alone: {}", *problem));

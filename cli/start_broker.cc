@@ -28,7 +28,7 @@ constexpr int kPatience = 5000;  // ms
 constexpr int kReady = 3;        // descriptor in uroced
 
 // In a process of its own session, which belongs to nobody's terminal and holds nobody's files. Does not return.
-[[noreturn]] void become_broker(const std::string& path, const std::string& user, int ready) {
+[[noreturn]] void become_broker(const std::string& path, const BrokerOptions& options, int ready) {
   setsid();
   if (fork() != 0) _exit(0);
   const int null = open("/dev/null", O_RDWR);
@@ -38,7 +38,8 @@ constexpr int kReady = 3;        // descriptor in uroced
   if (chdir("/") != 0) _exit(1);
   std::vector<const char*> arguments{path.c_str(), "--linger", geteuid() == 0 ? kLinger : kLingerOfUser, "--ready",
                                      "3"};
-  if (!user.empty()) arguments.insert(arguments.end(), {"--user", user.c_str()});
+  if (!options.user.empty()) arguments.insert(arguments.end(), {"--user", options.user.c_str()});
+  if (!options.faults.empty()) arguments.insert(arguments.end(), {"--faults", options.faults.c_str()});
   arguments.push_back(nullptr);
   const std::array<char*, 1> nothing{nullptr};
   execve(path.c_str(), const_cast<char**>(arguments.data()), nothing.data());
@@ -73,7 +74,7 @@ bool is_there() {
 
 }  // namespace
 
-std::optional<std::string> start_broker(const std::string& user) {
+std::optional<std::string> start_broker(const BrokerOptions& options) {
   if (is_there()) return std::nullopt;
   const std::optional<std::string> path = find_broker_program();
   if (!path) return "uroced is missing; it belongs beside uroce";
@@ -83,7 +84,7 @@ std::optional<std::string> start_broker(const std::string& user) {
   UniqueFd low(ends[1]), told(fcntl(ends[1], F_DUPFD_CLOEXEC, kReady + 1));  // 0 to 2 may be free here
   const pid_t child = fork();
   if (child < 0) return std::strerror(errno);
-  if (child == 0) become_broker(*path, user, told.get());
+  if (child == 0) become_broker(*path, options, told.get());
   low.reset();
   told.reset();
   waitpid(child, nullptr, 0);

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/net/device_guid.h"
 #include "engine/net/net_view.h"
 
 namespace uroce::engine {
@@ -69,13 +70,7 @@ inline std::string uverbs_name(const net::Netdev& netdev) {
   return "uverbs" + std::to_string(netdev.index);
 }
 
-// Modified EUI-64 of the MAC address (RFC 4291 appendix A), as kernel RoCE drivers form their GUID. Host order.
-inline uint64_t device_guid(const wire::MacAddress& mac) {
-  const uint8_t bytes[8] = {static_cast<uint8_t>(mac[0] ^ 2), mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]};
-  uint64_t guid = 0;
-  for (const uint8_t byte : bytes) guid = guid << 8 | byte;
-  return guid;
-}
+using net::device_guid;
 
 inline bool port_is_active(const net::Netdev& netdev) {
   return netdev.up && netdev.running;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <iterator>
-#include <mutex>
 #include <string>
 #include <sys/socket.h>
 #include <system_error>
@@ -11,10 +10,9 @@
 
 #include "broker/link.h"
 #include "engine/base/concat.h"
-#include "engine/base/fork.h"
+#include "engine/device/broker_link.h"
 #include "engine/device/capture_setup.h"
 #include "engine/device/io_choice.h"
-#include "engine/device/process_statistics.h"
 #include "engine/io/af_xdp/af_xdp.h"
 #include "engine/io/frames_and_sockets.h"
 #include "engine/io/same_host/same_host.h"
@@ -30,19 +28,11 @@ namespace {
 using Lease = std::variant<std::shared_ptr<broker::Lease>, io::IoError>;
 
 Lease lease(const net::Netdev& netdev, const Options& options, broker::Plane plane) {
-  struct Known {
-    std::mutex lock;
-    std::shared_ptr<broker::Link> link;
-  };
-  Known& known = per_process<Known>();
-  const std::lock_guard guard(known.lock);
-  if (!known.link) {
-    auto opened = broker::Link::open(options.broker, process_statistics);
-    if (auto* const error = std::get_if<io::IoError>(&opened)) return std::move(*error);
-    known.link = std::get<std::shared_ptr<broker::Link>>(opened);
-    if (!known.link) return nullptr;
-  }
-  return known.link->lease(netdev.index, netdev.name, plane);
+  auto linked = broker_link(options);
+  if (auto* const error = std::get_if<io::IoError>(&linked)) return std::move(*error);
+  const auto& link = std::get<std::shared_ptr<broker::Link>>(linked);
+  if (!link) return nullptr;
+  return link->lease(netdev.index, netdev.name, plane);
 }
 
 QpnRange qpns_of(const broker::Lease& lease) {

@@ -22,6 +22,7 @@
 #include "broker/address.h"
 #include "broker/server.h"
 #include "broker/steering.h"
+#include "tests/broker/fake_view.h"
 
 namespace uroce::broker {
 
@@ -38,6 +39,7 @@ struct Kernel {
   uint32_t last_number = LeaseRange::kLastNumber;
   int start_error = 0;
   std::map<int, std::string> xdp_programs;  // names, by netdev
+  bool has_cm = false;                      // the broker makes connections, as on the host of FakeView
 
   bool is_steered(uint32_t range) {
     const std::lock_guard guard(lock);
@@ -95,6 +97,7 @@ class FakeSteering final : public Steering {
     const std::lock_guard guard(kernel_.lock);
     return !kernel_.kept.contains(range.number);
   }
+  int own_socket(int) const override { return -1; }
   int descriptor() const override { return event_.get(); }
   void work() override {}
 
@@ -119,6 +122,7 @@ class RunningBroker {
         return io::AttachedProgram{.id = 7, .name = found->second};
       };
       Server server(std::move(sockets), std::make_unique<FakeSteering>(kernel), policy, false, xdp_program_of);
+      if (kernel.has_cm) server.manage_connections(std::make_unique<FakeView>());
       server.run(stop_.get());
       ended_ = true;
     });

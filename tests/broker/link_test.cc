@@ -253,14 +253,15 @@ TEST_F(LinkTest, DescriptorsThatNobodyAskedForAreNotClosedInChildrenLater) {
 // --- other versions --------------------------------------------------------------------------------------------------
 
 TEST_F(LinkTest, SaysWhatABrokerOfAnotherVersionSays) {
-  for (const uint16_t version : {0, 2, 60000}) {
+  for (const uint16_t version : {0, kProtocolVersion + 1, 60000}) {
     const ScriptedBroker broker(address_, {{refusal_of_version(version)}});
     const auto opened = Link::open(address_, report_nothing);
     const auto* const error = std::get_if<io::IoError>(&opened);
     ASSERT_NE(error, nullptr);
     EXPECT_EQ(error->code, ENOTSUP);
     EXPECT_EQ(error->text(), concat("the broker (uroced, process ", getpid(), ") refuses: it speaks version ", version,
-                                    " and this program version 1: install the same uroce for both; without broker "
+                                    " and this program version ", kProtocolVersion,
+                                    ": install the same uroce for both; without broker "
                                     "(--alone) the program needs a netdev that no other process uses"));
   }
 }

@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 
 #include "broker/link.h"
+#include "engine/base/concat.h"
 #include "tests/broker/broker_rig.h"
 #include "tests/broker/scripted_broker.h"
 
@@ -291,13 +292,13 @@ TEST_F(ObserverTest, ClientsDoNotLook) {
 }
 
 TEST_F(ObserverTest, SaysWhatABrokerOfAnotherVersionSays) {
-  const ScriptedBroker broker(address_, {{refusal_of_version(2)}});
+  const ScriptedBroker broker(address_, {{refusal_of_version(kProtocolVersion + 1)}});
   const auto opened = Observer::open(address_);
   const auto* const error = std::get_if<io::IoError>(&opened);
   ASSERT_NE(error, nullptr);
   EXPECT_EQ(error->code, ENOTSUP);
-  EXPECT_EQ(error->what,
-            "the broker refuses: it speaks version 2 and this program version 1: install the same uroce for both");
+  EXPECT_EQ(error->what, concat("the broker refuses: it speaks version ", kProtocolVersion + 1,
+                                " and this program version ", kProtocolVersion, ": install the same uroce for both"));
 }
 
 }  // namespace

@@ -65,8 +65,9 @@ class ScriptedBroker {
 
 // As the versions before and after this one say that they do not know this one.
 inline Message refusal_of_version(uint16_t version) {
-  Message refusal = make_message(Kind::kRefused, "it speaks version " + std::to_string(version) +
-                                                     " and this program version 1: install the same uroce for both");
+  Message refusal =
+      make_message(Kind::kRefused, "it speaks version " + std::to_string(version) + " and this program version " +
+                                       std::to_string(kProtocolVersion) + ": install the same uroce for both");
   refusal.version = version;
   refusal.error = 5;  // it may mean something else there
   refusal.plane = static_cast<Plane>(9);

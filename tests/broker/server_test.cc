@@ -280,15 +280,16 @@ TEST_F(ServerTest, ServesOnlyItsOwnNamespaceUserAndVersion) {
     const Message answer = newer.ask(message);
     EXPECT_EQ(answer.kind, Kind::kRefused);
     EXPECT_EQ(answer.error, ENOTSUP);
-    EXPECT_EQ(
-        text_of(answer),
-        concat("it speaks version 1 and this program version 2: install the same uroce for both, or end uroced (kill ",
-               getpid(), ") so that the program starts its own"));
+    EXPECT_EQ(text_of(answer), concat("it speaks version ", kProtocolVersion, " and this program version ",
+                                      kProtocolVersion + 1, ": install the same uroce for both, or end uroced (kill ",
+                                      getpid(), ") so that the program starts its own"));
     EXPECT_TRUE(newer.hung_up());
 
     RawClient older(address_);
     message.version = 0;
-    EXPECT_NE(text_of(older.ask(message)).find("it speaks version 1 and this program version 0"), std::string::npos);
+    EXPECT_NE(
+        text_of(older.ask(message)).find(concat("it speaks version ", kProtocolVersion, " and this program version 0")),
+        std::string::npos);
     EXPECT_TRUE(older.hung_up());
   }
 }

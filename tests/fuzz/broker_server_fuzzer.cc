@@ -155,6 +155,7 @@ class FakeSteering final : public broker::Steering {
     check(kernel_.steered.erase(range.number) == 1, "who is dismissed was admitted");
   }
   bool is_free(LeaseRange range, Time) const override { return !kernel_.has_holder(range.number); }
+  int own_socket(int) const override { return -1; }
   int descriptor() const override { return event_.get(); }
   void work() override {}
 

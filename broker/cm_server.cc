@@ -1,0 +1,117 @@
+#include "broker/cm_server.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <sys/socket.h>
+#include <utility>
+
+#include "engine/base/random.h"
+
+namespace uroce::broker {
+
+CmServer::CmServer(std::unique_ptr<net::NetView> view, const std::optional<io::FaultSpec>& faults,
+                   const cm::Limits& limits, Clients& clients, size_t most_unread)
+    : others_(clients),
+      most_unread_(most_unread),
+      host_(std::move(view)),
+      gsi_(host_, faults,
+           [this](const cm::Datagram& datagram, Time now) {
+             now_ = now;
+             service_.on_datagram(datagram, now);
+           }),
+      service_(limits, engine::secure_random, *this, *this) {}
+
+UniqueFd CmServer::open(cm::ClientId client, Time now) {
+  close(client, now);
+  std::array<int, 2> ends{-1, -1};
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) != 0) return {};
+  clients_.emplace(client, Client{ClientSocket(UniqueFd(ends[0])), {}});
+  return UniqueFd(ends[1]);
+}
+
+void CmServer::close(cm::ClientId client, Time now) {
+  if (clients_.erase(client) == 0) return;
+  now_ = now;
+  lost_.erase(client);
+  service_.end_client(client, now);
+}
+
+// --- a turn ----------------------------------------------------------------------------------------------------------
+
+void CmServer::add_waits(std::vector<pollfd>& waits) {
+  waits.push_back({host_.descriptor(), POLLIN, 0});
+  waiting_.clear();
+  for (const auto& [id, client] : clients_) {
+    waiting_.push_back(id);
+    waits.push_back({client.socket.get(), static_cast<short>(client.unread.empty() ? POLLIN : POLLOUT), 0});
+  }
+}
+
+// `waits`: what add_waits() has added. Clients may have come and gone since.
+void CmServer::work(std::span<const pollfd> waits, Time now) {
+  now_ = now;
+  if (waits[0].revents != 0 || host_.due() <= now) host_.follow();
+  for (size_t i = 0; i < waiting_.size() && i + 1 < waits.size(); ++i) {
+    const auto client = clients_.find(waiting_[i]);
+    if (waits[i + 1].revents == 0 || client == clients_.end()) continue;
+    write_unread(client->first, client->second);
+    answer_requests(client->first, client->second, now);
+  }
+  service_.on_timer(now);
+  gsi_.work(now);
+  end_lost(now);
+}
+
+Time CmServer::deadline() const {
+  return std::min({service_.deadline(), gsi_.deadline(), host_.due()});
+}
+
+void CmServer::end_lost(Time now) {
+  while (!lost_.empty()) close(*lost_.begin(), now);
+}
+
+// --- clients ---------------------------------------------------------------------------------------------------------
+
+void CmServer::answer_requests(cm::ClientId id, Client& client, Time now) {
+  for (size_t i = 0; i < kRequestsInATurn && client.unread.empty() && !lost_.contains(id); ++i) {
+    std::array<uint8_t, cm::Encoded::kMost> bytes;
+    size_t size = 0;
+    const int error = client.socket.receive(bytes, size);
+    if (error == EAGAIN) return;
+    const auto request = error == 0 ? cm::decode_request(std::span(bytes).first(size)) : std::nullopt;
+    if (!request) {
+      lost_.insert(id);
+      return;
+    }
+    tell(id, client, cm::encode(service_.ask(id, *request, now)));
+  }
+}
+
+void CmServer::on_event(const cm::Event& event) {
+  const auto client = clients_.find(event.client);
+  if (client != clients_.end()) tell(client->first, client->second, cm::encode(event));
+}
+
+void CmServer::tell(cm::ClientId id, Client& client, const cm::Encoded& message) {
+  if (client.unread.size() >= most_unread_) {
+    lost_.insert(id);
+    return;
+  }
+  client.unread.push_back(message);
+  if (client.unread.size() == 1) write_unread(id, client);
+}
+
+void CmServer::write_unread(cm::ClientId id, Client& client) {
+  while (!client.unread.empty()) {
+    const int error = send_message(client.socket.get(), client.unread.front().bytes());
+    if (error == EAGAIN) return;
+    if (error != 0) {
+      lost_.insert(id);
+      return;
+    }
+    client.unread.pop_front();
+  }
+}
+
+}  // namespace uroce::broker

@@ -1,0 +1,98 @@
+// The broker's connection manager (cm/service.h) and those who use it: a connection for each client over which it asks
+// and is told of events (cm/codec.h), and QP1 (gsi_socket.h). Used by the broker's only thread, which never waits here.
+//
+// Clients may be hostile. kRequestsInATurn requests of each are answered in a turn, and none while it has not read what
+// it was told; so what waits for it are the events of the ids that it has, which are bounded (cm::Limits), and
+// kMostUnread of them. Whoever lets more wait, or says what is no request, loses the connection and its ids, and nobody
+// else does. What a client may do with addresses, ports and QP numbers is checked by the service.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <poll.h>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "broker/client_socket.h"
+#include "broker/gsi_socket.h"
+#include "broker/host_net.h"
+#include "cm/codec.h"
+#include "cm/service.h"
+
+namespace uroce::broker {
+
+class CmServer final : private cm::Surroundings, private cm::Output {
+ public:
+  static constexpr size_t kRequestsInATurn = 16;
+  static constexpr size_t kMostUnread = 16384;
+
+  // What it is to know of the broker's clients.
+  class Clients {
+   public:
+    virtual bool is_others_qpn(cm::ClientId client, wire::Qpn qpn) = 0;
+    virtual bool is_root(cm::ClientId client) = 0;
+
+   protected:
+    ~Clients() = default;
+  };
+  CmServer(std::unique_ptr<net::NetView> view, const std::optional<io::FaultSpec>& faults, const cm::Limits& limits,
+           Clients& clients, size_t most_unread = kMostUnread);
+
+  // The client's end of a new connection, in place of the one that it had. Empty: no more descriptors.
+  UniqueFd open(cm::ClientId client, Time now);
+  // The client is gone: its ids end, its ports are free.
+  void close(cm::ClientId client, Time now);
+
+  // QP1: the sockets to send from, and what comes to them.
+  void use(int v4, int v6) { gsi_.use(v4, v6); }
+  uint32_t receive(int socket, Time now) { return gsi_.receive(socket, now); }
+
+  // What a turn waits for, and then does.
+  void add_waits(std::vector<pollfd>& waits);
+  void work(std::span<const pollfd> waits, Time now);
+  Time deadline() const;
+
+  const cm::Service& service() const { return service_; }
+  const GsiCounters& counters() const { return gsi_.counters(); }
+
+ private:
+  struct Client {
+    ClientSocket socket;
+    std::deque<cm::Encoded> unread;
+  };
+
+  void answer_requests(cm::ClientId id, Client& client, Time now);
+  void tell(cm::ClientId id, Client& client, const cm::Encoded& message);
+  void write_unread(cm::ClientId id, Client& client);
+  void end_lost(Time now);
+
+  // cm::Surroundings
+  bool has_address(uint32_t netdev, const wire::IpAddress& address) override {
+    return host_.has_address(netdev, address);
+  }
+  bool reaches(uint32_t netdev, const wire::IpAddress& local, const wire::IpAddress& remote) override {
+    return host_.reaches(netdev, local, remote);
+  }
+  wire::Guid guid(uint32_t netdev) override { return host_.guid(netdev); }
+  bool is_others_qpn(cm::ClientId client, wire::Qpn qpn) override { return others_.is_others_qpn(client, qpn); }
+  bool is_privileged(cm::ClientId client) override { return others_.is_root(client); }
+  cm::PortRange port_range() override { return HostNet::port_range(); }
+  // cm::Output
+  void send(const cm::Datagram& datagram) override { gsi_.send(datagram, now_); }
+  void on_event(const cm::Event& event) override;
+
+  Clients& others_;
+  const size_t most_unread_;
+  HostNet host_;
+  GsiSocket gsi_;
+  Time now_{};  // of the call that the service is in
+  cm::Service service_;
+  std::map<cm::ClientId, Client> clients_;
+  std::vector<cm::ClientId> waiting_;  // whose sockets are waited for in this turn
+  std::set<cm::ClientId> lost_;        // whose connections are of no use any more
+};
+
+}  // namespace uroce::broker
