@@ -206,6 +206,7 @@ bool Server::serve(Client& client) {
 bool Server::answer_first(Client& client, const Message& message) {
   if (message.kind != Kind::kHello && message.kind != Kind::kLook) return false;
   client.observes = message.kind == Kind::kLook;
+  if (client.observes && is_idle()) empty_since_ = now_();  // until now it counted as somebody who needs the broker
   client.program = text_of(message).substr(0, kMostOfName);
   const uint64_t ours = own_network_namespace();
   if (!client.observes && message.network_namespace != ours && ours != 0) {

@@ -1,12 +1,14 @@
 // A broker and what several clients of several users make of it: connections, messages in any order, wrong ones, and
-// descriptors that nobody asked for. The real server answers, turn by turn and in time that passes as the input says;
-// steering is a fake one that has UDP sockets without a port, and remembers over the broker's end whose they are.
+// descriptors that nobody asked for; and what they ask of its connection manager. The real server answers, turn by turn
+// and in time that passes as the input says; steering is a fake one that has UDP sockets without a port, and remembers
+// over the broker's end whose they are.
 //
 // The input: seven settings (Broker::Broker), then steps (step()), each with what it reads.
 //
 // Checked: no range is leased to two; a client has kMostLeases at most, a user no more than are left for others; a
-// request has one answer at most, of its own kind; a newcomer is served whatever the others do; and at the end all
-// descriptors are closed, but for those that may not be (client_socket.h).
+// request has one answer at most, of its own kind; what the connection manager says is well-formed, and it answers no
+// more than it was asked; a newcomer is served whatever the others do; and at the end all descriptors are closed, but
+// for those that may not be (client_socket.h).
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -35,7 +37,9 @@
 #include "broker/server.h"
 #include "broker/steering.h"
 #include "engine/base/passed_descriptors.h"
+#include "tests/broker/fake_view.h"
 #include "tests/fuzz/check.h"
+#include "tests/fuzz/cm_client.h"
 #include "tests/fuzz/input.h"
 
 namespace uroce::fuzz {
@@ -180,6 +184,7 @@ struct Client {
   bool reads = true;
   std::deque<Request> asked;  // that have no answer yet
   std::map<uint32_t, Leased> leases;
+  CmClient connections{};
 };
 
 // One that is a message to the other side.
@@ -203,7 +208,7 @@ bool answers(Kind answer, const std::optional<Kind>& request) {
     case Kind::kWelcome:
       return request == Kind::kHello || request == Kind::kLook;
     case Kind::kGranted:
-      return request == Kind::kLease || request == Kind::kClaim;
+      return request == Kind::kLease || request == Kind::kClaim || request == Kind::kCm;
     case Kind::kProcess:
     case Kind::kNoMore:
       return request == Kind::kNext;
@@ -265,6 +270,12 @@ class Broker {
       case 12:
         restart();
         break;
+      case 13:
+        if (Client* const client = some_client()) client->connections.say_what_makes_sense(in_);
+        break;
+      case 14:
+        if (Client* const client = some_client()) client->connections.say_anything(in_);
+        break;
       default:
         break;
     }
@@ -302,6 +313,7 @@ class Broker {
     };
     server_ = std::make_unique<Server>(std::move(listeners), std::make_unique<FakeSteering>(kernel_), policy_, false,
                                        xdp_program_of, current_time);
+    server_->manage_connections(std::make_unique<broker::FakeView>());
   }
 
   void restart() {
@@ -349,7 +361,7 @@ class Broker {
 
   void say_what_makes_sense(Client& client) {
     constexpr Kind kKinds[] = {Kind::kHello, Kind::kLease, Kind::kReturn, Kind::kClaim,
-                               Kind::kMeet,  Kind::kLook,  Kind::kNext};
+                               Kind::kMeet,  Kind::kLook,  Kind::kNext,   Kind::kCm};
     Message message = broker::make_message(in_.one_of(kKinds), "fuzz");
     message.ifindex = static_cast<int32_t>(in_.below(3));
     message.plane = in_.below(8) == 7 ? Plane::kAfXdp : Plane::kSockets;
@@ -434,6 +446,7 @@ class Broker {
       check(static_cast<bool>(came[said.kind == Kind::kPeer ? 1 : 0]), "comes with descriptors");
     }
     while (broker::receive(client.socket.get(), said, came, 0) == 0) take_answer(client, said, came);
+    client.connections.listen();
   }
 
   void take_answer(Client& client, const Message& answer, Descriptors& came) {
@@ -447,6 +460,11 @@ class Broker {
     check(answers(answer.kind, request.kind), "an answer is to its question");
     if (answer.kind == Kind::kWelcome && request.kind == Kind::kHello) client.asides = std::move(came.front());
     if (answer.kind != Kind::kGranted) return;
+    if (request.kind == Kind::kCm) {
+      check(static_cast<bool>(came.front()), "a socket comes for the connection manager");
+      client.connections = CmClient(std::move(came.front()));
+      return;
+    }
     check(answer.range >= LeaseRange::kFirstNumber && answer.range <= kernel_.last_number, "a range is granted");
     const bool claimed = request.kind == Kind::kClaim;
     check(claimed != static_cast<bool>(came.front()), "sockets come with a lease");
