@@ -73,6 +73,8 @@ def latency(settings: Settings) -> Group:
         sockets("udp busy", "kernel UDP 2 B, spinning", "--busy"),
         sockets("udp busy 2", f"kernel UDP {datagram} B, spinning, two each way (SEND 2 B and an ACK)",
                 "--busy", "--bytes", datagram, "--turn", 2),
+        sockets("udp busy run", f"kernel UDP {datagram} B, spinning, two each way as one run (SEND 2 B and an ACK)",
+                "--busy", "--bytes", datagram, "--turn", 2, "--run"),
         sockets("udp blocking", "kernel UDP 2 B, blocking"),
         sockets("tcp busy", "kernel TCP_NODELAY 2 B, spinning", "--tcp", "--busy"),
         sockets("tcp blocking", "kernel TCP_NODELAY 2 B, blocking", "--tcp"),
@@ -100,6 +102,7 @@ def latency(settings: Settings) -> Group:
         ], "udp": [
             ratio("ib_send_lat 2 B / kernel UDP spinning", "ib_send_lat", "udp busy", "<= 1.5"),
             ratio("ib_send_lat 2 B / kernel UDP, two each way", "ib_send_lat", "udp busy 2"),
+            ratio("ib_send_lat 2 B / kernel UDP, one run of two each way", "ib_send_lat", "udp busy run"),
         ]}[plane.io]
         all_ratios += [
             *own,

@@ -122,6 +122,7 @@ def latency_rows(results: Results) -> list[Row]:
         "raw send": "raw AF_XDP", "raw send 2": "raw AF_XDP, two each way",
         "ib_send_lat af_xdp": "ib_send_lat, AF_XDP", "UCX af_xdp": "UCX over rc_verbs, AF_XDP",
         "udp busy": "kernel UDP, spinning", "udp busy 2": "kernel UDP, two each way",
+        "udp busy run": "kernel UDP, two each way in a run",
         "ib_send_lat udp": "ib_send_lat, UDP", "UCX udp": "UCX over rc_verbs, UDP",
         "tcp busy": "kernel TCP, spinning", UCX_TCP: "UCX over TCP"})
 

@@ -36,6 +36,7 @@ int main(int argc, char** argv) {
   app.add_flag("--busy", options.busy, "ping, pong: spin instead of blocking");
   app.add_option("--turn", options.turn, "ping, pong: messages that go forth and come back by one system call")
       ->check(CLI::Range(1, 16));
+  app.add_flag("--run", options.run, "UDP ping, pong: the messages of a turn are one run (UDP_SEGMENT, UDP_GRO)");
   app.add_option("--iterations", options.iterations, "ping: measured repetitions");
   app.add_option("--seconds", options.seconds, "sink: length of the window");
   app.add_option("--payload", options.payload, "UDP sink: payload bytes per datagram");

@@ -15,6 +15,7 @@ struct SocketBenchOptions {
   uint32_t bytes = 2;             // ping-pong: message; UDP bulk: datagram; TCP bulk: bytes per send()
   bool busy = false;              // ping-pong: spin on MSG_DONTWAIT instead of a blocking recv()
   uint32_t turn = 1;              // ping-pong: messages that go forth and come back, by one system call
+  bool run = false;               // UDP ping-pong: these are a run (UDP_SEGMENT, UDP_GRO)
   uint32_t iterations = 100'000;  // ping
   double seconds = 1;             // sink: length of the window
   uint32_t payload = 0;           // UDP sink: bytes of each datagram that count as payload

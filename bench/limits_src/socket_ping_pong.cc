@@ -1,7 +1,9 @@
 // socket_bench ping and pong: the round trip of a message, or of several at a time, through kernel UDP or TCP
-// (TCP_NODELAY), blocking or spinning.
+// (TCP_NODELAY), blocking or spinning. Several datagrams can be one run, as uroce sends an answer and an ACK.
 #include <cerrno>
 #include <cstdio>
+#include <netinet/in.h>
+#include <netinet/udp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <vector>
@@ -27,11 +29,22 @@ bool receive_message(int fd, std::vector<uint8_t>& message, bool busy) {
   return true;
 }
 
-// The messages of a turn, all alike, and the buffer of those that come.
+// From now on what is sent in one piece leaves as datagrams of so many bytes, and such runs come in one piece.
+void send_in_runs(int fd, uint32_t bytes) {
+  const int on = 1, segment = static_cast<int>(bytes);
+  if (setsockopt(fd, IPPROTO_UDP, UDP_SEGMENT, &segment, sizeof segment) != 0) fail_with_errno("UDP_SEGMENT");
+  if (setsockopt(fd, IPPROTO_UDP, UDP_GRO, &on, sizeof on) != 0) fail_with_errno("UDP_GRO");
+}
+
+// The messages of a turn, all alike, and the buffer of those that come. A run is as one message.
 class Turn {
  public:
-  explicit Turn(const SocketBenchOptions& options)
-      : busy_(options.busy), count_(options.turn), batch_(options.bytes, options.turn) {}
+  Turn(const SocketBenchOptions& options, int fd)
+      : busy_(options.busy),
+        count_(options.run ? 1 : options.turn),
+        batch_(options.run ? size_t{options.bytes} * options.turn : options.bytes, count_) {
+    if (options.run) send_in_runs(fd, options.bytes);
+  }
 
   bool send_to(int fd) {
     if (count_ > 1) return sendmmsg(fd, batch_.headers.data(), count_, MSG_NOSIGNAL) == static_cast<int>(count_);
@@ -64,7 +77,7 @@ void adopt_first_sender(int fd) {
 
 void run_socket_ping(const SocketBenchOptions& options) {
   const int fd = connect_to_peer(options.peer);
-  Turn turn(options);
+  Turn turn(options, fd);
   const uint32_t warm_up = options.iterations / 10;
   std::vector<uint64_t> round_trips;
   round_trips.reserve(options.iterations);
@@ -82,7 +95,7 @@ void run_socket_ping(const SocketBenchOptions& options) {
 void run_socket_pong(const SocketBenchOptions& options) {
   const int fd = wait_for_peer(options.peer);
   if (!options.peer.tcp) adopt_first_sender(fd);
-  Turn turn(options);
+  Turn turn(options, fd);
   while (turn.receive_from(fd) && turn.send_to(fd)) {
   }
   close(fd);
