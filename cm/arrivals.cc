@@ -28,10 +28,14 @@ PrivateData data_behind(const std::optional<wire::CmaHeader>& names, const std::
 }  // namespace
 
 void ConnectionManager::on_datagram(const Datagram& datagram, Time now) {
+  dispatch(datagram, now, false);
+}
+
+void ConnectionManager::dispatch(const Datagram& datagram, Time now, bool has_waited) {
   wire::CmMad mad;
   if (wire::parse_cm(datagram.mad, mad) != wire::CmParseError::kNone) return counters_.add(Counter::kDropMalformed);
   if (!can_answer(datagram)) return counters_.add(Counter::kDropSource);
-  const In in{datagram, mad.transaction, mad.modifier, now};
+  const In in{datagram, mad.transaction, mad.modifier, now, has_waited};
   std::visit([&](const auto& message) { on(message, in); }, mad.message);
 }
 
@@ -65,6 +69,7 @@ void ConnectionManager::on(const wire::Req& req, const In& in) {
   }
   const auto found = find_listener(req.service_id, false, req.private_data, in.datagram);
   if (found.listener == nullptr) {
+    if (!in.has_waited && waiting_.keep({req.service_id, false}, in.datagram, in.now)) return;
     return refuse_with(found.bad_names ? wire::RejReason::kConsumer : wire::RejReason::kServiceId);
   }
   if (!is_reached(in.datagram.source, in)) return refuse_with(wire::RejReason::kConsumer);
@@ -129,6 +134,7 @@ void ConnectionManager::on(const wire::SidrReq& req, const In& in) {
   };
   const auto found = find_listener(req.service_id, true, req.private_data, in.datagram);
   if (found.listener == nullptr) {
+    if (!in.has_waited && waiting_.keep({req.service_id, true}, in.datagram, in.now)) return;
     return refuse_with(found.bad_names ? wire::SidrStatus::kReject : wire::SidrStatus::kUnsupported);
   }
   if (!is_reached(in.datagram.source, in)) return refuse_with(wire::SidrStatus::kReject);

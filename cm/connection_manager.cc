@@ -35,6 +35,7 @@ Opened ConnectionManager::listen(ClientId client, const Listen& listen) {
   if (!room_for(client)) return {.error = ENFILE};
   const Id id = fresh_id();
   if (!listeners_.add(id, client, listen)) return {.error = EADDRINUSE};
+  waiting_.begun();
   clients_[client].insert(id);
   return {.id = id};
 }
@@ -192,6 +193,9 @@ void ConnectionManager::end_client(ClientId client, Time now) {
 void ConnectionManager::end_listener(const Listener& listener, Time now) {
   const Id id = listener.id;
   const ClientId client = listener.client;
+  if (listener.listen.service_mask == UINT64_MAX) {
+    waiting_.ended({listener.listen.service, listener.listen.datagrams}, now);
+  }
   listeners_.remove(id);
   std::vector<Id> untaken;
   for (const Id other : clients_.at(client)) {
@@ -235,6 +239,9 @@ void ConnectionManager::say_farewell(Endpoint& endpoint, Time now) {
 
 void ConnectionManager::on_timer(Time now) {
   while (Endpoint* const endpoint = table_.expired(now)) expire(*endpoint, now);
+  if (waiting_.deadline() > now) return;
+  const auto listens = [this](const WaitingRequests::Service& service) { return listeners_.has(service.id); };
+  for (const Datagram& request : waiting_.take(listens, now)) dispatch(request, now, true);
 }
 
 void ConnectionManager::expire(Endpoint& endpoint, Time now) {

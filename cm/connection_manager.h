@@ -13,6 +13,7 @@
 // cm/connection_states.h.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -25,6 +26,7 @@
 #include "cm/endpoint_table.h"
 #include "cm/listeners.h"
 #include "cm/types.h"
+#include "cm/waiting_requests.h"
 #include "engine/base/time.h"
 
 namespace uroce::cm {
@@ -74,7 +76,7 @@ class ConnectionManager {
 
   // --- the network ---------------------------------------------------------------------------------------------------
   void on_datagram(const Datagram& datagram, Time now);
-  Time deadline() const { return table_.deadline(); }
+  Time deadline() const { return std::min(table_.deadline(), waiting_.deadline()); }
   void on_timer(Time now);
 
   // --- commands ------------------------------------------------------------------------------------------------------
@@ -115,9 +117,11 @@ class ConnectionManager {
     wire::TransactionId transaction;
     uint32_t modifier;
     Time now;
+    bool has_waited = false;  // for a listener
   };
 
   // --- arrivals
+  void dispatch(const Datagram& datagram, Time now, bool has_waited);
   void on(const wire::Req& req, const In& in);
   void on(const wire::Mra& mra, const In& in);
   void on(const wire::Rej& rej, const In& in);
@@ -201,6 +205,7 @@ class ConnectionManager {
   Output& output_;
   Counters counters_;
   Listeners listeners_;
+  WaitingRequests waiting_;
   EndpointTable table_;
   std::map<ClientId, std::set<Id>> clients_;  // and their ids
   uint32_t half_open_ = 0;

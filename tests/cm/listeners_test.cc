@@ -157,5 +157,77 @@ TEST_F(ListenersTest, EveryWayFreesThePlace) {
   b.expect(EventKind::kConnectRequest);
 }
 
+// --- listeners that come back (waiting_requests.h)
+// --------------------------------------------------------------------
+
+TEST_F(ListenersTest, WhoComesBetweenTwoListenersFindsTheSecond) {
+  for (const bool datagrams : {false, true}) {
+    const Transport transport = datagrams ? Transport::kUd : Transport::kRc;
+    b.destroy(datagrams ? b.listen_datagrams(kPort) : b.listen(kPort));
+    a.connect(a.connection_to(b, kPort, transport));
+    lab.run_for(100ms);
+    EXPECT_TRUE(a.quiet());
+    const Id second = datagrams ? b.listen_datagrams(kPort) : b.listen(kPort);
+    EXPECT_LE(b.cm.deadline(), lab.now) << "the owner is to look at once";
+    lab.run_for(1ms);
+    EXPECT_EQ(b.expect(EventKind::kConnectRequest).listener, second);
+    b.destroy(second);
+    lab.run_for(10s);
+    while (!a.quiet()) a.events.pop_front();
+  }
+}
+
+TEST_F(ListenersTest, NobodyComesBack) {
+  b.destroy(b.listen(kPort));
+  a.connect(b, kPort);
+  lab.run_for(WaitingRequests::kPatience - 10ms);
+  EXPECT_TRUE(a.quiet());
+  lab.run_for(20ms);
+  EXPECT_EQ(a.expect(EventKind::kRejected).status, 8);
+  EXPECT_EQ(b.sent.size(), 1u);
+}
+
+TEST_F(ListenersTest, AListenerThatEndedLongAgoIsForgotten) {
+  b.destroy(b.listen(kPort));
+  lab.run_for(WaitingRequests::kMemory + 1ms);
+  EXPECT_EQ(found(a, b), kRefused);
+}
+
+// Somebody comes, but for another address.
+TEST_F(ListenersTest, AnotherListenerIsOfNoUseToWhoWaits) {
+  b.destroy(b.listen(kPort));
+  a.connect(b, kPort);
+  lab.run_for(100ms);
+  listen(b, {.service = kService, .address = v4(77)});
+  lab.run_for(WaitingRequests::kPatience);
+  EXPECT_EQ(a.expect(EventKind::kRejected).status, 8);
+  EXPECT_TRUE(b.quiet());
+}
+
+// More than can wait are refused at once; those that wait are each answered once.
+TEST_F(ListenersTest, TooManyWait) {
+  b.destroy(b.listen(kPort));
+  const size_t all = WaitingRequests::kMostRequests + 20;
+  for (size_t i = 0; i < all; ++i) a.connect(b, kPort);
+  lab.run_for(100ms);
+  EXPECT_EQ(a.events.size(), 20u);
+  lab.run_for(1s);
+  EXPECT_EQ(a.events.size(), all);
+  EXPECT_EQ(b.sent.size(), all);
+}
+
+// The same request again, and one that its sender has given up meanwhile.
+TEST_F(ListenersTest, CopiesOfWhatWaits) {
+  b.destroy(b.listen(kPort));
+  lab.faults.duplicate = 1;
+  const Id id = a.connect(b, kPort);
+  lab.run_for(100ms);
+  b.listen(kPort);
+  lab.run_for(100ms);
+  b.expect(EventKind::kConnectRequest);
+  EXPECT_TRUE(b.quiet());
+  a.destroy(id);
+}
+
 }  // namespace
 }  // namespace uroce::cm::test

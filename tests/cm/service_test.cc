@@ -171,6 +171,7 @@ TEST_F(CmPorts, WithABindingItsListenersGo) {
   EXPECT_EQ(last_sent<wire::Rej>().reason, wire::RejReason::kConsumer) << "the request that nobody had taken";
   EXPECT_EQ(ask(DestroyRequest{listener.id}).error, ENOENT);
   EXPECT_EQ(bind(kPort, kBob).error, 0) << "the port is free";
+  now += WaitingRequests::kMemory;
   arrive(request());
   EXPECT_EQ(last_sent<wire::Rej>().reason, wire::RejReason::kServiceId);
 }

@@ -1,0 +1,50 @@
+#include "cm/waiting_requests.h"
+
+#include <algorithm>
+
+namespace uroce::cm {
+namespace {
+
+// The same message again.
+bool is_copy(const Datagram& a, const Datagram& b) {
+  return a.netdev == b.netdev && a.source == b.source && a.destination == b.destination && a.mad == b.mad;
+}
+
+}  // namespace
+
+void WaitingRequests::ended(const Service& service, Time now) {
+  std::erase_if(services_, [now](const auto& entry) { return entry.second <= now; });
+  if (services_.size() >= kMostServices) {
+    services_.erase(std::min_element(services_.begin(), services_.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; }));
+  }
+  services_[service] = now + kMemory;
+}
+
+bool WaitingRequests::keep(const Service& service, const Datagram& request, Time now) {
+  const auto known = services_.find(service);
+  if (known == services_.end() || known->second <= now) return false;
+  const auto again = [&](const Request& other) { return is_copy(other.datagram, request); };
+  if (std::any_of(requests_.begin(), requests_.end(), again)) return true;
+  if (requests_.size() >= kMostRequests) return false;
+  requests_.push_back({service, request, now + kPatience});
+  return true;
+}
+
+Time WaitingRequests::deadline() const {
+  if (requests_.empty()) return kNever;
+  return look_ ? Time{} : requests_.front().until;
+}
+
+std::vector<Datagram> WaitingRequests::take(const std::function<bool(const Service&)>& listens, Time now) {
+  look_ = false;
+  std::vector<Datagram> taken;
+  std::erase_if(requests_, [&](const Request& request) {
+    const bool is_over = request.until <= now || listens(request.service);
+    if (is_over) taken.push_back(request.datagram);
+    return is_over;
+  });
+  return taken;
+}
+
+}  // namespace uroce::cm

@@ -1,0 +1,56 @@
+// Requests that wait for a listener: for a service that had one a moment ago. Programs that end their listener and
+// listen anew at once (perftest with -R does, for its control connection and then for its QPs) race with their peers;
+// whoever comes between the two finds nobody, and is told so for good. So such a request is not refused at once (cm.md
+// "Ports"). Part of ConnectionManager.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "cm/types.h"
+#include "engine/base/time.h"
+
+namespace uroce::cm {
+
+class WaitingRequests {
+ public:
+  // How long after the end of a service's listener requests for it wait, and for how long each.
+  static constexpr Duration kMemory = std::chrono::seconds(1);
+  static constexpr Duration kPatience = std::chrono::milliseconds(500);
+  // More services are forgotten, the oldest first; more requests are refused at once.
+  static constexpr size_t kMostServices = 1024;
+  static constexpr size_t kMostRequests = 256;
+
+  struct Service {
+    wire::ServiceId id{};
+    bool datagrams = false;
+    auto operator<=>(const Service&) const = default;
+  };
+
+  // A listener has ended.
+  void ended(const Service& service, Time now);
+  // A listener is there.
+  void begun() { look_ = !requests_.empty(); }
+  // Nobody listens for what `request` asks. True: it is remembered, or was already, and is not to be answered now.
+  bool keep(const Service& service, const Datagram& request, Time now);
+
+  // When take() has something to do.
+  Time deadline() const;
+  // Those to be handed in again: whose time is over, or of whose service `listens` says that somebody listens.
+  std::vector<Datagram> take(const std::function<bool(const Service&)>& listens, Time now);
+
+ private:
+  struct Request {
+    Service service;
+    Datagram datagram;
+    Time until;
+  };
+
+  std::map<Service, Time> services_;  // and until when requests for them wait
+  std::deque<Request> requests_;      // in the order of their ends
+  bool look_ = false;
+};
+
+}  // namespace uroce::cm
