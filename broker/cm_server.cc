@@ -3,12 +3,39 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <string>
 #include <sys/socket.h>
 #include <utility>
 
 #include "engine/base/random.h"
 
 namespace uroce::broker {
+namespace {
+
+std::string lower_case(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  return text;
+}
+
+std::string address_text(const wire::IpAddress& address) {
+  return address.is_unspecified() ? std::string() : address.text();
+}
+
+const char* transport_text(cm::Transport transport) {
+  constexpr std::array kTexts{"rc", "uc", "ud", "xrc"};
+  return kTexts[static_cast<size_t>(transport)];
+}
+
+template <class Counter, class Counters>
+void add_counters(const std::string& prefix, const Counters& counters, ConnectionsStatistics& statistics) {
+  for (size_t i = 0; i < static_cast<size_t>(Counter::kCount); ++i) {
+    const auto counter = static_cast<Counter>(i);
+    statistics.counters[prefix + counter_name(Counters::enumerator(counter))] = counters.get(counter);
+  }
+}
+
+}  // namespace
 
 CmServer::CmServer(std::unique_ptr<net::NetView> view, const std::optional<io::FaultSpec>& faults,
                    const cm::Limits& limits, Clients& clients, size_t most_unread)
@@ -112,6 +139,33 @@ void CmServer::write_unread(cm::ClientId id, Client& client) {
     }
     client.unread.pop_front();
   }
+}
+
+// --- for who looks on ------------------------------------------------------------------------------------------------
+
+// Ids that nobody has any more are whoever's, and shown to who sees all.
+ConnectionsStatistics CmServer::statistics(const std::function<bool(cm::ClientId)>& shows) const {
+  ConnectionsStatistics statistics;
+  service_.manager().list([&](const cm::Listing& listing) {
+    const cm::ClientId client = listing.abandoned ? cm::ClientId{} : listing.client;
+    if (!shows(client)) return;
+    ++statistics.ids;
+    if (statistics.connections.size() >= kMostIds) return;
+    statistics.connections.push_back({.client = static_cast<uint64_t>(client),
+                                      .id = static_cast<uint32_t>(listing.id),
+                                      .state = lower_case(listing.state),
+                                      .transport = transport_text(listing.transport),
+                                      .service = static_cast<uint64_t>(listing.service),
+                                      .local = address_text(listing.local),
+                                      .remote = address_text(listing.remote),
+                                      .local_qpn = listing.local_qpn.value(),
+                                      .remote_qpn = listing.remote_qpn.value(),
+                                      .remote_id = static_cast<uint32_t>(listing.remote_id)});
+  });
+  if (!shows(cm::ClientId{})) return statistics;
+  add_counters<cm::Counter>("", service_.manager().counters(), statistics);
+  add_counters<GsiCounter>("gsi_", gsi_.counters(), statistics);
+  return statistics;
 }
 
 }  // namespace uroce::broker

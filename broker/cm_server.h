@@ -8,6 +8,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "broker/client_socket.h"
+#include "broker/connections.h"
 #include "broker/gsi_socket.h"
 #include "broker/host_net.h"
 #include "cm/codec.h"
@@ -55,6 +57,8 @@ class CmServer final : private cm::Surroundings, private cm::Output {
   void work(std::span<const pollfd> waits, Time now);
   Time deadline() const;
 
+  // Of the ids of those clients whom `shows` shows, kMostIds of them.
+  ConnectionsStatistics statistics(const std::function<bool(cm::ClientId)>& shows) const;
   const cm::Service& service() const { return service_; }
   const GsiCounters& counters() const { return gsi_.counters(); }
 

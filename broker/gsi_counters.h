@@ -45,6 +45,15 @@ class GsiCounters {
     };
     return kTexts[static_cast<size_t>(counter)];
   }
+  // As in the source: "kRequests".
+  static constexpr const char* enumerator(GsiCounter counter) {
+    constexpr const char* kEnumerators[] = {
+#define X(name, text) #name,
+        UROCE_GSI_COUNTERS(X)
+#undef X
+    };
+    return kEnumerators[static_cast<size_t>(counter)];
+  }
 
  private:
   std::array<uint64_t, static_cast<size_t>(GsiCounter::kCount)> values_{};

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
 #include <utility>
@@ -134,6 +135,23 @@ std::variant<std::vector<Process>, io::IoError> Observer::look(uint32_t most_qps
   }
   if (take_answers(processes, std::move(asked), most_qps, stop) != 0) return io::IoError{EINTR, "interrupted", ""};
   return processes;
+}
+
+std::variant<std::optional<ConnectionsStatistics>, io::IoError> Observer::connections() {
+  Message answer;
+  Descriptors came;
+  int error = send(socket_.get(), make_message(Kind::kIds));
+  if (error == 0) error = receive(socket_.get(), answer, came, kBrokerPatience);
+  if (error == 0 && answer.kind != Kind::kGranted) error = EPROTO;
+  if (error != 0) return no_answer(error);
+  struct stat status {};
+  const int file = came.front().get();
+  const bool usable = file >= 0 && fstat(file, &status) == 0 && S_ISREG(status.st_mode) &&
+                      static_cast<size_t>(status.st_size) <= kLongestConnections;
+  if (!usable) return std::nullopt;
+  std::string text(static_cast<size_t>(status.st_size), 0);
+  if (pread(file, text.data(), text.size(), 0) != status.st_size) return std::nullopt;
+  return parse_connections(text);
 }
 
 }  // namespace uroce::broker

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "broker/connections.h"
 #include "broker/statistics.h"
 #include "engine/base/unique_fd.h"
 #include "engine/io/io_error.h"
@@ -34,6 +35,10 @@ class Observer {
   // All processes of whom the broker tells; QPs of each one by one up to `most_qps` (kMostQps at most). EINTR: `stop`
   // has become readable before all had answered; -1: nothing does.
   std::variant<std::vector<Process>, io::IoError> look(uint32_t most_qps, int stop = -1);
+
+  // What its connection manager is about, of clients of whom it tells. Nothing: it has none, or says nothing that can
+  // be used.
+  std::variant<std::optional<ConnectionsStatistics>, io::IoError> connections();
 
   // "uroced 0.1.0, process 123"
   const std::string& broker() const { return broker_; }

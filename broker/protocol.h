@@ -30,6 +30,10 @@
 //                                       <-   kProcess (client, pid, uid, text: program; with the other end of the
 //                                            stream, if the client could be asked), or kNoMore
 //
+//   kIds                                ->
+//                                       <-   kGranted (with a file, if the broker has a connection manager): what it
+//                                            is about (connections.h)
+//
 // Each request has one answer, which comes before the next request is read. The end of the connection ends the leases.
 // The first three fields and `text` of Message stay where they are in every version, so that each side can tell the
 // other what it does not speak.
@@ -63,9 +67,10 @@ enum class Kind : uint16_t {
   kReport,
   kMeet,
   kPeer,
-  kCm
+  kCm,
+  kIds
 };
-inline constexpr Kind kLastKind = Kind::kCm;
+inline constexpr Kind kLastKind = Kind::kIds;
 
 // What packets move by. One client at a time has a netdev's AF_XDP queues; it gets sockets too, for what does not come
 // through them (engine/io/frames_and_sockets.h).

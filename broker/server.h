@@ -102,6 +102,7 @@ class Server final : private CmServer::Clients {
   bool welcome(Client& client);
   bool answer(Client& client, const Message& message, Descriptors& descriptors);
   bool introduce(const Client& observer, const Message& request);
+  bool list_connections(const Client& observer);
   void bring_together(const Client& client, const Message& request);
   bool grant(Client& client, const Message& request);
   bool open_cm(const Client& client);

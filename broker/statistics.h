@@ -19,6 +19,8 @@
 #include <utility>
 #include <vector>
 
+#include "broker/words.h"
+
 namespace uroce::broker {
 
 struct QpStatistics {
@@ -65,7 +67,5 @@ std::string format_statistics(const ProcessStatistics& statistics);
 // one name, and what is counted is bounded (longest_report(), kMostDevices, kMostCounters, kMostQps). Texts for people
 // have no control characters.
 std::optional<ProcessStatistics> parse_statistics(std::string_view text);
-// Text of somebody else for people: what a terminal may obey, and what is not ASCII, is replaced.
-std::string printable(std::string_view text);
 
 }  // namespace uroce::broker

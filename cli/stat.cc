@@ -49,19 +49,28 @@ class Looks {
       if (error->code != EINTR) observer_.reset();
       return std::move(*error);
     }
+    auto connections = observer_->connections();
+    if (auto* const error = std::get_if<io::IoError>(&connections)) {
+      observer_.reset();
+      return std::move(*error);
+    }
+    connections_ = std::move(std::get<std::optional<broker::ConnectionsStatistics>>(connections));
     before_ = std::exchange(now_, std::move(std::get<std::vector<Process>>(looked)));
     return std::nullopt;
   }
 
   Figures figures(double interval) const {
-    return {
-        .broker = observer_ ? observer_->broker() : "", .interval = interval, .processes = figures_of(now_, before_)};
+    return {.broker = observer_ ? observer_->broker() : "",
+            .interval = interval,
+            .processes = figures_of(now_, before_),
+            .connections = connections_};
   }
 
  private:
   const StatOptions& options_;
   std::optional<Observer> observer_;
   std::vector<Process> now_, before_;
+  std::optional<broker::ConnectionsStatistics> connections_;
 };
 
 // Brokers that listen here and that nobody would find by himself.

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <utility>
 
+#include "wire/cma_header.h"
+
 namespace uroce::cli {
 namespace {
 
@@ -136,6 +138,21 @@ std::string user_name(uid_t uid) {
     entry->second = has_name ? broker::printable(found->pw_name) : std::to_string(uid);
   }
   return entry->second;
+}
+
+const char* cm_port_space(uint64_t service) {
+  switch (service >> 16) {
+    case static_cast<uint64_t>(wire::PortSpace::kTcp):
+      return "tcp";
+    case static_cast<uint64_t>(wire::PortSpace::kUdp):
+      return "udp";
+    case static_cast<uint64_t>(wire::PortSpace::kIb):
+      return "ib";
+    case static_cast<uint64_t>(wire::PortSpace::kIpoib):
+      return "ipoib";
+    default:
+      return nullptr;
+  }
 }
 
 }  // namespace uroce::cli

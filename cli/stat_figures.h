@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -58,10 +59,14 @@ struct Figures {
   std::string broker;
   double interval = 0;  // seconds for which there are rates; 0: there are none
   std::vector<ProcessFigures> processes;
+  std::optional<broker::ConnectionsStatistics> connections{};  // of the broker's connection manager, if it has one
 };
 
 // `before`: likewise, earlier; may be empty. Time is what each process says of its own.
 std::vector<ProcessFigures> figures_of(std::vector<broker::Process> now, const std::vector<broker::Process>& before);
+
+// The port space of a service id of the connection manager: "tcp". Null: it is of none.
+const char* cm_port_space(uint64_t service);
 
 // "root", or "1000" if nobody is called so.
 std::string user_name(uid_t uid);

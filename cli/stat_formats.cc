@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 #include <functional>
+#include <map>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 #include "cli/report.h"
 
@@ -99,6 +102,32 @@ std::string process_json(const ProcessFigures& figures) {
   return members.object();
 }
 
+std::string id_json(const broker::ConnectionStatistics& id) {
+  List members;
+  members.add("client", id.client != 0 ? fmt::to_string(id.client) : "null");
+  members.add("id", fmt::to_string(id.id));
+  members.add("state", json_string(id.state));
+  members.add("transport", json_string(id.transport));
+  members.add("service", fmt::to_string(id.service));
+  members.add("local", id.local.empty() ? "null" : json_string(id.local));
+  members.add("remote", id.remote.empty() ? "null" : json_string(id.remote));
+  members.add("qpn", fmt::to_string(id.local_qpn));
+  members.add("peer_qpn", fmt::to_string(id.remote_qpn));
+  members.add("peer_id", fmt::to_string(id.remote_id));
+  return members.object();
+}
+
+std::string connections_json(const std::optional<broker::ConnectionsStatistics>& connections) {
+  if (!connections) return "null";
+  List members, counters, ids;
+  for (const auto& [name, value] : connections->counters) counters.add(name, fmt::to_string(value));
+  for (const broker::ConnectionStatistics& id : connections->connections) ids.add(id_json(id));
+  members.add("id_count", fmt::to_string(connections->ids));
+  members.add("counters", counters.object());
+  members.add("ids", ids.array());
+  return members.object();
+}
+
 // --- Prometheus -----------------------------------------------------------------------------------------------------
 
 std::string label(std::string_view name, std::string_view value) {
@@ -154,6 +183,23 @@ std::string total_metric(const Figures& figures, std::string_view name, std::str
                        });
 }
 
+// By state and transport, of those that are listed.
+std::string cm_ids_metric(const broker::ConnectionsStatistics& connections) {
+  std::map<std::pair<std::string, std::string>, uint64_t> counts;
+  for (const broker::ConnectionStatistics& id : connections.connections) ++counts[{id.state, id.transport}];
+  Metric metric("uroce_cm_ids", "gauge", "Listeners and connections of the connection manager, by state.");
+  for (const auto& [kind, count] : counts) {
+    metric.add(fmt::format("{},{}", label("state", kind.first), label("transport", kind.second)), count);
+  }
+  return metric.text();
+}
+
+std::string cm_events_metric(const broker::ConnectionsStatistics& connections) {
+  Metric metric("uroce_cm_events_total", "counter", "All counters of the connection manager, by name.");
+  for (const auto& [name, value] : connections.counters) metric.add(label("event", name), value);
+  return metric.text();
+}
+
 }  // namespace
 
 std::string stat_json(const Figures& figures) {
@@ -161,8 +207,9 @@ std::string stat_json(const Figures& figures) {
   for (const ProcessFigures& process : figures.processes) {
     processes += (processes.empty() ? "\n    " : ",\n    ") + process_json(process);
   }
-  return fmt::format("{{\n  \"broker\": {},\n  \"interval\": {},\n  \"processes\": [{}\n  ]\n}}\n",
-                     json_string(figures.broker), figures.interval, processes);
+  return fmt::format(
+      "{{\n  \"broker\": {},\n  \"interval\": {},\n  \"processes\": [{}\n  ],\n  \"connections\": {}\n}}\n",
+      json_string(figures.broker), figures.interval, processes, connections_json(figures.connections));
 }
 
 std::string stat_prometheus(const Figures& figures) {
@@ -195,7 +242,8 @@ std::string stat_prometheus(const Figures& figures) {
                                fmt::format("{},{},{}", labels, label("type", kind.first), label("state", kind.second)),
                                count);
                          }
-                       });
+                       }) +
+         (figures.connections ? cm_ids_metric(*figures.connections) + cm_events_metric(*figures.connections) : "");
 }
 
 }  // namespace uroce::cli

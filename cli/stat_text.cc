@@ -131,6 +131,28 @@ std::vector<std::string> drop_lines(const Figures& figures) {
   return table.empty() ? std::vector<std::string>() : table.lines();
 }
 
+// "tcp:7471", or the number where no port space says what it is.
+std::string service_text(uint64_t service) {
+  const char* const space = cm_port_space(service);
+  return space != nullptr ? fmt::format("{}:{}", space, service & 0xffff) : fmt::format("{:#x}", service);
+}
+
+std::vector<std::string> connection_lines(const Figures& figures) {
+  if (!figures.connections) return {};
+  Table table({"PID", "TRANSPORT", "STATE", "SERVICE", "LOCAL", "REMOTE", "QPN", "PEER QPN"},
+              {false, true, true, true, true, true, false, false});
+  for (const broker::ConnectionStatistics& id : figures.connections->connections) {
+    const auto process =
+        std::find_if(figures.processes.begin(), figures.processes.end(),
+                     [&id](const ProcessFigures& each) { return each.process.client == id.client && id.client != 0; });
+    table.add({process != figures.processes.end() ? pid_text(process->process) : "-", id.transport, id.state,
+               service_text(id.service), id.local.empty() ? "*" : id.local, id.remote.empty() ? "-" : id.remote,
+               id.local_qpn != 0 ? fmt::format("{:#08x}", id.local_qpn) : "-",
+               id.remote_qpn != 0 ? fmt::format("{:#08x}", id.remote_qpn) : "-"});
+  }
+  return table.empty() ? std::vector<std::string>() : table.lines();
+}
+
 std::string plural(uint64_t count, std::string_view one) {
   return fmt::format("{} {}{}", count, one, count == 1 ? "" : one == "process" ? "es" : "s");
 }
@@ -156,8 +178,11 @@ std::string summary(const Figures& figures) {
       listed += device.qps.size();
     }
   }
-  const std::string text =
+  std::string text =
       fmt::format("{}: {}, {}", figures.broker, plural(figures.processes.size(), "process"), plural(qps, "QP"));
+  if (figures.connections && figures.connections->ids > 0) {
+    text += fmt::format(", {}", plural(figures.connections->ids, "CM id"));
+  }
   return listed > 0 && listed < qps ? fmt::format("{} ({} of them listed)", text, listed) : text;
 }
 
@@ -196,6 +221,7 @@ std::vector<std::string> stat_lines(const Figures& figures, size_t rows) {
   const auto left = [&] { return rows - std::min(rows, lines.size()); };
   append(lines, process_lines(figures), left() / 2);
   append(lines, drop_lines(figures), left() / 3);
+  append(lines, connection_lines(figures), left() / 2);
   append(lines, qp_lines(figures), left());
   return lines;
 }

@@ -50,6 +50,15 @@ class Counters {
     };
     return kTexts[static_cast<size_t>(counter)];
   }
+  // As in the source: "kRequests".
+  static constexpr const char* enumerator(Counter counter) {
+    constexpr const char* kEnumerators[] = {
+#define X(name, text) #name,
+        UROCE_CM_COUNTERS(X)
+#undef X
+    };
+    return kEnumerators[static_cast<size_t>(counter)];
+  }
 
  private:
   std::array<uint64_t, static_cast<size_t>(Counter::kCount)> values_{};

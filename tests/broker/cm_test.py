@@ -7,6 +7,7 @@ As root; skips itself otherwise. Usage: cm_test.py DIRECTORY_OF_PROGRAMS [unitte
 With --rate: connections per second, and nothing else.
 """
 import contextlib
+import json
 import os
 import pwd
 import re
@@ -135,6 +136,11 @@ def serving(host):
         yield server
 
 
+def stat(host, *options):
+    return subprocess.run(host.command(f"{programs}/uroce", "stat", "--interval", "0", *options), capture_output=True, text=True,
+                          timeout=20, check=True)
+
+
 def sockets_of(broker):
     return len(os.listdir(f"/proc/{broker.pid}/fd"))
 
@@ -204,6 +210,27 @@ class Connections(unittest.TestCase):
                 client.hear("connected 100 rejected 0 unreachable 0 rate .*")
                 server.finish()
                 server.hear("accepted 100 established 100 ended 100 open 0")
+
+    def test_stat_lists_listeners_and_connections(self):
+        with two_hosts() as (here, there), serving(there) as server:
+            with program(here, "connect", NETDEV, here.v4, there.v4, PORT, 3, 3, "hold") as client:
+                client.hear("open 3")
+                seen = json.loads(stat(there, "--json").stdout)["connections"]
+                states = sorted(each["state"] for each in seen["ids"])
+                self.assertEqual(states, ["established"] * 3 + ["listen"])
+                self.assertEqual(seen["id_count"], 4)
+                self.assertEqual(seen["counters"]["requests"], 3)
+                self.assertEqual(seen["counters"]["gsi_received"], 6)
+                self.assertEqual({each["remote"] for each in seen["ids"]}, {None, here.v4})
+                text = stat(there).stdout
+                self.assertIn("4 CM ids", text)
+                self.assertEqual(len(re.findall(rf"rc +established +tcp:{PORT} +{there.v4} +{here.v4} ", text)), 3, text)
+                self.assertEqual(len(re.findall(rf"rc +listen +tcp:{PORT} +\* ", text)), 1, text)
+                self.assertIn('uroce_cm_ids{state="established",transport="rc"} 3', stat(there, "--prometheus").stdout)
+                client.finish()
+                client.hear("connected 3 .*")
+            server.finish()
+            server.hear("accepted 3 .*")
 
     def test_a_killed_broker_is_followed_by_one_that_adopts(self):
         self.killed_broker(user=False)

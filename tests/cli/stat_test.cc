@@ -128,9 +128,46 @@ TEST(StatFormats, Json) {
   EXPECT_THAT(stat_json(figures({process(1, 1, {})}, {}, 0)), HasSubstr(R"("rates": null)"));
 }
 
+Figures with_connections() {
+  Figures all = two_processes();
+  all.connections = broker::ConnectionsStatistics{
+      .ids = 3,
+      .counters = {{"requests", 5}, {"gsi_drop_icrc", 1}},
+      .connections = {{.client = 1, .id = 9, .state = "listen", .transport = "rc", .service = 0x01061d2f},
+                      {.id = 10,
+                       .state = "timewait",
+                       .transport = "rc",
+                       .service = 0x1234567890,
+                       .local = "192.0.2.1",
+                       .remote = "192.0.2.2",
+                       .local_qpn = 0x11,
+                       .remote_qpn = 0x12,
+                       .remote_id = 13}}};
+  return all;
+}
+
+TEST(StatFormats, ConnectionsInJson) {
+  EXPECT_THAT(stat_json(two_processes()), HasSubstr("\"connections\": null\n}"));
+  EXPECT_THAT(
+      stat_json(with_connections()),
+      HasSubstr(R"("connections": {"id_count": 3, "counters": {"gsi_drop_icrc": 1, "requests": 5}, "ids": )"
+                R"([{"client": 1, "id": 9, "state": "listen", "transport": "rc", "service": 17177903, "local": null, )"
+                R"("remote": null, "qpn": 0, "peer_qpn": 0, "peer_id": 0}, {"client": null, "id": 10, )"
+                R"("state": "timewait", "transport": "rc", "service": 78187493520, "local": "192.0.2.1", )"
+                R"("remote": "192.0.2.2", "qpn": 17, "peer_qpn": 18, "peer_id": 13}]})"));
+}
+
+TEST(StatText, Connections) {
+  const std::vector<std::string> lines = stat_lines(with_connections());
+  EXPECT_EQ(lines.front(), "uroced 1: 2 processes, 2 QPs, 3 CM ids");
+  EXPECT_THAT(lines, testing::Contains("PID TRANSPORT STATE    SERVICE      LOCAL     REMOTE         QPN PEER QPN"));
+  EXPECT_THAT(lines, testing::Contains("101 rc        listen   tcp:7471     *         -                -        -"));
+  EXPECT_THAT(lines, testing::Contains("  - rc        timewait 0x1234567890 192.0.2.1 192.0.2.2 0x000011 0x000012"));
+}
+
 // The grammar of the text format: HELP, TYPE, then the samples of that metric, each series once.
 TEST(StatFormats, PrometheusIsValid) {
-  const std::string text = stat_prometheus(two_processes());
+  const std::string text = stat_prometheus(with_connections());
   const std::regex sample(R"rx(([a-z_]+)\{(([a-z]+="([^"\\]|\\["\\n])*",?)+)\} [0-9]+)rx");
   std::set<std::string> metrics, series;
   std::string current;
@@ -149,7 +186,7 @@ TEST(StatFormats, PrometheusIsValid) {
       EXPECT_TRUE(series.insert(line.substr(0, line.rfind(' '))).second) << line;
     }
   }
-  EXPECT_EQ(metrics.size(), 9u);
+  EXPECT_EQ(metrics.size(), 11u);
   EXPECT_TRUE(text.ends_with('\n'));
   EXPECT_THAT(
       text,
@@ -157,6 +194,8 @@ TEST(StatFormats, PrometheusIsValid) {
   EXPECT_THAT(text, HasSubstr("uroce_drops_total{client=\"1\",pid=\"101\",user=\"root\",program=\"ib_send_bw\","
                               "device=\"uroce_eth0\",reason=\"bad_icrc\"} 7\n"));
   EXPECT_THAT(text, HasSubstr("type=\"rc\",state=\"rts\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("uroce_cm_ids{state=\"listen\",transport=\"rc\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("uroce_cm_events_total{event=\"requests\"} 5\n"));
 }
 
 // --- for people -----------------------------------------------------------------------------------------------------
