@@ -161,12 +161,15 @@ void print_violations(const std::vector<oracle::Violation>& violations, uint64_t
 int report(const Hosts& hosts, const CheckOptions& options, Time start) {
   std::vector<oracle::Violation> violations;
   std::vector<oracle::ConnectionSummary> connections;
+  std::vector<oracle::CmSummary> exchanges;
   uint64_t packets = 0, count = 0, errors = 0;
   for (const Host& host : hosts.all()) {
     const auto& found = host.oracle->violations();
     violations.insert(violations.end(), found.begin(), found.end());
     const auto summary = host.oracle->summary();
     connections.insert(connections.end(), summary.begin(), summary.end());
+    const auto managed = host.oracle->cm_summary();
+    exchanges.insert(exchanges.end(), managed.begin(), managed.end());
     packets += host.oracle->packet_count();
     count += host.oracle->violation_count();
     errors += host.oracle->error_count();
@@ -176,7 +179,9 @@ int report(const Hosts& hosts, const CheckOptions& options, Time start) {
   print_violations(violations, options.limit, start);
   if (!options.quiet) {
     if (!violations.empty()) fmt::print("\n");
-    fmt::print("{}", oracle::format_summary(connections));
+    if (!connections.empty() || exchanges.empty()) fmt::print("{}", oracle::format_summary(connections));
+    if (!connections.empty() && !exchanges.empty()) fmt::print("\n");
+    fmt::print("{}", oracle::format_cm_summary(exchanges));
     fmt::print("\n{} packets of {} judged host{}: {} violation{}", packets, hosts.all().size(),
                hosts.all().size() == 1 ? "" : "s", errors, errors == 1 ? "" : "s");
     if (count > errors) fmt::print(" and {} quirk{}", count - errors, count - errors == 1 ? "" : "s");

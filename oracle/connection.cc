@@ -11,7 +11,20 @@ void Connection::declare(const Attributes& attributes) {
   responder_ = ResponderJudge();
   completions_ = CompletionJudge();
   pkey_.reset();
-  ended_ = told_after_fatal_ = false;
+  ended_ = agreed_ = told_after_fatal_ = false;
+}
+
+void Connection::agree(const Attributes& attributes) {
+  declare(attributes);
+  agreed_ = true;
+}
+
+void Connection::end_agreed() {
+  if (!agreed_) return;
+  ended_ = true;
+  context_.declared = false;
+  context_.attributes.sq_psn.reset();
+  context_.attributes.rq_psn.reset();
 }
 
 void Connection::on_packet(const Packet& packet, bool out) {
@@ -85,7 +98,7 @@ void Connection::finish(Time end) {
   }
   if (ended_ || responder_.fatal() || requester_.fatal()) return;
   // Of a connection that nobody declared the end is not known either: as long as it sends, it is not dead.
-  if (paired()) responder_.finish(context_.declared ? end : last_out_, context_);
+  if (paired()) responder_.finish(context_.declared && !agreed_ ? end : last_out_, context_);
   const bool settled = requester_.last_progress() + context_.options.answer_within < end;
   completions_.finish(settled ? requester_.acknowledged_messages() : 0, context_);
 }

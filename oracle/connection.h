@@ -19,6 +19,11 @@ class Connection {
   // Begins anew with these attributes.
   void declare(const Attributes& attributes);
   void end() { ended_ = true; }
+  // The same, as the connection manager says it; nothing is known of the QP behind its end.
+  void agree(const Attributes& attributes);
+  void end_agreed();
+  // Only the connection manager knows of it.
+  bool unused() const { return agreed_ && context_.counts.packets_out + context_.counts.packets_in == 0; }
 
   // A usable RC packet. A response before the other direction is known is only counted.
   void on_packet(const Packet& packet, bool out);
@@ -52,6 +57,7 @@ class Connection {
   uint64_t responses_missed_out_ = 0, responses_missed_in_ = 0;  // before it was paired
   Time last_out_{};
   bool ended_ = false;
+  bool agreed_ = false;  // agree() was called, and not declare()
   bool told_after_fatal_ = false;
 };
 

@@ -8,13 +8,31 @@ Connection& ConnectionTable::add(const ConnectionName& name) {
   return *all_.emplace_back(std::make_unique<Connection>(findings_, options_, name));
 }
 
-Connection& ConnectionTable::declare(const ConnectionName& name, const Attributes& attributes) {
+Connection& ConnectionTable::add_pair(const ConnectionName& name) {
   Connection*& out = by_direction_[{name.local, name.remote, name.remote_qpn->value(), true}];
   Connection*& in = by_direction_[{name.local, name.remote, name.local_qpn->value(), false}];
-  if (out == nullptr || out != in) out = in = &add(name);
-  out->declare(attributes);
-  declared_[name.local_qpn->value()] = out;
+  if (out == nullptr || out != in) {
+    auto& candidates = unpaired_[{name.local.bytes, name.remote.bytes}];
+    std::erase_if(candidates, [&](const Connection* c) { return c == out || c == in; });
+    out = in = &add(name);
+  }
   return *out;
+}
+
+Connection& ConnectionTable::declare(const ConnectionName& name, const Attributes& attributes) {
+  Connection& connection = add_pair(name);
+  connection.declare(attributes);
+  declared_[name.local_qpn->value()] = &connection;
+  return connection;
+}
+
+void ConnectionTable::agree(const ConnectionName& name, const Attributes& attributes) {
+  if (declared(*name.local_qpn) == nullptr) add_pair(name).agree(attributes);
+}
+
+void ConnectionTable::end_agreed(const ConnectionName& name) {
+  Connection* const connection = find(name.local, name.remote, *name.remote_qpn, true);
+  if (connection != nullptr && connection->name().local_qpn == name.local_qpn) connection->end_agreed();
 }
 
 Connection* ConnectionTable::find(const wire::IpAddress& local, const wire::IpAddress& remote, wire::Qpn destination,

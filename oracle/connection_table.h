@@ -19,6 +19,9 @@ class ConnectionTable {
   ConnectionTable(Findings& findings, const Options& options) : findings_(findings), options_(options) {}
 
   Connection& declare(const ConnectionName& name, const Attributes& attributes);
+  // What the connection manager says: nothing new of a QP that was declared. end_agreed(): it says that it is over.
+  void agree(const ConnectionName& name, const Attributes& attributes);
+  void end_agreed(const ConnectionName& name);
   // The connection of a packet between these hosts to `destination`; null if there was none yet.
   Connection* find(const wire::IpAddress& local, const wire::IpAddress& remote, wire::Qpn destination, bool out) const;
   // A new one, of which only this direction is known.
@@ -49,6 +52,7 @@ class ConnectionTable {
   };
 
   Connection& add(const ConnectionName& name);
+  Connection& add_pair(const ConnectionName& name);
 
   Findings& findings_;
   const Options& options_;

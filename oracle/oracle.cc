@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "oracle/cm_judge.h"
 #include "oracle/connection_table.h"
 #include "oracle/packet.h"
 
@@ -9,7 +10,11 @@ namespace uroce::oracle {
 
 class Oracle::Impl {
  public:
-  explicit Impl(const Options& o) : options(o), findings(o.kept_violations), connections(findings, options) {}
+  explicit Impl(const Options& o)
+      : options(o),
+        findings(o.kept_violations),
+        connections(findings, options),
+        cm(findings, options, connections) {}
 
   void judge(PacketState state, bool out);
   bool is_local(const wire::IpAddress& address) const {
@@ -18,6 +23,7 @@ class Oracle::Impl {
   const Options options;
   Findings findings;
   ConnectionTable connections;
+  CmJudge cm;
   std::vector<wire::IpAddress> locals;
   bool locals_named = false;
   uint64_t packets = 0;
@@ -51,6 +57,7 @@ void Oracle::Impl::judge(PacketState state, bool out) {
                         wire::opcode_info(packet.bth().opcode).transport == wire::Transport::kRc;
   if (!reliable) {
     if (out) judge_form(nullptr);
+    if (state == PacketState::kUsable) cm.on_packet(packet, out);
     return;
   }
   const wire::IpAddress& local = out ? packet.envelope().source : packet.envelope().destination;
@@ -127,6 +134,7 @@ void Oracle::completed(wire::Qpn local_qpn, uint64_t wr_id, Outcome outcome) {
 
 void Oracle::finish(Time end) {
   for (const auto& connection : impl_->connections.all()) connection->finish(end);
+  impl_->cm.finish(end);
 }
 
 const std::vector<Violation>& Oracle::violations() const {
@@ -144,8 +152,14 @@ uint64_t Oracle::packet_count() const {
 
 std::vector<ConnectionSummary> Oracle::summary() const {
   std::vector<ConnectionSummary> all;
-  for (const auto& connection : impl_->connections.all()) all.push_back(connection->summary());
+  for (const auto& connection : impl_->connections.all()) {
+    if (!connection->unused()) all.push_back(connection->summary());
+  }
   return all;
+}
+
+std::vector<CmSummary> Oracle::cm_summary() const {
+  return impl_->cm.summary();
 }
 
 }  // namespace uroce::oracle

@@ -1,5 +1,5 @@
-// The trace oracle: reads the packets of one endpoint host and tells which rules of the reliable connected service it
-// broke. Written from the specification, shares nothing with the transport that it judges but the packet formats.
+// The trace oracle: reads the packets of one endpoint host and tells which rules of the reliable connected service, and of
+// the connection manager, it broke. Written from the specification, shares nothing with the transport that it judges but the packet formats.
 // Called by the simulator after every run, and by `uroce check` on captures of anybody's endpoints.
 //
 // Only the host whose packets these are is judged, because only at its own NIC is known what it had received when it
@@ -37,6 +37,7 @@ struct Options {
   Duration answer_within = std::chrono::seconds(1);
   std::optional<uint32_t> path_mtu;  // of all connections without one of their own
   size_t kept_violations = 10000;    // more are only counted
+  bool whole = false;                // nothing was said before the first packet: an answer to nothing is a violation
 };
 
 enum class WorkKind : uint8_t { kSend, kWrite, kWriteImmediate, kRead, kAtomic, kLocal };  // kLocal: sends nothing
@@ -52,7 +53,8 @@ class Oracle {
   // `address` is the judged host's. Until one has been named, the sources of outbound records are.
   void add_local(const wire::IpAddress& address);
 
-  // A connection from now on, before its first packet. Calling again begins it anew, as after a reset of the QP.
+  // A connection from now on, before its first packet. What the connection manager's messages say needs no declaration,
+  // and does not change one. Calling again begins it anew, as after a reset of the QP.
   // Once anything has been declared, packets to QPs that were not are violations.
   void declare(const wire::IpAddress& local, wire::Qpn local_qpn, const wire::IpAddress& remote, wire::Qpn remote_qpn,
                const Attributes& attributes);
@@ -76,6 +78,7 @@ class Oracle {
   uint64_t error_count() const;      // of Severity::kError
   uint64_t packet_count() const;     // RoCE v2 packets of the judged host
   std::vector<ConnectionSummary> summary() const;
+  std::vector<CmSummary> cm_summary() const;
 
  private:
   class Impl;

@@ -31,6 +31,21 @@ std::string both(uint64_t out, uint64_t in) {
   return std::to_string(out) + "/" + std::to_string(in);
 }
 
+// Columns as wide as what is in them. The first row is the head.
+template <size_t columns>
+std::string table(std::vector<std::array<std::string, columns>>& rows) {
+  std::array<size_t, columns> widths{};
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < columns; ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (auto& row : rows) {
+    for (size_t i = 0; i + 1 < columns; ++i) text += row[i].append(widths[i] + 2 - row[i].size(), ' ');
+    text += row.back() + "\n";
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string ConnectionName::text() const {
@@ -86,15 +101,7 @@ std::string format_summary(const std::vector<ConnectionSummary>& connections) {
                     both(c.reads_out, c.reads_in), both(c.atomics_out, c.atomics_in)});
     for (const std::string& what : connection.not_judged) ++not_judged[what];
   }
-  std::array<size_t, std::tuple_size_v<Row>> widths{};
-  for (const Row& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (Row& row : rows) {
-    for (size_t i = 0; i + 1 < row.size(); ++i) text += row[i].append(widths[i] + 2 - row[i].size(), ' ');
-    text += row.back() + "\n";
-  }
+  std::string text = table(rows);
   for (const auto& [what, count] : not_judged) {
     text += "not judged: " + what;
     if (connections.size() > 1)
@@ -102,6 +109,17 @@ std::string format_summary(const std::vector<ConnectionSummary>& connections) {
     text += "\n";
   }
   return text;
+}
+
+std::string format_cm_summary(const std::vector<CmSummary>& exchanges) {
+  if (exchanges.empty()) return {};
+  std::vector<std::array<std::string, 5>> rows = {{"CM EXCHANGE (OUT/IN)", "SERVICE", "TYPE", "MESSAGES", "OUTCOME"}};
+  for (const CmSummary& e : exchanges) {
+    rows.push_back({endpoint(e.local, e.local_qpn) + (e.active ? " -> " : " <- ") + endpoint(e.remote, e.remote_qpn),
+                    e.service.empty() ? "?" : e.service, e.transport.empty() ? "?" : e.transport,
+                    both(e.packets_out, e.packets_in), e.outcome});
+  }
+  return table(rows);
 }
 
 }  // namespace uroce::oracle

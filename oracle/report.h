@@ -17,4 +17,7 @@ std::string format_violation(const Violation& violation, Time start = {});
 // A table, one line per connection, and below it what could not be judged.
 std::string format_summary(const std::vector<ConnectionSummary>& connections);
 
+// The same of the exchanges of the connection manager; nothing if there were none.
+std::string format_cm_summary(const std::vector<CmSummary>& exchanges);
+
 }  // namespace uroce::oracle

@@ -1,5 +1,5 @@
-// The rules of a reliable connection that the oracle judges, with their clauses in IBTA volume 1. One table: judges
-// name a rule, reports print it.
+// The rules of a reliable connection, and of its making and ending by the connection manager, that the oracle judges,
+// with their clauses in IBTA volume 1. One table: judges name a rule, reports print it.
 #pragma once
 
 #include <cstddef>
@@ -67,7 +67,29 @@ enum class Severity : uint8_t {
     "9.7.4.1")                                                                                                      \
   X(kUnanswered, "unanswered", kError, "a request that asks for it is acknowledged", "9.7.5.1")                     \
   X(kSyndrome, "syndrome", kError, "no reserved syndromes, READ responses say ACK", "9.7.5.2")                      \
-  X(kCredits, "credits", kError, "credits exactly where receive requests are counted", "9.7.7.2")
+  X(kCredits, "credits", kError, "credits exactly where receive requests are counted", "9.7.7.2")                   \
+  /* connection management: clauses as far as they are known without reading them again (conformance.md) */         \
+  X(kCmPacket, "cm-packet", kError, "UD SEND Only of 256 bytes from QP1 to QP1, Q_Key 80010000, default P_Key",      \
+    "13.5")                                                                                                         \
+  X(kCmHeader, "cm-header", kError, "base version 1, class version 2, method Send, status 0, a message of the CM",   \
+    "13.4, 12.6")                                                                                                   \
+  X(kCmReserved, "cm-reserved", kError, "reserved bits are zero", "12.6")                                           \
+  X(kCmField, "cm-field", kError, "fields in their range, and what RoCE v2 makes of them", "12.7, annex A17")        \
+  X(kCmNames, "cm-names", kQuirk, "a service of an IP port space: IP addresses in front of the private data",       \
+    "annex A11")                                                                                                    \
+  X(kCmId, "cm-id", kError, "communication ids: not zero, one connection at a time, the other side's as it said",   \
+    "12.7")                                                                                                         \
+  X(kCmTransaction, "cm-transaction", kError, "an answer repeats the transaction id", "13.4, 12.6")                  \
+  X(kCmResendDiffers, "cm-resend-differs", kError, "what is sent again is the same message", "12.9")                \
+  X(kCmResendEarly, "cm-resend-early", kError, "nothing again before the response timeout, or the MRA's", "12.9")    \
+  X(kCmRetries, "cm-retries", kError, "nothing again more often than Max CM Retries", "12.9")                       \
+  X(kCmOrder, "cm-order", kError, "messages only in states that have them", "12.9")                                 \
+  X(kCmReject, "cm-reject", kError, "REJ: the right message, a reason, and its information", "12.6.7")               \
+  X(kCmDepth, "cm-depth", kQuirk, "a REP grants no more READs and atomics than the REQ asks for", "12.7")           \
+  X(kCmSidr, "cm-sidr", kError, "SIDR_REP: the request's id and service, a status, and a QP if it is valid",         \
+    "12.11")                                                                                                        \
+  X(kCmUnanswered, "cm-unanswered", kError, "what needs no application is answered at once", "12.9")                \
+  X(kCmIgnored, "cm-ignored", kNote, "a REQ is answered (Linux drops it while the backlog is full)", "12.9")
 
 enum class Rule : uint8_t {
 #define X(name, id, severity, text, clause) name,

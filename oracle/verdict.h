@@ -54,4 +54,15 @@ struct ConnectionSummary {
   std::vector<std::string> not_judged;  // what could not be judged, and why
 };
 
+// One exchange of the connection manager, as the judged host sees it.
+struct CmSummary {
+  wire::IpAddress local, remote;
+  std::optional<wire::Qpn> local_qpn{}, remote_qpn{};
+  bool active = false;    // the judged host has asked
+  std::string service;    // "TCP port 7471", or the number of the service id; empty: not captured
+  std::string transport;  // "RC", "UD"
+  std::string outcome;    // "established, disconnected"
+  uint64_t packets_out = 0, packets_in = 0;
+};
+
 }  // namespace uroce::oracle

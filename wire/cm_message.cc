@@ -59,4 +59,52 @@ const char* cm_message_name(CmAttribute attribute) {
   return index < kMessages ? kNames[index] : nullptr;
 }
 
+const char* rej_reason_text(RejReason reason) {
+  static constexpr std::array kTexts = {"unknown reason",
+                                        "no QP",
+                                        "no EE context",
+                                        "no resources",
+                                        "timeout",
+                                        "unsupported request",
+                                        "unknown communication id",
+                                        "communication instance",
+                                        "nobody listens at this service",
+                                        "transport not supported",
+                                        "stale connection",
+                                        "no RDC",
+                                        "wrong GID",
+                                        "wrong LID",
+                                        "service level",
+                                        "traffic class",
+                                        "hop limit",
+                                        "packet rate",
+                                        "wrong alternate GID",
+                                        "wrong alternate LID",
+                                        "alternate service level",
+                                        "alternate traffic class",
+                                        "alternate hop limit",
+                                        "alternate packet rate",
+                                        "redirected to another CM",
+                                        "redirected to another port",
+                                        "path MTU",
+                                        "responder resources",
+                                        "by the application",
+                                        "RNR retry count",
+                                        "communication id in use",
+                                        "class version",
+                                        "flow label",
+                                        "alternate flow label",
+                                        "unknown reason",
+                                        "vendor option not supported"};
+  const auto index = static_cast<size_t>(reason);
+  return index < kTexts.size() ? kTexts[index] : kTexts[0];
+}
+
+const char* sidr_status_text(SidrStatus status) {
+  static constexpr std::array kTexts = {"valid",  "nobody listens at this service", "rejected by the application",
+                                        "no QP",  "redirected to another CM",       "version not supported"};
+  const auto index = static_cast<size_t>(status);
+  return index < kTexts.size() ? kTexts[index] : "unknown status";
+}
+
 }  // namespace uroce::wire

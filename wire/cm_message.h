@@ -434,6 +434,9 @@ CmParseError parse_cm(std::span<const uint8_t> mad, CmMad& out);
 Mad emit_cm(const CmMad& mad);
 
 const char* cm_message_name(CmAttribute attribute);  // "SIDR_REQ"; null for what is none
+// In words, for people: "nobody listens at this service". Numbers that have no meaning: "unknown reason".
+const char* rej_reason_text(RejReason reason);
+const char* sidr_status_text(SidrStatus status);
 inline CmAttribute attribute_of(const CmMessage& message) {
   return std::visit([](const auto& m) { return m.kAttribute; }, message);
 }

@@ -23,6 +23,21 @@ void store_address(uint8_t* sixteen, const IpAddress& address, bool v4) {
 
 }  // namespace
 
+const char* port_space_name(ServiceId id) {
+  if (static_cast<uint64_t>(id) >> 32 != 0) return nullptr;
+  switch (port_space(id)) {
+    case PortSpace::kIpoib:
+      return "IPoIB";
+    case PortSpace::kTcp:
+      return "TCP";
+    case PortSpace::kUdp:
+      return "UDP";
+    case PortSpace::kIb:
+      return "IB";
+  }
+  return nullptr;
+}
+
 std::optional<CmaHeader> CmaHeader::parse(std::span<const uint8_t> private_data) {
   if (private_data.size() < kSize) return std::nullopt;
   const uint8_t* const bytes = private_data.data();

@@ -21,6 +21,12 @@ constexpr uint16_t service_port(ServiceId id) {
   return static_cast<uint16_t>(id);
 }
 
+constexpr PortSpace port_space(ServiceId id) {
+  return PortSpace{static_cast<uint16_t>(static_cast<uint64_t>(id) >> 16)};
+}
+// "TCP"; null for ids that are not made of one of the four port spaces.
+const char* port_space_name(ServiceId id);
+
 // The destination port is in the service id.
 struct CmaHeader {
   static constexpr size_t kSize = 36;

@@ -40,7 +40,7 @@ void Lab::deliver(const Datagram& datagram) {
     Datagram arriving = datagram;
     arriving.ca_guid = host->guid();
     arriving.netdev = static_cast<uint32_t>(host->guid());
-    host->cm.on_datagram(arriving, now);
+    host->receive(arriving);
   }
 }
 
@@ -83,12 +83,23 @@ Host::Host(Lab& to_lab, wire::IpAddress at, const Limits& limits, uint32_t numbe
       address(at),
       cm(
           limits, [this] { return static_cast<uint32_t>(lab.random()); }, *this),
+      judge(at),
       guid_(wire::Guid{number != 0 ? number : to_lab.hosts_.size() + 1}) {
   lab.hosts_.push_back(this);
 }
 
 Host::~Host() {
   lab.hosts_.erase(std::find(lab.hosts_.begin(), lab.hosts_.end(), this));
+  const std::string found = judge.finish(lab.now);
+  if (found.empty() || !is_judged) return;
+  const auto* const test = testing::UnitTest::GetInstance()->current_test_info();
+  const std::string path = std::string("cm-") + (test == nullptr ? "seed" : test->name()) + ".pcapng";
+  ADD_FAILURE() << found << "\ncapture: " << (judge.write_capture(path) ? path : "cannot be written");
+}
+
+void Host::receive(const Datagram& datagram) {
+  judge.on_datagram(datagram, false, lab.now);
+  cm.on_datagram(datagram, lab.now);
 }
 
 void Host::send(const Datagram& datagram) {
@@ -96,6 +107,7 @@ void Host::send(const Datagram& datagram) {
   EXPECT_EQ(wire::parse_cm(datagram.mad, mad), wire::CmParseError::kNone);
   EXPECT_EQ(datagram.source, address);
   EXPECT_EQ(datagram.netdev, static_cast<uint32_t>(guid_));
+  judge.on_datagram(datagram, true, lab.now);
   if (keeps_sent) sent.push_back({lab.now, datagram, mad});
   lab.carry(datagram);
 }
@@ -176,14 +188,13 @@ std::string Host::state(Id id) const {
 // --- Peer ------------------------------------------------------------------------------------------------------------
 
 void Peer::send(const wire::CmMessage& message, uint64_t transaction, uint32_t modifier) {
-  target_.cm.on_datagram(
+  target_.receive(
       {.netdev = static_cast<uint32_t>(target_.guid()),
        .ca_guid = target_.guid(),
        .source = address,
        .destination = target_.address,
        .mad =
-           wire::emit_cm({.transaction = wire::TransactionId{transaction}, .modifier = modifier, .message = message})},
-      lab_.now);
+           wire::emit_cm({.transaction = wire::TransactionId{transaction}, .modifier = modifier, .message = message})});
 }
 
 wire::Req Peer::req(Id id, uint16_t port, uint32_t qpn) const {

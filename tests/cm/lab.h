@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cm/connection_manager.h"
+#include "tests/cm/judge.h"
 
 namespace uroce::cm::test {
 
@@ -115,6 +116,12 @@ class Host final : public Output {
   std::deque<Sent> sent;                    // stay where they are
   bool keeps_sent = true;
   uint32_t next_qpn = 0x100;
+  // The oracle judges what it sends; what it finds fails the test when the host goes, and leaves a capture.
+  Judge judge;
+  bool is_judged = true;
+
+  // What arrives.
+  void receive(const Datagram& datagram);
 
  private:
   const wire::Guid guid_;
@@ -124,7 +131,7 @@ class Host final : public Output {
 // A host whose messages are written by hand, as nobody would send them.
 class Peer {
  public:
-  Peer(Lab& lab, Host& target, wire::IpAddress at) : address(at), lab_(lab), target_(target) {}
+  Peer(Lab&, Host& target, wire::IpAddress at) : address(at), target_(target) {}
 
   void send(const wire::CmMessage& message, uint64_t transaction = 1, uint32_t modifier = 0);
   wire::Req req(Id id, uint16_t port, uint32_t qpn = 0x500) const;
@@ -133,7 +140,6 @@ class Peer {
   const wire::IpAddress address;
 
  private:
-  Lab& lab_;
   Host& target_;
 };
 

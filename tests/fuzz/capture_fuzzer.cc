@@ -21,6 +21,7 @@ oracle::Options make_options(uint8_t choice) {
   if (choice & 1) options.slack = std::chrono::microseconds(100);
   if (choice & 2) options.path_mtu = 1024;
   options.kept_violations = choice & 4 ? 10 : 10000;
+  options.whole = (choice & 16) != 0;
   return options;
 }
 
@@ -48,6 +49,8 @@ void judge(uint8_t choice, const std::string& file) {
   check(oracle.violations().size() <= oracle.violation_count(), "violations that are kept are counted");
   for (const oracle::Violation& violation : oracle.violations()) (void)oracle::format_violation(violation);
   (void)oracle.summary();
+  check(oracle.cm_summary().size() <= oracle.packet_count(), "no more exchanges than packets");
+  (void)oracle::format_cm_summary(oracle.cm_summary());
 }
 
 }  // namespace
