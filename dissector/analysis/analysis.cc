@@ -66,7 +66,7 @@ void Analysis::analyse(const Datagram& datagram, const Headers& headers, uint32_
   } else if (info.transport != Transport::kUd) {
     analyse_connected(subject, flow);
   } else if (const auto message = find_cm_message(datagram, headers)) {
-    cm_.on_message(datagram, *message, flows_);
+    cm_.on_message(subject, *message, store_, flows_);
   }
   Flow& seen = flows_[subject.record.flow];
   if (seen.first_frame == 0) seen.first_frame = subject.datagram.frame;
@@ -124,8 +124,31 @@ Analysis::Range Analysis::of_frame(uint32_t frame) const {
 }
 
 const MessageRecord* Analysis::message(const PacketRecord& record) const {
-  if (record.message == kNone || record.findings.has(Finding::kCnp)) return nullptr;
+  if (record.message == kNone || record.findings.has(Finding::kCnp) || is_cm(record)) return nullptr;
   return &store_.messages[record.message];
+}
+
+const CmRecord* Analysis::cm(const PacketRecord& record) const {
+  return record.message != kNone && is_cm(record) ? &store_.cm[record.message] : nullptr;
+}
+
+const CmExchange* Analysis::exchange(const PacketRecord& record) const {
+  if (const CmRecord* const message = cm(record)) {
+    return message->exchange == kNone ? nullptr : &store_.exchanges[message->exchange];
+  }
+  const Flow* const own = flow(record);
+  return own == nullptr || own->exchange == kNone ? nullptr : &store_.exchanges[own->exchange];
+}
+
+uint32_t Analysis::stream(const PacketRecord& record) const {
+  const CmExchange* const made_by = exchange(record);
+  return made_by != nullptr ? made_by->stream : flow(record)->stream;
+}
+
+// Of UD no other messages are followed.
+bool Analysis::is_cm(const PacketRecord& record) const {
+  const Flow* const own = flow(record);
+  return own != nullptr && own->transport == Transport::kUd;
 }
 
 const CnpRecord* Analysis::cnp(const PacketRecord& record, const Headers& headers) const {

@@ -3,8 +3,8 @@
 // first pass and looks records up later.
 //
 // Time: constant per packet, but for the binary search among the requests of one connection and among the packets that
-// its sender has sent. Memory: 80 bytes per RoCE v2 packet, 48 per message, 16 per CNP, all bounded by the number of
-// packets; and per flow about 2 kB plus 80 bytes for each request that is not answered or among the last 2048 that are,
+// its sender has sent. Memory: 80 bytes per RoCE v2 packet, 48 per message, 16 per CNP, 32 per CM message and 264 per
+// exchange of these, all bounded by the number of packets; and per flow about 2 kB plus 80 bytes for each request that is not answered or among the last 2048 that are,
 // at most 16384 (RequestTrack), and 16 bytes for each of the last 16384 packets if their IP IDs count up (IpIds).
 #pragma once
 
@@ -37,6 +37,12 @@ class Analysis {
     for (uint32_t m = record.completed; m != kNone; m = store_.messages[m].also) each(store_.messages[m]);
   }
   const CnpRecord* cnp(const PacketRecord& record, const Headers& headers) const;
+  // Null unless the packet is a message of the communication management.
+  const CmRecord* cm(const PacketRecord& record) const;
+  // That it belongs to, or that has made its connection; null if that was not captured.
+  const CmExchange* exchange(const PacketRecord& record) const;
+  // Of a record with a flow. The messages that make a connection have its number.
+  uint32_t stream(const PacketRecord& record) const;
   uint32_t source_qpn(const PacketRecord& record) const {
     return record.flow == kNone ? FlowKey::kConnected : flows_.source_qpn(record.flow);
   }
@@ -45,13 +51,15 @@ class Analysis {
     return own == nullptr || own->peer == kNone ? nullptr : &flows_[own->peer];
   }
 
-  static_assert(sizeof(PacketRecord) <= 80 && sizeof(MessageRecord) <= 48 && sizeof(CnpRecord) <= 16);
+  static_assert(sizeof(PacketRecord) <= 80 && sizeof(MessageRecord) <= 48 && sizeof(CnpRecord) <= 16 &&
+                sizeof(CmRecord) <= 32 && sizeof(CmExchange) <= 264);
 
  private:
   void analyse(const Datagram& datagram, const Headers& headers, uint32_t index);
   void analyse_connected(const Subject& subject, uint32_t flow);
   void share_path_mtu(uint32_t flow);
   void analyse_cnp(const Subject& subject, uint32_t flow);
+  bool is_cm(const PacketRecord& record) const;
   bool verify(const Datagram& datagram, bool check_icrc, PacketRecord& record);
 
   Store store_;

@@ -1,64 +1,67 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the analysis takes from the communication management (IBTA 12): a REQ and its REP name both QPs of a connection
-// and the first PSN of each direction, so that the stream is known before its first packet. Used by Analysis; the
-// offsets of the other messages are in plugin/cm_tree.cc.
+// The communication management (IBTA 12) in a capture: which messages belong to one exchange, which answers which, and
+// what was said again. A REQ and its REP name both QPs of a connection and the first PSN of each direction, so that the
+// stream is known before its first packet, and is named by the service that was asked for. Used by Analysis; the bytes of
+// the messages are shown by plugin/cm_tree.cc.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <unordered_map>
 
 #include "dissector/analysis/flow_table.h"
+#include "wire/cm_message.h"
+#include "wire/mad.h"
 
 namespace uroce::dissector {
 
-enum class CmAttribute : uint16_t {
-  kReq = 0x10,
-  kMra = 0x11,
-  kRej = 0x12,
-  kRep = 0x13,
-  kRtu = 0x14,
-  kDreq = 0x15,
-  kDrep = 0x16,
-  kSidrReq = 0x17,
-  kSidrRep = 0x18,
-  kLap = 0x19,
-  kApr = 0x1a,
-};
-
-inline constexpr uint32_t kMadHeaderSize = 24;
-
 // The CM message in a UD packet to QP1, as far as it was captured; nothing if it is not one.
 struct CmMessage {
-  CmAttribute attribute;
+  wire::CmAttribute attribute;
+  uint64_t transaction;
   uint32_t at;                    // of the message behind the MAD header, in the InfiniBand bytes
   std::span<const uint8_t> body;  // from there on
 };
 std::optional<CmMessage> find_cm_message(const Datagram& datagram, const Headers& headers);
 
+// The most recent kMostIds communication ids and requests are known; older ones are not found any more. An exchange lasts
+// as long as the capture is open: about 250 bytes for each REQ, SIDR_REQ or DREQ of an unknown connection.
 class CmTracker {
  public:
-  void on_message(const Datagram& datagram, const CmMessage& message, FlowTable& flows);
+  // Fills in the record of the packet, and a CmRecord that it leads to.
+  void on_message(const Subject& subject, const CmMessage& message, Store& store, FlowTable& flows);
 
  private:
   struct Key {
-    wire::IpAddress requester;
-    uint32_t comm_id;
+    wire::IpAddress owner, other;
+    uint32_t id;
+    bool sidr;
     friend bool operator==(const Key&, const Key&) = default;
   };
   struct KeyHash {
     size_t operator()(const Key& key) const;
   };
-  struct Request {
-    uint32_t qpn;
-    wire::Psn responder_starts;  // the PSN that the requester asks the other side to start with
-    wire::Transport transport;
-    uint32_t answered_qpn = FlowKey::kConnected;  // by a REP that was seen
+  // The message under analysis.
+  struct Current {
+    const Subject& subject;
+    const CmMessage& message;
+    Store& store;
+    FlowTable& flows;
+    uint32_t cm;  // its CmRecord
   };
-  static constexpr size_t kMostRequests = 65536;
+  static constexpr size_t kMostIds = 131072;
 
-  std::unordered_map<Key, Request, KeyHash> requests_;
+  uint32_t find(const wire::IpAddress& owner, const wire::IpAddress& other, uint32_t id, bool sidr) const;
+  void name(const wire::IpAddress& owner, const wire::IpAddress& other, uint32_t id, bool sidr, uint32_t exchange);
+  uint32_t begin(const Current& now, bool asked);
+  uint32_t exchange_of(const Current& now);
+  uint32_t request(const Current& now);
+  uint32_t answered(const Current& now);
+  void connect(const Current& now, CmExchange& exchange);
+  static void ask(const Current& now, CmQuestion& question);
+  static void answer(const Current& now, CmQuestion& question);
+
+  std::unordered_map<Key, uint32_t, KeyHash> ids_;
 };
 
 }  // namespace uroce::dissector

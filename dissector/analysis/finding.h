@@ -39,6 +39,12 @@ enum class Finding : uint8_t {
   kCongestionMarked,
   kCnp,
   kRateCut,
+  kCmRetransmission,
+  kCmNoAnswer,
+  kCmReject,
+  kCmMra,
+  kCmUnseen,
+  kCmIdReuse,
   kBadIcrc,
   kBadIpChecksum,
   kCount,
@@ -128,6 +134,19 @@ inline constexpr FindingInfo kFindings[] = {
     {Finding::kCnp, "cnp", nullptr, "Congestion notification", FindingSeverity::kChat, FindingGroup::kSequence},
     {Finding::kRateCut, "rate_cut", nullptr, "The sender slowed down by a tenth or more after this CNP",
      FindingSeverity::kChat, FindingGroup::kSequence},
+    {Finding::kCmRetransmission, "cm_retransmission", "CM retransmission",
+     "Retransmission of a CM message: no answer came in time", FindingSeverity::kWarning, FindingGroup::kSequence},
+    {Finding::kCmNoAnswer, "cm_no_answer", "CM no answer", "The third or a later attempt of a CM message without answer",
+     FindingSeverity::kWarning, FindingGroup::kSequence},
+    {Finding::kCmReject, "cm_reject", "CM rejected", "Rejected by the CM", FindingSeverity::kWarning,
+     FindingGroup::kResponse},
+    {Finding::kCmMra, "cm_mra", "CM wait", "MRA: the answer takes longer, nothing is sent again before",
+     FindingSeverity::kNote, FindingGroup::kResponse},
+    {Finding::kCmUnseen, "cm_unseen", "CM answer to unseen", "Answer to a CM message that was not captured",
+     FindingSeverity::kWarning, FindingGroup::kSequence},
+    {Finding::kCmIdReuse, "cm_id_reuse", "CM id reuse",
+     "Request with a communication id whose last connection was not seen to end", FindingSeverity::kNote,
+     FindingGroup::kSequence},
     {Finding::kBadIcrc, "bad_icrc", "Bad ICRC", "Bad ICRC: the receiver drops this packet", FindingSeverity::kError,
      FindingGroup::kChecksum},
     {Finding::kBadIpChecksum, "bad_ip_checksum", "Bad IP checksum",
@@ -149,9 +168,9 @@ class Findings {
   }
 
  private:
-  static constexpr uint32_t bit(Finding finding) { return uint32_t{1} << static_cast<uint8_t>(finding); }
-  uint32_t bits_ = 0;
+  static constexpr uint64_t bit(Finding finding) { return uint64_t{1} << static_cast<uint8_t>(finding); }
+  uint64_t bits_ = 0;
 };
-static_assert(static_cast<size_t>(Finding::kCount) <= 32);
+static_assert(static_cast<size_t>(Finding::kCount) <= 64);
 
 }  // namespace uroce::dissector

@@ -153,13 +153,19 @@ void FlowTable::pair(uint32_t a, uint32_t b) {
 }
 
 void FlowTable::connect(const FlowKey& a, wire::Psn first_a, const FlowKey& b, wire::Psn first_b,
-                        wire::Transport transport) {
+                        wire::Transport transport, const Made& made) {
   for (const FlowKey& key : {a, b}) {
     const uint32_t old = find(key);
     if (old != kNone) forget_unpaired(old);
   }
+  const uint32_t streams = streams_;
   const uint32_t one = add(a, transport, 0);
   const uint32_t two = add(b, transport, 0);
+  streams_ = streams;
+  for (const uint32_t flow : {one, two}) {
+    flows_[flow].stream = made.stream;
+    flows_[flow].exchange = made.exchange;
+  }
   flows_[one].requests.expect(first_a);
   flows_[two].requests.expect(first_b);
   pair(one, two);

@@ -41,6 +41,7 @@ struct Flow {
   uint16_t source_port = 0;
   uint32_t stream = 0;
   uint32_t peer = kNone;
+  uint32_t exchange = kNone;  // index into the CM exchanges: the one that made the connection
   uint32_t first_frame = 0;
   uint32_t last_frame = 0;
   uint32_t pairing_attempts = 0;
@@ -64,7 +65,13 @@ class FlowTable {
   void pair(uint32_t a, uint32_t b);
   // What the CM says: a new connection, with the first PSN of each direction. Takes the place of one that had the same
   // addresses and QPNs.
-  void connect(const FlowKey& a, wire::Psn first_a, const FlowKey& b, wire::Psn first_b, wire::Transport transport);
+  struct Made {
+    uint32_t stream;  // of new_stream()
+    uint32_t exchange;
+  };
+  void connect(const FlowKey& a, wire::Psn first_a, const FlowKey& b, wire::Psn first_b, wire::Transport transport,
+               const Made& made);
+  uint32_t new_stream() { return streams_++; }
 
   Flow& operator[](uint32_t index) { return flows_[index]; }
   const Flow& operator[](uint32_t index) const { return flows_[index]; }

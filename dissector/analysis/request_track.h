@@ -22,6 +22,8 @@ struct Store {
   std::deque<PacketRecord> packets;
   std::deque<MessageRecord> messages;
   std::deque<CnpRecord> cnps;
+  std::deque<CmRecord> cm;
+  std::deque<CmExchange> exchanges;
 };
 
 // The packet under analysis; its record is the last of the store.

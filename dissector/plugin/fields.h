@@ -53,7 +53,24 @@ namespace uroce::dissector {
   X(icrc, "icrc", "ICRC", FT_UINT32, BASE_HEX, nullptr, 0, "Invariant CRC")                                            \
   X(icrc_status, "icrc.status", "ICRC status", FT_UINT8, BASE_NONE, VALS(proto_checksum_vals), 0, nullptr)             \
   X(icrc_expected, "icrc.expected", "Expected ICRC", FT_UINT32, BASE_HEX, nullptr, 0, nullptr)                         \
-  X(cm_attribute, "cm.attribute", "CM message", FT_UINT16, BASE_HEX, VALS(cm_names), 0, nullptr)                       \
+  X(cm_attribute, "cm.attribute", "CM message", FT_UINT16, BASE_HEX, VALS(cm_names()), 0, nullptr)                       \
+  X(cm_service, "cm.service", "Service ID", FT_UINT64, BASE_HEX, nullptr, 0,                                           \
+    "That the stream's connection was made for, or that was asked for")                                                \
+  X(cm_port_space, "cm.port_space", "Port space", FT_STRING, BASE_NONE, nullptr, 0, "TCP, UDP, IPoIB, IB")              \
+  X(cm_port, "cm.port", "Port", FT_UINT16, BASE_DEC, nullptr, 0, "Of the service")                                     \
+  X(cm_source_port, "cm.source_port", "Source port", FT_UINT16, BASE_DEC, nullptr, 0, "Of the requester's CMA header") \
+  X(cm_request_in, "cm.request_in", "Answer to the message in", FT_FRAMENUM, BASE_NONE,                                \
+    FRAMENUM_TYPE(FT_FRAMENUM_REQUEST), 0, nullptr)                                                                    \
+  X(cm_response_in, "cm.response_in", "Answered in", FT_FRAMENUM, BASE_NONE, FRAMENUM_TYPE(FT_FRAMENUM_RESPONSE), 0,   \
+    nullptr)                                                                                                           \
+  X(cm_response_time, "cm.response_time", "Response time", FT_RELATIVE_TIME, BASE_NONE, nullptr, 0,                    \
+    "Since the message was sent last")                                                                                 \
+  X(cm_original, "cm.original", "First transmission", FT_FRAMENUM, BASE_NONE, nullptr, 0, nullptr)                     \
+  X(cm_resend_wait, "cm.resend_wait", "Time since the last transmission", FT_RELATIVE_TIME, BASE_NONE, nullptr, 0,     \
+    nullptr)                                                                                                           \
+  X(cm_rejected, "cm.rej.message", "Message rejected", FT_UINT8, BASE_DEC, VALS(cm_rejected_names), 0xc0, nullptr)     \
+  X(cm_reason, "cm.rej.reason", "Reason", FT_UINT16, BASE_DEC, VALS(cm_reason_names()), 0, nullptr)                    \
+  X(cm_dreq_qpn, "cm.dreq.qpn", "Remote QPN", FT_UINT24, BASE_HEX, nullptr, 0, nullptr)                                \
   X(cm_local_id, "cm.local_id", "Local communication ID", FT_UINT32, BASE_HEX, nullptr, 0, nullptr)                    \
   X(cm_remote_id, "cm.remote_id", "Remote communication ID", FT_UINT32, BASE_HEX, nullptr, 0, nullptr)                 \
   X(cm_mraed, "cm.mra.message", "Message MRAed", FT_UINT8, BASE_DEC, VALS(cm_mraed_names), 0xc0, nullptr)              \
@@ -61,7 +78,7 @@ namespace uroce::dissector {
   X(cm_request_id, "cm.sidr.request_id", "Request ID", FT_UINT32, BASE_HEX, nullptr, 0, nullptr)                       \
   X(cm_sidr_pkey, "cm.sidr.pkey", "P_Key", FT_UINT16, BASE_HEX, nullptr, 0, nullptr)                                   \
   X(cm_service_id, "cm.sidr.service_id", "Service ID", FT_UINT64, BASE_HEX, nullptr, 0, nullptr)                       \
-  X(cm_sidr_status, "cm.sidr.status", "Status", FT_UINT8, BASE_DEC, VALS(cm_sidr_names), 0, nullptr)                   \
+  X(cm_sidr_status, "cm.sidr.status", "Status", FT_UINT8, BASE_DEC, VALS(cm_sidr_names()), 0, nullptr)                   \
   X(cm_info_length, "cm.info_length", "Additional information length", FT_UINT8, BASE_DEC, nullptr, 0, nullptr)        \
   X(cm_sidr_qpn, "cm.sidr.qpn", "QPN", FT_UINT24, BASE_HEX, nullptr, 0, nullptr)                                       \
   X(cm_sidr_qkey, "cm.sidr.qkey", "Q_Key", FT_UINT32, BASE_HEX, nullptr, 0, nullptr)                                   \
@@ -142,9 +159,11 @@ extern const value_string part_names[];
 extern const value_string selectivity_names[];
 extern const value_string aeth_names[];
 extern const value_string nak_names[];
-extern const value_string cm_names[];
 extern const value_string cm_mraed_names[];
-extern const value_string cm_sidr_names[];
+extern const value_string cm_rejected_names[];
+const value_string* cm_names();
+const value_string* cm_reason_names();
+const value_string* cm_sidr_names();
 const value_string* opcode_names();
 const char* opcode_name(uint8_t opcode);
 

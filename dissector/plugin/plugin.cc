@@ -25,6 +25,7 @@ void feed_taps(packet_info* pinfo, const Sighting& sighting, const Headers& head
   packet->headers = kept;
   packet->record = &record;
   packet->flow = analysis->flow(record);
+  packet->stream = packet->flow == nullptr ? 0 : analysis->stream(record);
   packet->source = sighting.source;
   packet->destination = sighting.destination;
   packet->source_qpn = analysis->source_qpn(record);

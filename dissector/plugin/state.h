@@ -32,6 +32,7 @@ struct TapPacket {
   const Headers* headers;
   const PacketRecord* record;
   const Flow* flow;  // may be null
+  uint32_t stream;   // of the packet, if there is a flow: that of a CM exchange is not the flow's
   address source, destination;
   uint32_t source_qpn;  // FlowKey::kConnected: not known
   uint32_t size;        // UDP payload
@@ -50,8 +51,13 @@ void show(packet_info* pinfo, proto_tree* tree, const Sighting& sighting, const 
           const PacketRecord& record);
 
 // cm_tree.cc
-const char* cm_message_name(const Datagram& datagram, const Headers& headers);  // null: not one
-void show_cm(proto_tree* tree, const Sighting& sighting, const Headers& headers);
+// "REJ: by the application (28)"; null: not a message of the CM.
+const char* cm_text(packet_info* pinfo, const Datagram& datagram, const Headers& headers);
+// "TCP port space, port 7471"; null: not known.
+const char* service_text(packet_info* pinfo, const CmExchange& exchange);
+void show_service(proto_tree* tree, tvbuff_t* tvb, const CmExchange& exchange);
+void show_cm(packet_info* pinfo, proto_tree* tree, const Sighting& sighting, const Headers& headers,
+             const PacketRecord& record);
 
 // summary.cc
 void summarise(packet_info* pinfo, const Sighting& sighting, const Headers& headers, const PacketRecord& record);

@@ -44,7 +44,7 @@ tap_packet_status count_streams(stats_tree* st, packet_info*, epan_dissect_t*, c
   const auto& packet = *static_cast<const TapPacket*>(data);
   if (packet.flow == nullptr) return TAP_PACKET_DONT_REDRAW;
   char name[32];
-  std::snprintf(name, sizeof name, "stream %u", packet.flow->stream);
+  std::snprintf(name, sizeof name, "stream %u", packet.stream);
   tick_stat_node(st, kStreams, 0, FALSE);
   const int stream = tick_stat_node(st, name, streams_node, TRUE);
   const Findings& findings = packet.record->findings;

@@ -55,8 +55,12 @@ const char* packet_summary(packet_info* pinfo, const Sighting& sighting, const H
   if (headers.usable() && headers.info->has_aeth) append_aeth(text, headers.aeth);
   if (headers.usable() && headers.info->has_reth) wmem_strbuf_append_printf(text, " DMA=%u", headers.reth.length);
   if (headers.usable() && headers.info->has_payload) wmem_strbuf_append_printf(text, " Len=%u", headers.payload_size);
-  const char* const cm = cm_message_name(sighting.datagram, headers);
-  if (cm != nullptr) wmem_strbuf_append_printf(text, " CM %s", cm);
+  if (const char* const cm = cm_text(pinfo, sighting.datagram, headers)) {
+    wmem_strbuf_append_printf(text, " CM %s", cm);
+    const CmExchange* const exchange = analysis->exchange(record);
+    const char* const service = exchange == nullptr ? nullptr : service_text(pinfo, *exchange);
+    if (service != nullptr) wmem_strbuf_append_printf(text, ", %s", service);
+  }
   return wmem_strbuf_get_str(text);
 }
 

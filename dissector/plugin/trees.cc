@@ -2,6 +2,7 @@
 // The tree of a RoCE v2 packet: its headers, its stream and message, and what the analysis says. Called by the
 // post-dissector. Expert items are added without a tree too: statistics count them.
 #include "dissector/plugin/fields.h"
+#include "dissector/plugin/items.h"
 #include "dissector/plugin/state.h"
 #include "wire/ip_udp.h"
 
@@ -37,30 +38,6 @@ class HeaderTree {
   int start_ = 0;
   int at_ = 0;
 };
-
-void set_time(nstime_t& out, int64_t ns) {
-  out.secs = ns / 1'000'000'000;
-  out.nsecs = static_cast<int>(ns % 1'000'000'000);
-}
-
-void generated(proto_item* item) {
-  proto_item_set_generated(item);
-}
-
-void add_time(proto_tree* tree, int field, tvbuff_t* tvb, int64_t ns) {
-  if (ns < 0) return;
-  nstime_t time;
-  set_time(time, ns);
-  generated(proto_tree_add_time(tree, field, tvb, 0, 0, &time));
-}
-
-void add_uint(proto_tree* tree, int field, tvbuff_t* tvb, uint32_t value) {
-  generated(proto_tree_add_uint(tree, field, tvb, 0, 0, value));
-}
-
-void add_frame(proto_tree* tree, int field, tvbuff_t* tvb, uint32_t frame) {
-  if (frame != 0) add_uint(tree, field, tvb, frame);
-}
 
 void add_hidden_qpn(proto_tree* tree, tvbuff_t* tvb, uint32_t qpn) {
   proto_item* const item = proto_tree_add_uint(tree, hf_qpn, tvb, 0, 0, qpn);
@@ -164,21 +141,28 @@ void show_message(proto_tree* parent, tvbuff_t* tvb, const Headers& headers, con
   add_frame(parent, hf_message_answer, tvb, message->answer_frame);
 }
 
-void show_stream(proto_tree* parent, tvbuff_t* tvb, const Headers& headers, const PacketRecord& record) {
+void show_stream(packet_info* pinfo, proto_tree* parent, tvbuff_t* tvb, const Headers& headers,
+                 const PacketRecord& record) {
   const Flow* const flow = analysis->flow(record);
   if (flow == nullptr) return;
+  const uint32_t stream = analysis->stream(record);
+  const CmExchange* const exchange = analysis->exchange(record);
+  const char* const service = exchange == nullptr ? nullptr : service_text(pinfo, *exchange);
   proto_item* item;
   proto_tree* const tree =
-      proto_tree_add_subtree_format(parent, tvb, 0, 0, ett_stream, &item, "Stream %u", flow->stream);
+      proto_tree_add_subtree_format(parent, tvb, 0, 0, ett_stream, &item, "Stream %u%s%s", stream,
+                                    service == nullptr ? "" : ", ", service == nullptr ? "" : service);
   generated(item);
-  add_uint(tree, hf_stream, tvb, flow->stream);
+  add_uint(tree, hf_stream, tvb, stream);
+  if (exchange != nullptr) show_service(tree, tvb, *exchange);
   const uint32_t source_qpn = analysis->source_qpn(record);
   if (source_qpn != FlowKey::kConnected) {
     add_uint(tree, hf_srcqp, tvb, source_qpn);
     add_hidden_qpn(tree, tvb, source_qpn);
   }
-  add_frame(tree, hf_stream_first, tvb, flow->first_frame);
-  add_frame(tree, hf_stream_last, tvb, flow->last_frame);
+  const bool cm = analysis->cm(record) != nullptr && exchange != nullptr;
+  add_frame(tree, hf_stream_first, tvb, cm ? exchange->first_frame : flow->first_frame);
+  add_frame(tree, hf_stream_last, tvb, cm ? exchange->last_frame : flow->last_frame);
   if (record.has_psn) generated(proto_tree_add_int(tree, hf_relative_psn, tvb, 0, 0, record.relative_psn));
   if (headers.usable()) show_message(tree, tvb, headers, record);
   // Once per message, so that averages in graphs are of messages.
@@ -213,15 +197,22 @@ void show_cnp(proto_tree* tree, tvbuff_t* tvb, const CnpRecord* cnp) {
   if (cnp->rate_after > 0) generated(proto_tree_add_double(tree, hf_rate_after, tvb, 0, 0, cnp->rate_after));
 }
 
-void show_findings(packet_info* pinfo, proto_item* item, const PacketRecord& record) {
+// `cm`: the message of the communication management in words; a REJ's expert item says why.
+void show_findings(packet_info* pinfo, proto_item* item, const PacketRecord& record, const char* cm) {
   for (const FindingInfo& info : kFindings) {
     if (info.finding == Finding::kBadIcrc || !record.findings.has(info.finding)) continue;  // the checksum shows that
-    expert_add_info(pinfo, item, &ei_findings[static_cast<size_t>(info.finding)]);
+    expert_field* const field = &ei_findings[static_cast<size_t>(info.finding)];
+    if (info.finding == Finding::kCmReject && cm != nullptr) {
+      expert_add_info_format(pinfo, item, field, "%s", cm);
+    } else {
+      expert_add_info(pinfo, item, field);
+    }
   }
 }
 
-void show_analysis(packet_info* pinfo, proto_tree* parent, tvbuff_t* tvb, const Headers& headers,
+void show_analysis(packet_info* pinfo, proto_tree* parent, const Sighting& sighting, const Headers& headers,
                    const PacketRecord& record) {
+  tvbuff_t* const tvb = sighting.tvb;
   proto_item* const item = proto_tree_add_item(parent, hf_analysis_root, tvb, 0, 0, ENC_NA);
   generated(item);
   proto_tree* const tree = proto_item_add_subtree(item, ett_analysis);
@@ -232,7 +223,7 @@ void show_analysis(packet_info* pinfo, proto_tree* parent, tvbuff_t* tvb, const 
   if (record.findings.is_retransmission()) {
     generated(proto_tree_add_item(tree, hf_retransmission, tvb, 0, 0, ENC_NA));
   }
-  show_findings(pinfo, item, record);
+  show_findings(pinfo, item, record, cm_text(pinfo, sighting.datagram, headers));
 }
 
 void show_problem(packet_info* pinfo, proto_item* item, const Headers& headers) {
@@ -247,7 +238,8 @@ void show(packet_info* pinfo, proto_tree* tree, const Sighting& sighting, const 
           const PacketRecord& record) {
   if (tree == nullptr) {  // for the statistics of expert items
     show_problem(pinfo, nullptr, headers);
-    if (record.findings.any()) show_findings(pinfo, nullptr, record);
+    if (record.findings.any())
+      show_findings(pinfo, nullptr, record, cm_text(pinfo, sighting.datagram, headers));
     if (record.icrc == IcrcStatus::kBad) {
       expert_add_info(pinfo, nullptr, &ei_findings[static_cast<size_t>(Finding::kBadIcrc)]);
     }
@@ -267,11 +259,11 @@ void show(packet_info* pinfo, proto_tree* tree, const Sighting& sighting, const 
     show_bth(root, tvb, headers);
     if (headers.info->known && headers.parsed > wire::kBthSize) show_extensions(root, tvb, headers);
     if (headers.usable()) add_uint(root, hf_payload_length, tvb, headers.payload_size);
-    show_cm(root, sighting, headers);
+    show_cm(pinfo, root, sighting, headers, record);
   }
   show_icrc(pinfo, root, sighting, record);
-  show_stream(root, tvb, headers, record);
-  show_analysis(pinfo, root, tvb, headers, record);
+  show_stream(pinfo, root, tvb, headers, record);
+  show_analysis(pinfo, root, sighting, headers, record);
 }
 
 }  // namespace uroce::dissector

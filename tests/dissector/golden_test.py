@@ -31,7 +31,10 @@ FIELDS = {
     "service": "rocev2.cm.sidr.service_id", "sidr_qpn": "rocev2.cm.sidr.qpn", "sidr_qkey": "rocev2.cm.sidr.qkey",
     "lap_qpn": "rocev2.cm.lap.qpn", "lap_gid": "rocev2.cm.lap.local_gid", "lap_label": "rocev2.cm.lap.flow_label",
     "lap_hops": "rocev2.cm.lap.hop_limit", "lap_rate": "rocev2.cm.lap.rate", "lap_timeout": "rocev2.cm.lap.ack_timeout",
-    "apr": "rocev2.cm.apr.status", "malformed": "rocev2.malformed", "not_captured": "rocev2.not_captured",
+    "apr": "rocev2.cm.apr.status", "space": "rocev2.cm.port_space", "port": "rocev2.cm.port",
+    "source_port": "rocev2.cm.source_port", "request_in": "rocev2.cm.request_in",
+    "response_in": "rocev2.cm.response_in", "response_after": "rocev2.cm.response_time",
+    "cm_original": "rocev2.cm.original", "cm_resent_after": "rocev2.cm.resend_wait", "reason": "rocev2.cm.rej.reason", "malformed": "rocev2.malformed", "not_captured": "rocev2.not_captured",
 }
 
 

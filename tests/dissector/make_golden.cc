@@ -4,6 +4,9 @@
 #include <cstdio>
 
 #include "tests/dissector/script.h"
+#include "wire/cm_message.h"
+#include "wire/cma_header.h"
+#include "wire/mad.h"
 
 namespace uroce::golden {
 namespace {
@@ -323,6 +326,66 @@ void cm(const std::string& directory) {
   s.forth(c, request(Opcode::kRcSendOnly, 0x780, 4)).back(c, acknowledge(0x780, ack(1)));
 }
 
+// --- whole exchanges
+
+Packet message(const wire::CmMessage& cm, uint64_t transaction) {
+  const wire::Mad mad =
+      wire::emit_cm({.transaction = wire::TransactionId{transaction}, .modifier = 0, .message = cm});
+  return {.opcode = Opcode::kUdSendOnly, .psn = 0, .destination = 1, .payload = {mad.begin(), mad.end()}};
+}
+template <class Message>
+Message with_ids(uint32_t own, uint32_t other) {
+  Message m;
+  m.local_id = wire::CommId{own};
+  m.remote_id = wire::CommId{other};
+  return m;
+}
+wire::Req cm_req(uint32_t id, uint16_t port) {
+  wire::Req req;
+  req.local_id = wire::CommId{id};
+  req.service_id = wire::service_id(wire::PortSpace::kTcp, port);
+  req.qpn = wire::Qpn(0x9101);
+  req.starting_psn = wire::Psn(0x500);
+  wire::CmaHeader names;
+  names.source_port = 40001;
+  names.emit(req.private_data.data());
+  return req;
+}
+
+// One that is established and ended, with everything that can be late; one that is rejected; one that nobody answers;
+// an id that is used again; SIDR, refused; answers to what was not captured.
+void cm_exchanges(const std::string& directory) {
+  Script s(directory, "cm-exchanges");
+  const Connection gsi{1, 1}, c{0x9101, 0x9102, false, 0xbeef};
+  const uint32_t a = 0xaa000001, b = 0xbb000001;
+  s.forth(gsi, message(cm_req(a, 7471), 1)).after(6'000'000).forth(gsi, message(cm_req(a, 7471), 1));
+  s.after(50).back(gsi, message(with_ids<wire::Mra>(b, a), 1));
+  auto rep = with_ids<wire::Rep>(b, a);
+  rep.qpn = wire::Qpn(0x9102);
+  rep.starting_psn = wire::Psn(0x700);
+  s.after(100).back(gsi, message(rep, 1)).after(20).forth(gsi, message(with_ids<wire::Rtu>(a, b), 1));
+  s.forth(c, request(Opcode::kRcSendOnly, 0x700, 4)).back(c, acknowledge(0x700, ack(1)));
+  s.forth(gsi, message(with_ids<wire::Dreq>(a, b), 2)).after(30).back(gsi, message(with_ids<wire::Drep>(b, a), 2));
+
+  auto rej = with_ids<wire::Rej>(0, 0xaa000002);
+  rej.reason = wire::RejReason::kServiceId;
+  s.forth(gsi, message(cm_req(0xaa000002, 7472), 3)).after(40).back(gsi, message(rej, 3));
+  for (int i = 0; i < 3; ++i) s.after(6'000'000).forth(gsi, message(cm_req(0xaa000003, 7473), 4));
+  s.forth(gsi, message(cm_req(0xaa000003, 7474), 5));
+
+  wire::SidrReq sidr;
+  sidr.request_id = wire::CommId{0xaa000004};
+  sidr.service_id = wire::service_id(wire::PortSpace::kUdp, 7475);
+  wire::SidrRep refusal;
+  refusal.request_id = sidr.request_id;
+  refusal.status = wire::SidrStatus::kUnsupported;
+  s.forth(gsi, message(sidr, 6)).back(gsi, message(refusal, 6));
+
+  s.back(gsi, message(with_ids<wire::Rtu>(0xbb000009, 0xaa000009), 7));
+  s.forth(gsi, message(with_ids<wire::Dreq>(0xaa000008, 0xbb000008), 8));
+  s.back(gsi, message(with_ids<wire::Drep>(0xbb000008, 0xaa000008), 8));
+}
+
 }  // namespace
 }  // namespace uroce::golden
 
@@ -334,7 +397,8 @@ int main(int argc, char** argv) {
   }
   const auto captures = {clean,      nak_at_sender, nak_at_receiver, timeout, rnr,       read_replay,
                          duplicates, violations,    fatal_naks,      cnp,     ud_and_uc, xrc_and_newer,
-                         envelopes,  malformed,     streams,         cm};
+                         envelopes,  malformed,     streams,         cm,
+                         cm_exchanges};
   for (const auto& write : captures) write(argv[1]);
   return 0;
 }
