@@ -70,7 +70,7 @@ CmQuestion* answered_by(CmExchange& e, const CmMessage& message, bool by_request
   }
 }
 
-uint64_t mix(uint64_t seed, uint64_t value) {
+uint64_t fold(uint64_t seed, uint64_t value) {
   uint64_t x = (seed ^ value) * 0x9e3779b97f4a7c15u;
   return x ^ (x >> 29);
 }
@@ -95,8 +95,8 @@ size_t CmTracker::KeyHash::operator()(const Key& key) const {
   uint64_t halves[4];
   std::memcpy(halves, key.owner.bytes.data(), sizeof halves / 2);
   std::memcpy(halves + 2, key.other.bytes.data(), sizeof halves / 2);
-  uint64_t all = mix(key.id, key.sidr);
-  for (const uint64_t half : halves) all = mix(all, half);
+  uint64_t all = fold(key.id, key.sidr);
+  for (const uint64_t half : halves) all = fold(all, half);
   return all;
 }
 

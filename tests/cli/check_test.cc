@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/exit_codes.h"
+#include "tests/oracle/cm_builder.h"
 #include "tests/oracle/trace_builder.h"
 #include "trace/pcapng_writer.h"
 
@@ -102,6 +103,26 @@ TEST_F(CheckCommand, Violation) {
                                        "resends-acknowledged: PSN 100"));
   EXPECT_THAT(out, HasSubstr("(IBTA 9.7.6.1)\n"));
   EXPECT_THAT(out, HasSubstr(": 1 violation\n"));
+}
+
+TEST_F(CheckCommand, ExchangesOfTheConnectionManager) {
+  oracle::CmTrace t;
+  t.connect();
+  t.out(t.dreq());
+  t.in(t.with_ids<wire::Drep>(false));
+  wire::Req req = t.req(false);
+  req.local_id = wire::CommId{0x3003};
+  wire::Rej rej = t.rej(wire::CmAnswered::kOther);  // packet 7: should say that it is of the REQ
+  rej.local_id = wire::CommId{0x1004};
+  rej.remote_id = req.local_id;
+  t.in(req);
+  t.out(rej);
+  write_file(t.records);
+  EXPECT_EQ(run(), kExitFailed);
+  EXPECT_THAT(out, testing::StartsWith("packet 7 0.000006 s  10.0.0.1 qp 0x1 -> 10.0.0.2 qp 0x1: cm-reject: REJ"));
+  EXPECT_THAT(out, HasSubstr("10.0.0.1 qp 0x101 -> 10.0.0.2 qp 0x202  TCP port 7471  RC    3/2       established, "
+                             "disconnected\n"));
+  EXPECT_THAT(out, HasSubstr("rejected by 10.0.0.1: by the application (28)\n"));
 }
 
 TEST_F(CheckCommand, SlackIsTakenIntoAccount) {
