@@ -52,8 +52,8 @@ struct CmExchange {
   wire::Psn request_psn{};  // that the REQ asks for, of the passive side
   uint8_t path_mtu = 0;     // code
   uint8_t retry_count = 0, rnr_retry = 0;
-  uint8_t responder_resources = 0, initiator_depth = 0;      // of the REQ's sender
-  uint8_t local_timeout_code = 0, remote_timeout_code = 0;   // response times of the REQ's sender and receiver
+  uint8_t responder_resources = 0, initiator_depth = 0;     // of the REQ's sender
+  uint8_t local_timeout_code = 0, remote_timeout_code = 0;  // response times of the REQ's sender and receiver
   uint8_t max_retries = 0;
 
   // The MRAs for what the judged host has sent last and waits for: they put it off.

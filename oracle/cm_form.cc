@@ -64,8 +64,7 @@ class FieldJudge {
     id(m.local_id);
     id(m.remote_id);
     // XRC has it in the place of the EE context.
-    expect(names_a_qp(m.qpn) || (m.qpn.value() == 0 && names_a_qp(Qpn(m.eecn))),
-           text("REP: QPN 0x%x", m.qpn.value()));
+    expect(names_a_qp(m.qpn) || (m.qpn.value() == 0 && names_a_qp(Qpn(m.eecn))), text("REP: QPN 0x%x", m.qpn.value()));
     expect(m.ca_guid != wire::Guid{}, "REP: no CA GUID");
     expect(m.failover_accepted <= 2, text("REP: failover accepted %u", m.failover_accepted));
   }

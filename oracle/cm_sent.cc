@@ -1,5 +1,5 @@
-// The part of CmJudge that is about what the judged host sends: to which exchange it belongs, and whether it may be sent
-// now.
+// The part of CmJudge that is about what the judged host sends: to which exchange it belongs, and whether it may be
+// sent now.
 #include <algorithm>
 #include <cinttypes>
 
@@ -154,7 +154,8 @@ CmExchange& CmJudge::send_answer(const Now& now, CommId ours, CommId theirs) {
       if (own != nullptr && is_live(*own)) violation(*asked, now, Rule::kCmId, "the id has a connection");
       table_.name_ours(*asked, ours);
     } else {
-      violation(*asked, now, Rule::kCmId, text("has said another id of its own, 0x%" PRIx32, static_cast<uint32_t>(ours)));
+      violation(*asked, now, Rule::kCmId,
+                text("has said another id of its own, 0x%" PRIx32, static_cast<uint32_t>(ours)));
     }
     return *asked;
   }
@@ -234,7 +235,8 @@ void CmJudge::judge_rej(const CmExchange& e, const wire::Rej& rej, const Now& no
     violation(e, now, Rule::kCmOrder, "to nothing");
   }
   const bool closing = e.over() || e.out[kDreq] || known(e.in[kDreq], now);
-  if (e.has_request && e.established() && !closing && !e.in[kRej]) violation(e, now, Rule::kCmOrder, "of an established connection");
+  if (e.has_request && e.established() && !closing && !e.in[kRej])
+    violation(e, now, Rule::kCmOrder, "of an established connection");
   switch (rej.message) {
     case wire::CmAnswered::kReq:
       if (!e.in[kReq]) violation(e, now, Rule::kCmReject, "of a REQ that did not come");
@@ -275,8 +277,9 @@ void CmJudge::judge_sidr_rep(const CmExchange& e, const wire::SidrRep& rep, cons
     return violation(e, now, Rule::kCmSidr, e.in[kSidrReq] ? "again, without the SIDR_REQ again" : "to no SIDR_REQ");
   }
   if (rep.service_id != e.service) {
-    violation(e, now, Rule::kCmSidr, text("service 0x%" PRIx64 ", asked for is 0x%" PRIx64,
-                                          static_cast<uint64_t>(rep.service_id), static_cast<uint64_t>(e.service)));
+    violation(e, now, Rule::kCmSidr,
+              text("service 0x%" PRIx64 ", asked for is 0x%" PRIx64, static_cast<uint64_t>(rep.service_id),
+                   static_cast<uint64_t>(e.service)));
   }
 }
 
@@ -285,13 +288,13 @@ void CmJudge::judge_transaction(const CmExchange& e, const Now& now) {
   for (const wire::CmAttribute question : questions_of(now.kind)) {
     const CmSeen& seen = e.in[question];
     asked = asked || seen;
-    right = right || (seen && (seen.transaction == now.mad.transaction || seen.first_transaction == now.mad.transaction));
+    right =
+        right || (seen && (seen.transaction == now.mad.transaction || seen.first_transaction == now.mad.transaction));
   }
   // The RTU is the REQ's sender's.
   right = right || (now.kind == kRtu && now.mad.transaction == e.transaction);
   if (!asked || right) return;
-  violation(e, now, Rule::kCmTransaction,
-            text("transaction 0x%" PRIx64, static_cast<uint64_t>(now.mad.transaction)));
+  violation(e, now, Rule::kCmTransaction, text("transaction 0x%" PRIx64, static_cast<uint64_t>(now.mad.transaction)));
 }
 
 // --- the same again --------------------------------------------------------------------------------------------------
@@ -299,7 +302,8 @@ void CmJudge::judge_transaction(const CmExchange& e, const Now& now) {
 void CmJudge::judge_again(const CmExchange& e, const Now& now) {
   const CmSeen& before = e.out[now.kind];
   if (!awaits_answer(now.kind) && now.kind != kRtu) return;
-  if (before.digest != now.digest) violation(e, now, Rule::kCmResendDiffers, text("was another in packet %" PRIu64, before.packet));
+  if (before.digest != now.digest)
+    violation(e, now, Rule::kCmResendDiffers, text("was another in packet %" PRIu64, before.packet));
   if (now.kind == kRtu || !(e.has_request || now.kind == kSidrReq)) return;
   uint32_t most = now.kind == kSidrReq ? kSidrRetries : e.max_retries;
   if (now.kind == kRep) most += e.in[kReq].count - 1;  // a REQ that comes again may be answered again
@@ -326,8 +330,8 @@ void CmJudge::judge_wait(const CmExchange& e, const CmSeen& before, const Now& n
   if (now.time() - from + options_.slack >= wait - wait / 16) return;
   const std::chrono::duration<double> passed = now.time() - from, due = wait;
   violation(e, now, Rule::kCmResendEarly,
-            text("again %.3f s after %s, not before %.3f s", passed.count(), from == before.last ? "the last" : "the MRA",
-                 due.count()));
+            text("again %.3f s after %s, not before %.3f s", passed.count(),
+                 from == before.last ? "the last" : "the MRA", due.count()));
 }
 
 // --- what follows from it --------------------------------------------------------------------------------------------

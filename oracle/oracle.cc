@@ -11,10 +11,7 @@ namespace uroce::oracle {
 class Oracle::Impl {
  public:
   explicit Impl(const Options& o)
-      : options(o),
-        findings(o.kept_violations),
-        connections(findings, options),
-        cm(findings, options, connections) {}
+      : options(o), findings(o.kept_violations), connections(findings, options), cm(findings, options, connections) {}
 
   void judge(PacketState state, bool out);
   bool is_local(const wire::IpAddress& address) const {

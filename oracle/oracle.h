@@ -1,6 +1,7 @@
-// The trace oracle: reads the packets of one endpoint host and tells which rules of the reliable connected service, and of
-// the connection manager, it broke. Written from the specification, shares nothing with the transport that it judges but the packet formats.
-// Called by the simulator after every run, and by `uroce check` on captures of anybody's endpoints.
+// The trace oracle: reads the packets of one endpoint host and tells which rules of the reliable connected service, and
+// of the connection manager, it broke. Written from the specification, shares nothing with the transport that it judges
+// but the packet formats. Called by the simulator after every run, and by `uroce check` on captures of anybody's
+// endpoints.
 //
 // Only the host whose packets these are is judged, because only at its own NIC is known what it had received when it
 // sent. Its peers may do what they like.

@@ -101,8 +101,8 @@ const char* rej_reason_text(RejReason reason) {
 }
 
 const char* sidr_status_text(SidrStatus status) {
-  static constexpr std::array kTexts = {"valid",  "nobody listens at this service", "rejected by the application",
-                                        "no QP",  "redirected to another CM",       "version not supported"};
+  static constexpr std::array kTexts = {"valid", "nobody listens at this service", "rejected by the application",
+                                        "no QP", "redirected to another CM",       "version not supported"};
   const auto index = static_cast<size_t>(status);
   return index < kTexts.size() ? kTexts[index] : "unknown status";
 }

@@ -4,8 +4,9 @@
 //
 // Time: constant per packet, but for the binary search among the requests of one connection and among the packets that
 // its sender has sent. Memory: 80 bytes per RoCE v2 packet, 48 per message, 16 per CNP, 32 per CM message and 264 per
-// exchange of these, all bounded by the number of packets; and per flow about 2 kB plus 80 bytes for each request that is not answered or among the last 2048 that are,
-// at most 16384 (RequestTrack), and 16 bytes for each of the last 16384 packets if their IP IDs count up (IpIds).
+// exchange of these, all bounded by the number of packets; and per flow about 2 kB plus 80 bytes for each request that
+// is not answered or among the last 2048 that are, at most 16384 (RequestTrack), and 16 bytes for each of the last
+// 16384 packets if their IP IDs count up (IpIds).
 #pragma once
 
 #include <cstdint>

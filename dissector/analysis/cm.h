@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The communication management (IBTA 12) in a capture: which messages belong to one exchange, which answers which, and
 // what was said again. A REQ and its REP name both QPs of a connection and the first PSN of each direction, so that the
-// stream is known before its first packet, and is named by the service that was asked for. Used by Analysis; the bytes of
-// the messages are shown by plugin/cm_tree.cc.
+// stream is known before its first packet, and is named by the service that was asked for. Used by Analysis; the bytes
+// of the messages are shown by plugin/cm_tree.cc.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ struct CmMessage {
 };
 std::optional<CmMessage> find_cm_message(const Datagram& datagram, const Headers& headers);
 
-// The most recent kMostIds communication ids and requests are known; older ones are not found any more. An exchange lasts
-// as long as the capture is open: about 250 bytes for each REQ, SIDR_REQ or DREQ of an unknown connection.
+// The most recent kMostIds communication ids and requests are known; older ones are not found any more. An exchange
+// lasts as long as the capture is open: about 250 bytes for each REQ, SIDR_REQ or DREQ of an unknown connection.
 class CmTracker {
  public:
   // Fills in the record of the packet, and a CmRecord that it leads to.

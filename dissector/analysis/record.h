@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What the first pass keeps: one PacketRecord for each RoCE v2 packet, one MessageRecord for each message (at most one
-// per packet), one CnpRecord for each CNP, one CmRecord for each message of the communication management. Later passes only show it.
+// per packet), one CnpRecord for each CNP, one CmRecord for each message of the communication management. Later passes
+// only show it.
 #pragma once
 
 #include <cstdint>
@@ -84,9 +85,9 @@ struct CmExchange {
   wire::ServiceId service{};
   uint16_t source_port = 0;  // 0: none was said
   uint64_t transaction = 0;
-  uint32_t qpn = 0;                    // the requester's
-  wire::Psn responder_starts;          // the PSN that the requester asks the other side to start with
-  uint32_t answered_qpn = 0xffffffff;  // the QPN of the REP that was seen
+  uint32_t qpn = 0;                                // the requester's
+  wire::Psn responder_starts;                      // the PSN that the requester asks the other side to start with
+  uint32_t answered_qpn = 0xffffffff;              // the QPN of the REP that was seen
   CmQuestion request, reply, disconnect[2], path;  // disconnect: of the responder, of the requester
 };
 

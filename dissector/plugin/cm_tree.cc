@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The CM messages: MRA, SIDR_REQ, SIDR_REP, LAP, APR whole, of those that the built-in dissector takes apart the ids and
-// what rejects and ends; which messages belong together; and the service that a stream is for. Offsets: wire.md "RDMA
-// CM"; LAP and APR: IBTA 12.8.
+// The CM messages: MRA, SIDR_REQ, SIDR_REP, LAP, APR whole, of those that the built-in dissector takes apart the ids
+// and what rejects and ends; which messages belong together; and the service that a stream is for. Offsets: wire.md
+// "RDMA CM"; LAP and APR: IBTA 12.8.
 #include <array>
 #include <cinttypes>
 
@@ -122,7 +122,8 @@ const value_string* cm_names() {
 }
 const value_string* cm_reason_names() {
   constexpr size_t kReasons = static_cast<size_t>(wire::RejReason::kVendorOption);
-  return names_of<1, kReasons>([](uint32_t value) { return wire::rej_reason_text(static_cast<wire::RejReason>(value)); });
+  return names_of<1, kReasons>(
+      [](uint32_t value) { return wire::rej_reason_text(static_cast<wire::RejReason>(value)); });
 }
 const value_string* cm_sidr_names() {
   constexpr size_t kStatuses = static_cast<size_t>(wire::SidrStatus::kVersion) + 1;

@@ -53,10 +53,10 @@ namespace uroce::dissector {
   X(icrc, "icrc", "ICRC", FT_UINT32, BASE_HEX, nullptr, 0, "Invariant CRC")                                            \
   X(icrc_status, "icrc.status", "ICRC status", FT_UINT8, BASE_NONE, VALS(proto_checksum_vals), 0, nullptr)             \
   X(icrc_expected, "icrc.expected", "Expected ICRC", FT_UINT32, BASE_HEX, nullptr, 0, nullptr)                         \
-  X(cm_attribute, "cm.attribute", "CM message", FT_UINT16, BASE_HEX, VALS(cm_names()), 0, nullptr)                       \
+  X(cm_attribute, "cm.attribute", "CM message", FT_UINT16, BASE_HEX, VALS(cm_names()), 0, nullptr)                     \
   X(cm_service, "cm.service", "Service ID", FT_UINT64, BASE_HEX, nullptr, 0,                                           \
     "That the stream's connection was made for, or that was asked for")                                                \
-  X(cm_port_space, "cm.port_space", "Port space", FT_STRING, BASE_NONE, nullptr, 0, "TCP, UDP, IPoIB, IB")              \
+  X(cm_port_space, "cm.port_space", "Port space", FT_STRING, BASE_NONE, nullptr, 0, "TCP, UDP, IPoIB, IB")             \
   X(cm_port, "cm.port", "Port", FT_UINT16, BASE_DEC, nullptr, 0, "Of the service")                                     \
   X(cm_source_port, "cm.source_port", "Source port", FT_UINT16, BASE_DEC, nullptr, 0, "Of the requester's CMA header") \
   X(cm_request_in, "cm.request_in", "Answer to the message in", FT_FRAMENUM, BASE_NONE,                                \
@@ -78,7 +78,7 @@ namespace uroce::dissector {
   X(cm_request_id, "cm.sidr.request_id", "Request ID", FT_UINT32, BASE_HEX, nullptr, 0, nullptr)                       \
   X(cm_sidr_pkey, "cm.sidr.pkey", "P_Key", FT_UINT16, BASE_HEX, nullptr, 0, nullptr)                                   \
   X(cm_service_id, "cm.sidr.service_id", "Service ID", FT_UINT64, BASE_HEX, nullptr, 0, nullptr)                       \
-  X(cm_sidr_status, "cm.sidr.status", "Status", FT_UINT8, BASE_DEC, VALS(cm_sidr_names()), 0, nullptr)                   \
+  X(cm_sidr_status, "cm.sidr.status", "Status", FT_UINT8, BASE_DEC, VALS(cm_sidr_names()), 0, nullptr)                 \
   X(cm_info_length, "cm.info_length", "Additional information length", FT_UINT8, BASE_DEC, nullptr, 0, nullptr)        \
   X(cm_sidr_qpn, "cm.sidr.qpn", "QPN", FT_UINT24, BASE_HEX, nullptr, 0, nullptr)                                       \
   X(cm_sidr_qkey, "cm.sidr.qkey", "Q_Key", FT_UINT32, BASE_HEX, nullptr, 0, nullptr)                                   \

@@ -238,8 +238,7 @@ void show(packet_info* pinfo, proto_tree* tree, const Sighting& sighting, const 
           const PacketRecord& record) {
   if (tree == nullptr) {  // for the statistics of expert items
     show_problem(pinfo, nullptr, headers);
-    if (record.findings.any())
-      show_findings(pinfo, nullptr, record, cm_text(pinfo, sighting.datagram, headers));
+    if (record.findings.any()) show_findings(pinfo, nullptr, record, cm_text(pinfo, sighting.datagram, headers));
     if (record.icrc == IcrcStatus::kBad) {
       expert_add_info(pinfo, nullptr, &ei_findings[static_cast<size_t>(Finding::kBadIcrc)]);
     }

@@ -188,13 +188,12 @@ std::string Host::state(Id id) const {
 // --- Peer ------------------------------------------------------------------------------------------------------------
 
 void Peer::send(const wire::CmMessage& message, uint64_t transaction, uint32_t modifier) {
-  target_.receive(
-      {.netdev = static_cast<uint32_t>(target_.guid()),
-       .ca_guid = target_.guid(),
-       .source = address,
-       .destination = target_.address,
-       .mad =
-           wire::emit_cm({.transaction = wire::TransactionId{transaction}, .modifier = modifier, .message = message})});
+  target_.receive({.netdev = static_cast<uint32_t>(target_.guid()),
+                   .ca_guid = target_.guid(),
+                   .source = address,
+                   .destination = target_.address,
+                   .mad = wire::emit_cm(
+                       {.transaction = wire::TransactionId{transaction}, .modifier = modifier, .message = message})});
 }
 
 wire::Req Peer::req(Id id, uint16_t port, uint32_t qpn) const {

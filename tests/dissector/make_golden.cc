@@ -329,8 +329,7 @@ void cm(const std::string& directory) {
 // --- whole exchanges
 
 Packet message(const wire::CmMessage& cm, uint64_t transaction) {
-  const wire::Mad mad =
-      wire::emit_cm({.transaction = wire::TransactionId{transaction}, .modifier = 0, .message = cm});
+  const wire::Mad mad = wire::emit_cm({.transaction = wire::TransactionId{transaction}, .modifier = 0, .message = cm});
   return {.opcode = Opcode::kUdSendOnly, .psn = 0, .destination = 1, .payload = {mad.begin(), mad.end()}};
 }
 template <class Message>
@@ -395,10 +394,9 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: make_golden DIRECTORY\n");
     return 2;
   }
-  const auto captures = {clean,      nak_at_sender, nak_at_receiver, timeout, rnr,       read_replay,
-                         duplicates, violations,    fatal_naks,      cnp,     ud_and_uc, xrc_and_newer,
-                         envelopes,  malformed,     streams,         cm,
-                         cm_exchanges};
+  const auto captures = {clean,      nak_at_sender, nak_at_receiver, timeout, rnr,         read_replay,
+                         duplicates, violations,    fatal_naks,      cnp,     ud_and_uc,   xrc_and_newer,
+                         envelopes,  malformed,     streams,         cm,      cm_exchanges};
   for (const auto& write : captures) write(argv[1]);
   return 0;
 }

@@ -127,8 +127,8 @@ class CmTrace {
     finished_ = true;
     std::string all;
     for (const Violation& violation : oracle.violations()) {
-      all += (all.empty() ? "" : " ") + std::string(rule_info(violation.rule).id) + "@" +
-             std::to_string(violation.packet);
+      all +=
+          (all.empty() ? "" : " ") + std::string(rule_info(violation.rule).id) + "@" + std::to_string(violation.packet);
     }
     return all;
   }
@@ -155,8 +155,9 @@ class CmTrace {
 
   uint64_t add(const wire::CmMessage& message, uint64_t transaction, bool out) {
     const uint64_t usual = is_disconnect(message) ? kDreqTransaction : kTransaction;
-    wire::Mad mad = wire::emit_cm(
-        {.transaction = wire::TransactionId{transaction != 0 ? transaction : usual}, .modifier = 0, .message = message});
+    wire::Mad mad = wire::emit_cm({.transaction = wire::TransactionId{transaction != 0 ? transaction : usual},
+                                   .modifier = 0,
+                                   .message = message});
     if (spoil_mad) spoil_mad(mad);
     spoil_mad = nullptr;
     std::vector<uint8_t> ib(wire::kGsiPacketSize);
