@@ -304,6 +304,29 @@ void make_dissected(Corpus corpus) {
   }
 }
 
+// --- messages for cm_capture_fuzzer ----------------------------------------------------------------------------------
+
+// Kind, ids and transaction; `more`: the QPN where the kind has one; then how much time passes (2^10 ms).
+Bytes said(bool out, uint8_t kind, uint8_t own, uint8_t other, uint8_t transaction, const Bytes& more = {}) {
+  const Bytes ids = kind == 0 || kind == 7 ? Bytes{own} : Bytes{own, other};
+  return concatenate({{static_cast<uint8_t>(out), kind, transaction}, ids, more, {10}});
+}
+
+// From REQ to DREP, by either side; a rejected one; SIDR.
+void make_cm_captures(Corpus corpus) {
+  for (const bool active : {false, true}) {
+    const Bytes connected =
+        concatenate({said(active, 0, 1, 0, 1, {0}), said(!active, 3, 2, 1, 1, {1}), said(active, 4, 1, 2, 1),
+                     said(active, 5, 1, 2, 2, {1}), said(!active, 6, 2, 1, 2)});
+    const Bytes rejected = concatenate({said(active, 0, 3, 0, 3, {0}), said(active, 0, 3, 0, 3, {0}),
+                                        said(!active, 1, 2, 3, 3), said(!active, 2, 2, 3, 3)});
+    const Bytes sidr = concatenate({said(active, 7, 1, 0, 1), said(!active, 8, 1, 0, 1)});
+    const std::string name = active ? "active" : "passive";
+    corpus.add("connected_" + name, concatenate({{1}, connected, connected}));
+    corpus.add("all_" + name, concatenate({{0}, rejected, sidr, connected}));
+  }
+}
+
 // --- netlink messages ------------------------------------------------------------------------------------------------
 
 Bytes attribute(uint16_t type, const Bytes& data) {
@@ -548,6 +571,7 @@ int main(int argc, char** argv) {
     make_netlink({directory, "rtnetlink_fuzzer"});
     make_rings({directory, "af_xdp_receive_fuzzer"});
     make_dissected({directory, "dissector_fuzzer"});
+    make_cm_captures({directory, "cm_capture_fuzzer"});
     make_connections({directory, "cm_fuzzer"});
   } catch (const std::exception& error) {
     std::cerr << "make_corpus: " << error.what() << "\n";
