@@ -20,9 +20,9 @@ namespace uroce::broker {
 struct ConnectionStatistics {
   uint64_t client = 0;  // its number; 0: it is gone, and the broker still ends the connection
   uint32_t id = 0;
-  std::string state, transport;  // "established", "listen"; "rc"
+  std::string state{}, transport{};  // "established", "listen"; "rc"
   uint64_t service = 0;
-  std::string local, remote;  // addresses; empty: none
+  std::string local{}, remote{};  // addresses; empty: none
   uint32_t local_qpn = 0, remote_qpn = 0;
   uint32_t remote_id = 0;
 
