@@ -21,6 +21,10 @@ std::optional<wire::Qpn> known_qpn(wire::Qpn qpn) {
   return qpn.value() != 0 ? std::optional(qpn) : std::nullopt;
 }
 
+std::string times(uint32_t count) {
+  return count == 1 ? "once" : text("%u times", count);
+}
+
 std::string service_text(const CmExchange& e) {
   if (!e.has_request) return {};
   if (const char* const space = wire::port_space_name(e.service)) {
@@ -37,7 +41,7 @@ std::string transport_text(const CmExchange& e) {
 }
 
 std::string sidr_outcome(const CmExchange& e) {
-  if (!e.sidr_status) return text("unanswered, asked %u times", e.out[kSidrReq].count + e.in[kSidrReq].count);
+  if (!e.sidr_status) return "unanswered, asked " + times(e.out[kSidrReq].count + e.in[kSidrReq].count);
   if (*e.sidr_status == wire::SidrStatus::kOk) {
     return text("QP 0x%" PRIx32 " told", (e.active ? e.remote_qpn : e.local_qpn).value());
   }
@@ -55,7 +59,7 @@ std::string beginning(const CmExchange& e) {
   if (e.established()) return "established";
   if (e.out[kRep] || e.in[kRep]) return "accepted, not confirmed";
   if (e.rejected) return {};
-  return text("unanswered, asked %u times", e.out[kReq].count + e.in[kReq].count);
+  return "unanswered, asked " + times(e.out[kReq].count + e.in[kReq].count);
 }
 
 std::string outcome(const CmExchange& e) {
@@ -66,7 +70,7 @@ std::string outcome(const CmExchange& e) {
   if (e.out[kDrep] || e.in[kDrep]) {
     add("disconnected");
   } else if (dreqs > 0) {
-    add(text("asked %u times to disconnect", dreqs));
+    add("asked " + times(dreqs) + " to disconnect");
   }
   if (e.rejected) add(rejection(e));
   return all;

@@ -290,6 +290,9 @@ TEST(CmRepetitions, NoMoreThanMaxCmRetries) {
   EXPECT_EQ(t.out(t.req()), 5u);
   EXPECT_EQ(t.found(), "cm-retries@5");
   EXPECT_EQ(t.outcome(), "unanswered, asked 5 times");
+  CmTrace once;
+  once.out(once.req());
+  EXPECT_EQ(once.outcome(), "unanswered, asked once");
 }
 
 TEST(CmRepetitions, WaitForTheMra) {
