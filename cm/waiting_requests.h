@@ -17,8 +17,8 @@ namespace uroce::cm {
 class WaitingRequests {
  public:
   // How long after the end of a service's listener requests for it wait, and for how long each.
-  static constexpr Duration kMemory = std::chrono::seconds(1);
-  static constexpr Duration kPatience = std::chrono::milliseconds(500);
+  static constexpr Duration kMemory = std::chrono::seconds(2);
+  static constexpr Duration kPatience = std::chrono::seconds(2);
   // More services are forgotten, the oldest first; more requests are refused at once.
   static constexpr size_t kMostServices = 1024;
   static constexpr size_t kMostRequests = 256;
