@@ -211,7 +211,7 @@ TEST_F(ListenersTest, TooManyWait) {
   for (size_t i = 0; i < all; ++i) a.connect(b, kPort);
   lab.run_for(100ms);
   EXPECT_EQ(a.events.size(), 20u);
-  lab.run_for(1s);
+  lab.run_for(WaitingRequests::kPatience);
   EXPECT_EQ(a.events.size(), all);
   EXPECT_EQ(b.sent.size(), all);
 }
