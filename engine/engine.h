@@ -180,6 +180,9 @@ class Engine {
   // For who looks on, with QPs one by one up to `most_qps`; none before the packet I/O is open.
   std::optional<broker::DeviceStatistics> statistics(uint32_t most_qps);
 
+  // A packet in order has come for the QP with this number. False too if there is none.
+  bool has_received(uint32_t qpn);
+
   // Device-wide events (port, GIDs, fatal) go to all handlers registered here.
   void add_event_handler(EventHandler* handler);
   void remove_event_handler(EventHandler* handler);

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "engine/device/identity.h"
+#include "rdma_cm/functions.h"
 
 namespace uroce::files {
 namespace {
@@ -13,6 +14,7 @@ namespace {
 constexpr std::string_view kDeviceDirectory = "dev/infiniband/";
 constexpr const char* kDeviceNode = "/dev/null";  // readable and writable by all, and does nothing
 constexpr const char* kMadAbi = "5";              // IB_USER_MAD_ABI_VERSION
+constexpr const char* kRdmaCmAbi = "4";           // RDMA_USER_CM_ABI_VERSION
 constexpr const char* kVerbsAbi = "6";            // IB_USER_VERBS_ABI_VERSION
 
 [[gnu::format(printf, 1, 2)]] std::string print(const char* format, ...) {
@@ -185,13 +187,21 @@ void add_uverbs(Contents& contents, const Device& about) {
   Directory(contents, "dev/infiniband").link(name, kDeviceNode);
 }
 
+// A misc device. The node stands for who looks for it; opening it is another thing (hooks_rdma_cm.cc).
+void add_rdma_cm(Contents& contents) {
+  Directory misc(contents, "sys/class/misc/rdma_cm");
+  misc.file("abi_version", kRdmaCmAbi);
+  misc.file("dev", std::to_string(rdma_cm::kDeviceMajor) + ":" + std::to_string(rdma_cm::kDeviceMinor));
+  Directory(contents, "dev/infiniband").link("rdma_cm", kDeviceNode);
+}
+
 }  // namespace
 
 std::string mac_text(const wire::MacAddress& mac) {
   return print("%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2], mac[3], mac[4], mac[5]);
 }
 
-Contents describe(const std::vector<Device>& devices, const Cpus& cpus) {
+Contents describe(const std::vector<Device>& devices, const Cpus& cpus, RdmaCm rdma_cm) {
   Contents contents;
   for (const char* path : {"sys", "sys/class", "sys/class/infiniband", "dev", "dev/infiniband"}) contents[path] = {};
   Directory(contents, "sys/class/infiniband_verbs").file("abi_version", kVerbsAbi);
@@ -200,6 +210,7 @@ Contents describe(const std::vector<Device>& devices, const Cpus& cpus) {
     add_device(contents, device, cpus);
     add_uverbs(contents, device);
   }
+  if (rdma_cm == RdmaCm::kPresent) add_rdma_cm(contents);
   return contents;
 }
 

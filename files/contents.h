@@ -36,7 +36,9 @@ struct Cpus {
   std::string mask;  // "00000003"
 };
 
-Contents describe(const std::vector<Device>& devices, const Cpus& cpus);
+// With the names of the rdma_cm file, where there is one to open.
+enum class RdmaCm : bool { kAbsent, kPresent };
+Contents describe(const std::vector<Device>& devices, const Cpus& cpus, RdmaCm rdma_cm = RdmaCm::kAbsent);
 
 // The mask of a list of CPUs: "0-2,33" -> "00000002,00000007". Empty when it is no list.
 std::string cpu_mask(std::string_view list);

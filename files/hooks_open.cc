@@ -1,9 +1,7 @@
 // Opening files: open(), openat(), creat(), fopen(), freopen() and their variants.
-#include <atomic>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <sys/types.h>
@@ -18,24 +16,19 @@ bool has_mode(int flags) {
   return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
 }
 
-// librdmacm opens this file before all else. A program that needs it ends with an error that says little; others, UCX
-// among them, only look whether it is there.
-void say_that_there_is_no_rdma_cm() {
-  static constinit std::atomic<bool> said{false};
-  const int error = errno;
-  const char* const quiet = secure_getenv("UROCE_QUIET");
-  const bool speak = quiet == nullptr || *quiet == '\0' || std::strcmp(quiet, "0") == 0;
-  if (speak && !said.exchange(true)) {
-    std::fputs(
-        "uroce: rdma_cm is not there yet: librdmacm, and options like perftest's -R, do not work; use what exchanges "
-        "addresses by itself (perftest without -R, UCX, MPI)\n",
-        stderr);
-  }
-  errno = error;
+// The one file that is not a real one: liburoce.so gives a descriptor of it (hooks_rdma_cm.cc).
+bool is_rdma_cm(const Redirect& redirect) {
+  return redirect.is_in_view() && redirect.name() == "/dev/infiniband/rdma_cm" && rdma_cm_functions() != nullptr;
+}
+
+int open_rdma_cm(int flags) {
+  const int fd = rdma_cm_functions()->open(flags);
+  if (fd >= 0) return fd;
+  errno = -fd;
+  return -1;
 }
 
 bool refused(const Redirect& redirect, int flags) {
-  if (redirect.is_in_view() && redirect.name() == "/dev/infiniband/rdma_cm") say_that_there_is_no_rdma_cm();
   return redirect.refuses((flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0, has_mode(flags));
 }
 
@@ -57,6 +50,7 @@ bool refused(const Redirect& redirect, const char* mode) {
       va_end(arguments);                                                       \
     }                                                                          \
     const Redirect redirect(path);                                             \
+    if (is_rdma_cm(redirect)) return open_rdma_cm(flags);                      \
     return refused(redirect, flags) ? -1 : next(redirect.path(), flags, mode); \
   }
 #define UROCE_OPENAT_HOOK(name)                                                           \
@@ -70,6 +64,7 @@ bool refused(const Redirect& redirect, const char* mode) {
       va_end(arguments);                                                                  \
     }                                                                                     \
     const Redirect redirect(directory, path);                                             \
+    if (is_rdma_cm(redirect)) return open_rdma_cm(flags);                                 \
     return refused(redirect, flags) ? -1 : next(directory, redirect.path(), flags, mode); \
   }
 // Of programs built with _FORTIFY_SOURCE: without a mode.
@@ -77,12 +72,14 @@ bool refused(const Redirect& redirect, const char* mode) {
   UROCE_HOOK(int, name, const char* path, int flags) {                   \
     static constinit Next<int(const char*, int)> next(#name);            \
     const Redirect redirect(path);                                       \
+    if (is_rdma_cm(redirect)) return open_rdma_cm(flags);                \
     return refused(redirect, flags) ? -1 : next(redirect.path(), flags); \
   }
 #define UROCE_OPENAT_2_HOOK(name)                                                   \
   UROCE_HOOK(int, name, int directory, const char* path, int flags) {               \
     static constinit Next<int(int, const char*, int)> next(#name);                  \
     const Redirect redirect(directory, path);                                       \
+    if (is_rdma_cm(redirect)) return open_rdma_cm(flags);                           \
     return refused(redirect, flags) ? -1 : next(directory, redirect.path(), flags); \
   }
 #define UROCE_CREAT_HOOK(name)                                              \

@@ -19,13 +19,16 @@ bool is_base(const Components& path) {
       return true;
     case 1:
       return path[0] == "sys" || path[0] == "dev";
+    case 2:
+      return path[0] == "sys" && path[1] == "class";
     default:
-      return path.size() == 2 && path[0] == "sys" && path[1] == "class";
+      return path.size() == 3 && path[0] == "sys" && path[1] == "class" && path[2] == "misc";
   }
 }
 
 bool is_view(const Components& path) {
   if (path.size() == 2) return path[0] == "dev" && path[1] == "infiniband";
+  if (path.size() == 4) return is_base({path[0], path[1], path[2]}) && path[3] == "rdma_cm";
   return path.size() == 3 && path[0] == "sys" && path[1] == "class" &&
          std::find(std::begin(kInClass), std::end(kInClass), path[2]) != std::end(kInClass);
 }
@@ -107,7 +110,9 @@ std::optional<Place> find_place(std::string_view path, Base base) {
 bool may_lead_inside(std::string_view relative_path) {
   std::string_view rest = relative_path;
   const std::string_view first = take_component(rest);
-  if (first == "sys" || first == "class" || first == "dev" || first == "." || first == "..") return true;
+  for (const std::string_view base : {"sys", "class", "misc", "dev", ".", ".."}) {
+    if (first == base) return true;
+  }
   return std::find(std::begin(kInClass), std::end(kInClass), first) != std::end(kInClass);
 }
 

@@ -12,9 +12,12 @@ namespace uroce::files {
 
 class Redirect {
  public:
-  // `directory` as for openat(). Any other path costs a look at its text: all of the view's have this word.
+  // `directory` as for openat(). Any other path costs a look at its text: all of the view's have one of these words.
   Redirect(int directory, const char* path, DeviceNodes nodes = DeviceNodes::kThemselves) : path_(path) {
-    if (path != nullptr && std::strstr(path, "infiniband") != nullptr) consider(directory, nodes);
+    if (path == nullptr) return;
+    if (std::strstr(path, "infiniband") != nullptr || std::strstr(path, "rdma_cm") != nullptr) {
+      consider(directory, nodes);
+    }
   }
   explicit Redirect(const char* path, DeviceNodes nodes = DeviceNodes::kThemselves) : Redirect(AT_FDCWD, path, nodes) {}
   Redirect(const Redirect&) = delete;

@@ -1,5 +1,6 @@
 #include "files/view.h"
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -99,6 +100,11 @@ GidTables read_gids() {
   return tables;
 }
 
+const rdma_cm::Functions* find_rdma_cm() {
+  auto* const get = reinterpret_cast<rdma_cm::GetFunctions*>(dlsym(RTLD_DEFAULT, rdma_cm::kFunctionsSymbol));
+  return get == nullptr ? nullptr : get();
+}
+
 // The devices of this network namespace, as ibv_get_device_list() gives them. Indices of GIDs stay from look to look.
 std::vector<Device> read_devices(const Counters& counters, const GidTables& shared) {
   if (gid_tables == nullptr) gid_tables = new GidTables;
@@ -139,7 +145,8 @@ bool show(const Contents& wanted) {
 // The network is read under the lock: an older state never replaces a newer one.
 bool refresh(const Counters& counters, const GidTables& gids) {
   try {
-    return show(describe(read_devices(counters, gids), online_cpus()));
+    const RdmaCm rdma_cm = rdma_cm_functions() != nullptr ? RdmaCm::kPresent : RdmaCm::kAbsent;
+    return show(describe(read_devices(counters, gids), online_cpus(), rdma_cm));
   } catch (const std::system_error& error) {
     complain("cannot read the network configuration", error.what());
   } catch (const std::bad_alloc&) {
@@ -167,6 +174,19 @@ std::string path_in_tree(const std::string& path, DeviceNodes nodes) {
 }
 
 }  // namespace
+
+constinit std::atomic<const rdma_cm::Functions*> known_rdma_cm{nullptr};
+
+const rdma_cm::Functions* rdma_cm_functions() {
+  const rdma_cm::Functions* functions = known_rdma_cm.load(std::memory_order_acquire);
+  if (functions == nullptr) {
+    const int error = errno;
+    functions = find_rdma_cm();
+    known_rdma_cm.store(functions, std::memory_order_release);
+    errno = error;
+  }
+  return functions;
+}
 
 std::optional<std::string> real_path(const std::string& path, DeviceNodes nodes) {
   if (inside) return std::nullopt;

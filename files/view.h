@@ -3,8 +3,11 @@
 // Used by redirect.cc. Thread-safe; a forked child makes a view of its own.
 #pragma once
 
+#include <atomic>
 #include <optional>
 #include <string>
+
+#include "rdma_cm/functions.h"
 
 namespace uroce::files {
 
@@ -16,5 +19,10 @@ enum class DeviceNodes {
 // The real path behind one of the view ("sys/class/infiniband"). nullopt: there is no view: netlink cannot be read, no
 // place takes the files (one line has gone to stderr), the process is about to end, or the view itself is asking.
 std::optional<std::string> real_path(const std::string& path, DeviceNodes nodes);
+
+// The rdma_cm file of this process. Null without liburoce.so.
+const rdma_cm::Functions* rdma_cm_functions();
+// The same, if somebody has asked before; else null.
+extern std::atomic<const rdma_cm::Functions*> known_rdma_cm;
 
 }  // namespace uroce::files

@@ -146,4 +146,12 @@ std::optional<broker::DeviceStatistics> Engine::statistics(uint32_t most_qps) {
   return statistics;
 }
 
+bool Engine::has_received(uint32_t number) {
+  const wire::Qpn qpn(number);
+  Progress::Guard guard(device_->progress);
+  const Qp* const qp = device_->tables.qpns[io::shard_of(qpn, device_->progress.shard_count())].find(qpn);
+  return qp != nullptr && qp->transport->state() >= transport::QpState::kRtr &&
+         qp->transport->position().received != qp->transport->attributes().rq_psn;
+}
+
 }  // namespace uroce::engine

@@ -85,6 +85,7 @@ class NetlinkView final : public NetView {
   std::vector<Netdev> netdevs() override;
   std::optional<Netdev> netdev(int index) override;
   std::optional<Route> route(int netdev_index, const IpAddress& source, const IpAddress& destination) override;
+  std::optional<Departure> departure(const IpAddress& destination) override;
   std::shared_ptr<NextHop> next_hop(int netdev_index, const IpAddress& address) override;
   Neighbour neighbour(int netdev_index, const IpAddress& address) override;
   void resolve_neighbour(int netdev_index, const IpAddress& address) override;
@@ -337,6 +338,18 @@ std::optional<Route> NetlinkView::route(int netdev_index, const IpAddress& sourc
     route.hop_limit = destination.is_v4() ? defaults.ttl : defaults.hop_limit;
   }
   return route;
+}
+
+std::optional<Departure> NetlinkView::departure(const IpAddress& destination) {
+  if (is_any(destination)) return std::nullopt;
+  std::lock_guard lock(mutex_);
+  std::optional<rtnetlink::RouteAnswer> answer;
+  const NlMessage message = rtnetlink::get_route(0, IpAddress{}, destination);
+  if (!request(*message, [&](const nlmsghdr& reply) { answer = rtnetlink::parse_route(reply); })) return std::nullopt;
+  if (!answer || !answer->source) return std::nullopt;
+  const bool local = answer->type == RTN_LOCAL;
+  if (answer->type != RTN_UNICAST && answer->type != RTN_MULTICAST && !local) return std::nullopt;
+  return Departure{answer->output_index, *answer->source, local};
 }
 
 // --- neighbours -------------------------------------------------------------------------------------------------

@@ -55,6 +55,13 @@ struct Route {
   bool local = false;        // the destination is an address of this netdev
 };
 
+// Where packets to an address leave this host when nothing says more than the address.
+struct Departure {
+  int netdev_index = 0;    // `lo` for local ones; not necessarily one of netdevs()
+  wire::IpAddress source;  // that the kernel gives them
+  bool local = false;      // the destination is an address of this host
+};
+
 // The GID table for `addresses` after what it was before, as the kernel keeps its own: an address stays in its place as
 // long as it is there, leaves the place empty when it goes, and a new one takes the first empty place. At first they
 // come in order, so that processes which start with the same addresses agree.
@@ -156,6 +163,13 @@ class NetView {
   // unspecified.
   virtual std::optional<Route> route(int netdev_index, const wire::IpAddress& source,
                                      const wire::IpAddress& destination) = 0;
+
+  // Asks the kernel what `ip route get DEST` answers. nullopt: there is no way there. A view without a kernel knows
+  // none.
+  virtual std::optional<Departure> departure(const wire::IpAddress& destination) {
+    static_cast<void>(destination);
+    return std::nullopt;
+  }
 
   // The next hop as all who send to it share it, followed from now on. Asks the kernel if nobody holds it yet. What
   // it is now is what neighbour() says. A netdev that is not there has neighbours that are not known.

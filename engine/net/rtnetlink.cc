@@ -149,7 +149,7 @@ NlMessage get_route(int netdev_index, const IpAddress& source, const IpAddress& 
   NlMessage message = make_request(RTM_GETROUTE, 0, header);
   put_address(*message, RTA_DST, destination);
   if (with_source) put_address(*message, RTA_SRC, source);
-  nla_put_u32(message.get(), RTA_OIF, static_cast<uint32_t>(netdev_index));
+  if (netdev_index != 0) nla_put_u32(message.get(), RTA_OIF, static_cast<uint32_t>(netdev_index));
   return message;
 }
 
@@ -233,6 +233,7 @@ std::optional<RouteAnswer> parse_route(const nlmsghdr& message) {
   answer.table = read_u32(attributes[RTA_TABLE]).value_or(header->rtm_table);
   answer.output_index = static_cast<int>(read_u32(attributes[RTA_OIF]).value_or(0));
   answer.gateway = read_address(header->rtm_family, attributes[RTA_GATEWAY]);
+  answer.source = read_address(header->rtm_family, attributes[RTA_PREFSRC]);
   if (nlattr* via = attributes[RTA_VIA]; via != nullptr && nla_len(via) > static_cast<int>(sizeof(rtvia))) {
     const auto* next = static_cast<const rtvia*>(nla_data(via));  // a gateway of another family: IPv4 via IPv6
     answer.gateway = read_address(next->rtvia_family, next->rtvia_addr, nla_len(via) - static_cast<int>(sizeof(rtvia)));

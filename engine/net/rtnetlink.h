@@ -16,7 +16,7 @@ namespace uroce::net::rtnetlink {
 // --- requests: the kernel answers with the messages below ---------------------------------------------------------
 NlMessage dump_links();
 NlMessage dump_addresses();
-// `source` unspecified: the kernel chooses one, and the lookup is strictly bound to the netdev.
+// `source` unspecified: the kernel chooses one, and the lookup is strictly bound to the netdev. Netdev 0: to none.
 NlMessage get_route(int netdev_index, const wire::IpAddress& source, const wire::IpAddress& destination);
 NlMessage dump_neighbours();
 NlMessage get_neighbour(int netdev_index, const wire::IpAddress& address);
@@ -48,8 +48,9 @@ struct RouteAnswer {
   uint32_t table = 0;  // 0: IPv4 found no route and assumes the destination on-link
   int output_index = 0;
   std::optional<wire::IpAddress> gateway;
-  uint32_t mtu = 0;        // bytes; 0: no metric
-  uint32_t hop_limit = 0;  // 0: no metric
+  std::optional<wire::IpAddress> source;  // for packets that have none yet
+  uint32_t mtu = 0;                       // bytes; 0: no metric
+  uint32_t hop_limit = 0;                 // 0: no metric
 };
 std::optional<RouteAnswer> parse_route(const nlmsghdr& message);
 

@@ -12,10 +12,14 @@
 #include <functional>
 #include <glob.h>
 #include <gmock/gmock.h>
+#include <linux/netlink.h>
+#include <poll.h>
 #include <set>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
+#include <sys/sysmacros.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 #include <vector>
@@ -104,9 +108,87 @@ TEST(Hooks, NothingCanBeWrittenOrMade) {
   errno = 0;
   EXPECT_EQ(open(new_file.c_str(), O_WRONLY), -1);
   EXPECT_EQ(errno, ENOENT);
+}
+
+TEST(Hooks, TheRdmaCmFileIsADeviceThatPolls) {
+  const int fd = open("/dev/infiniband/rdma_cm", O_RDWR | O_CLOEXEC);
+  ASSERT_GE(fd, 0);
+  struct stat status {};
+  struct stat64 status64 {};
+  struct statx statusx {};
+  ASSERT_EQ(fstat(fd, &status), 0);
+  EXPECT_TRUE(S_ISCHR(status.st_mode));
+  EXPECT_EQ(status.st_rdev, makedev(10, 122));
+  ASSERT_EQ(fstat64(fd, &status64), 0);
+  EXPECT_TRUE(S_ISCHR(status64.st_mode));
+  ASSERT_EQ(fstatat(fd, "", &status, AT_EMPTY_PATH), 0);
+  EXPECT_TRUE(S_ISCHR(status.st_mode));
+  ASSERT_EQ(statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &statusx), 0);
+  EXPECT_TRUE(S_ISCHR(statusx.stx_mode));
+  EXPECT_EQ(statusx.stx_rdev_major, 10u);
+  ASSERT_EQ(function<int(int, int, struct stat*)>("__fxstat")(1, fd, &status), 0);
+  EXPECT_TRUE(S_ISCHR(status.st_mode));
+  EXPECT_EQ(fcntl(fd, F_GETFD), FD_CLOEXEC);
+  pollfd state{fd, POLLIN, 0};
+  EXPECT_EQ(poll(&state, 1, 0), 0);
+  EXPECT_EQ(close(fd), 0);
+  EXPECT_EQ(fstat(fd, &status), -1);
+  EXPECT_EQ(errno, EBADF);
+}
+
+TEST(Hooks, CommandsAreAnsweredAndAllElseIsWritten) {
+  const int fd = open("/dev/infiniband/rdma_cm", O_RDWR | O_CLOEXEC);
+  ASSERT_GE(fd, 0);
+  int pipes[2] = {-1, -1};
+  ASSERT_EQ(pipe(pipes), 0);
+  // CREATE_ID of RDMA_PS_TCP.
+  uint32_t id = 77;
+  struct {
+    uint32_t command = 0;
+    uint16_t in = 24, out = 4;
+    uint64_t uid = 1, response;
+    uint16_t port_space = 0x0106;
+    uint8_t rest[6] = {};
+  } create;
+  static_assert(sizeof(create) == 32);
+  create.response = reinterpret_cast<uintptr_t>(&id);
   errno = 0;
-  EXPECT_EQ(open("/dev/infiniband/rdma_cm", O_RDWR), -1);
-  EXPECT_EQ(errno, ENOENT) << "librdmacm tells people by this what is missing";
+  EXPECT_EQ(write(fd, &create, sizeof(create)), 32);
+  EXPECT_EQ(id, 0u);
+  EXPECT_EQ(write(pipes[1], &create, sizeof(create)), 32) << "the same bytes to anything else";
+  char bytes[32];
+  EXPECT_EQ(read(pipes[0], bytes, sizeof(bytes)), 32);
+  create.command = 4;  // RESOLVE_ROUTE, of another id
+  create.uid = 4711;
+  EXPECT_EQ(write(fd, &create, sizeof(create)), -1);
+  EXPECT_EQ(errno, ENOENT);
+  errno = EDOM;
+  EXPECT_EQ(write(pipes[1], "x", 1), 1);
+  EXPECT_EQ(errno, EDOM);
+  const void* const volatile nowhere = reinterpret_cast<void*>(8);
+  EXPECT_EQ(write(pipes[1], nowhere, 32), -1);
+  EXPECT_EQ(errno, EFAULT);
+  for (const int open_one : {fd, pipes[0], pipes[1]}) EXPECT_EQ(close(open_one), 0);
+}
+
+TEST(Hooks, TheKernelIsNotAskedForRdma) {
+  EXPECT_EQ(socket(AF_NETLINK, SOCK_RAW, NETLINK_RDMA), -1);
+  EXPECT_EQ(errno, EPROTONOSUPPORT);
+  const int fd = socket(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE);
+  EXPECT_GE(fd, 0);
+  close(fd);
+}
+
+TEST(Hooks, TheNamesOfRdmaCm) {
+  for (const auto& [path, text] : {std::pair<const char*, const char*>{"/sys/class/misc/rdma_cm/abi_version", "4\n"},
+                                   {"/sys/class/misc/rdma_cm/dev", "10:122\n"}}) {
+    FILE* const file = fopen(path, "r");
+    ASSERT_NE(file, nullptr) << path;
+    char line[16] = {};
+    EXPECT_STREQ(fgets(line, sizeof(line), file), text);
+    fclose(file);
+  }
+  EXPECT_EQ(access("/dev/infiniband/rdma_cm", R_OK | W_OK), 0);
 }
 
 TEST(Hooks, ModesReachTheKernel) {
@@ -276,7 +358,7 @@ TEST(Hooks, DirectoriesAreListed) {
       std::free(list[i]);
     }
     std::free(list);
-    EXPECT_THAT(names, testing::UnorderedElementsAre(".", "..", uverbs()));
+    EXPECT_THAT(names, testing::UnorderedElementsAre(".", "..", "rdma_cm", uverbs()));
   }
 }
 

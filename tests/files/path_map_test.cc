@@ -21,13 +21,16 @@ TEST(PathMap, TheDirectoriesAndWhatIsInThem) {
   EXPECT_EQ(place("/sys/class/infiniband_verbs/uverbs3/"), "+sys/class/infiniband_verbs/uverbs3/");
   EXPECT_EQ(place("/sys/class/infiniband_mad"), "+sys/class/infiniband_mad");
   EXPECT_EQ(place("/dev/infiniband/uverbs3"), "+dev/infiniband/uverbs3");
+  EXPECT_EQ(place("/sys/class/misc/rdma_cm/abi_version"), "+sys/class/misc/rdma_cm/abi_version");
+  EXPECT_EQ(place("misc/rdma_cm/dev", Base::kSysClass), "+sys/class/misc/rdma_cm/dev");
+  EXPECT_TRUE(may_lead_inside("misc/rdma_cm/dev"));
 }
 
 TEST(PathMap, NothingElse) {
-  for (const char* path :
-       {"", "/", "/sys", "/sys/class", "/sys/class/infiniband_cm", "/sys/class/infinibandx",
-        "/sys/class/net/infiniband", "/dev/infinibandx", "/infiniband", "/home/sys/class/infiniband",
-        "/usr/include/infiniband/verbs.h", "/devx/infiniband", "/sys/infiniband", "/dev/shm/infiniband"}) {
+  for (const char* path : {"", "/", "/sys", "/sys/class", "/sys/class/infiniband_cm", "/sys/class/infinibandx",
+                           "/sys/class/net/infiniband", "/dev/infinibandx", "/infiniband", "/home/sys/class/infiniband",
+                           "/usr/include/infiniband/verbs.h", "/devx/infiniband", "/sys/class/misc",
+                           "/sys/class/misc/fuse", "/sys/class/rdma_cm", "/sys/infiniband", "/dev/shm/infiniband"}) {
     EXPECT_EQ(place(path), "") << path;
   }
 }

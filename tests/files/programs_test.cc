@@ -98,20 +98,4 @@ TEST(Programs, WhereNothingCanBeWritten) {
   EXPECT_THAT(outcome.output, HasSubstr("No such file or directory"));
 }
 
-// Whoever needs rdma_cm is told what to do; whoever looks for it, and whoever wants silence, is not.
-TEST(Programs, OpeningRdmaCmGivesOneLineForEachProcess) {
-  const std::string kLine = "uroce: rdma_cm is not there yet";
-  const auto lines = [&](const std::string& command) {
-    const std::string output = run(command).output;
-    int count = 0;
-    for (size_t at = output.find(kLine); at != std::string::npos; at = output.find(kLine, at + 1)) ++count;
-    return count;
-  };
-  EXPECT_EQ(lines("env -u UROCE_QUIET cat /dev/infiniband/rdma_cm /dev/infiniband/rdma_cm"), 1);
-  EXPECT_EQ(lines("UROCE_QUIET=0 cat /dev/infiniband/rdma_cm"), 1);
-  EXPECT_EQ(lines("UROCE_QUIET=1 cat /dev/infiniband/rdma_cm"), 0);
-  EXPECT_EQ(lines("env -u UROCE_QUIET stat /dev/infiniband/rdma_cm"), 0);
-  EXPECT_EQ(lines("env -u UROCE_QUIET cat /dev/infiniband/no_such_file"), 0);
-}
-
 }  // namespace

@@ -3,13 +3,16 @@
 #include <cerrno>
 #include <cstring>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <infiniband/sa.h>
 #include <rdma/ib_user_sa.h>
 #include <rdma/ib_user_verbs.h>
 #include <set>
 #include <string>
+#include <unistd.h>
 
 #include "fixture.h"
+#include "rdma_cm/functions.h"
 
 // Exported, in no header that is installed.
 extern "C" {
@@ -108,6 +111,21 @@ TEST(Helpers, PortCountersHaveNames) {
   report([](void* to, int, const char* name, uint64_t) { static_cast<std::set<std::string>*>(to)->insert(name); },
          &names);
   EXPECT_TRUE(names.count("counters/port_rcv_data"));
+}
+
+TEST(Helpers, RdmaCmFunctionsAreThere) {
+  const auto get = reinterpret_cast<uroce::rdma_cm::GetFunctions*>(dlvsym(RTLD_DEFAULT, "uroce_rdma_cm", "UROCE_1"));
+  ASSERT_NE(get, nullptr);
+  const uroce::rdma_cm::Functions& functions = *get();
+  const int fd = functions.open(O_RDWR | O_CLOEXEC);
+  ASSERT_GE(fd, 0);
+  EXPECT_TRUE(functions.any());
+  const uint64_t what = functions.closing(fd);
+  EXPECT_NE(what, 0u);
+  EXPECT_EQ(functions.closing(STDIN_FILENO), 0u);
+  close(fd);
+  functions.closed(what);
+  EXPECT_FALSE(functions.any());
 }
 
 TEST_F(ClientTest, GidsAreThoseOfTheTable) {

@@ -1,0 +1,58 @@
+// Which connection manager a process uses: that of the broker, where there is one, else its own.
+#include <cerrno>
+#include <memory>
+#include <system_error>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "broker/cm_link.h"
+#include "engine/base/concat.h"
+#include "engine/device/broker_link.h"
+#include "rdma_cm/environment.h"
+#include "rdma_cm/host_surroundings.h"
+#include "rdma_cm/local_agent.h"
+
+namespace uroce::rdma_cm {
+namespace {
+
+std::vector<LocalAgent::Device> local_devices(engine::Host& host) {
+  std::vector<LocalAgent::Device> devices;
+  for (const engine::DeviceInfo& device : host.devices()) {
+    devices.push_back({static_cast<uint32_t>(device.netdev.index), wire::Guid{device.guid}, host.engine(device)});
+  }
+  return devices;
+}
+
+// With what it looks at.
+struct Local {
+  Local(engine::Host& host, cm::Agent::Handler handler)
+      : surroundings(host),
+        agent(
+            surroundings, [&host] { return local_devices(host); }, std::move(handler)) {}
+  HostSurroundings surroundings;
+  LocalAgent agent;
+};
+
+}  // namespace
+
+ChosenAgent make_agent(cm::Agent::Handler handler) {
+  engine::Host* const host = engine::Host::instance();
+  if (host == nullptr) return {.error = ENODEV, .text = "there are no devices"};
+  const auto failed = [](const io::IoError& error) { return ChosenAgent{.error = error.code, .text = error.text()}; };
+  auto link = engine::broker_link(host->options());
+  if (const auto* const error = std::get_if<io::IoError>(&link)) return failed(*error);
+  if (const auto& broker = std::get<std::shared_ptr<broker::Link>>(link)) {
+    auto opened = broker::BrokerAgent::open(broker, std::move(handler));
+    if (const auto* const error = std::get_if<io::IoError>(&opened)) return failed(*error);
+    return {.agent = std::move(std::get<std::unique_ptr<cm::Agent>>(opened))};
+  }
+  try {
+    const auto local = std::make_shared<Local>(*host, std::move(handler));
+    return {.agent = std::shared_ptr<cm::Agent>(local, &local->agent)};
+  } catch (const std::system_error& error) {
+    return {.error = error.code().value(), .text = concat("cannot start the connection manager: ", error.what())};
+  }
+}
+
+}  // namespace uroce::rdma_cm
