@@ -168,7 +168,7 @@ class Connections(unittest.TestCase):
         """All connect; the end of some may be lost for good, with as many repetitions as that takes."""
         with two_hosts(faults=FAULTS) as (here, there), serving(there):
             with program(here, "connect", NETDEV, here.v4, there.v4, PORT, 300, 300) as client:
-                client.hear("connected 300 rejected 0 unreachable 0 rate .*", 120)
+                client.hear("connected 300 rejected 0 unreachable 0 rate .*", 400)  # an MRA may put the next REP off by 69 s
 
     def test_within_a_host(self):
         with two_hosts() as (here, _), serving(here):
