@@ -11,6 +11,10 @@ int64_t Capture::wall_clock() {
 }
 
 size_t Capture::receive(std::span<RxPacket> out) {
+  if (const bool listening = tap_->listening(); listening != shown_) {
+    shown_ = listening;
+    inner_->show_packets(listening);
+  }
   const size_t count = inner_->receive(out);
   arrived_ = {};
   if (tap_->listening() && count > 0) {

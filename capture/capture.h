@@ -39,6 +39,8 @@ class Capture final : public PacketIo {
   std::string description() const override { return inner_->description(); }
   size_t run(uint32_t udp_length) const override { return inner_->run(udp_length); }
   bool takes_runs(const wire::IpAddress& to) const override { return inner_->takes_runs(to); }
+  // What is captured is as on a wire.
+  uint32_t long_payload(wire::Qpn to) const override { return tap_->listening() ? 0 : inner_->long_payload(to); }
   bool left_over() const override { return inner_->left_over(); }
   bool kernel_routes() const override { return inner_->kernel_routes(); }
   IoCounters counters() const override;
@@ -54,6 +56,7 @@ class Capture final : public PacketIo {
   std::shared_ptr<CaptureTap> tap_;
   std::function<void()> on_close_;
   const Link link_;
+  bool shown_ = false;                 // packets arrive as on a wire
   std::span<const RxPacket> arrived_;  // of the last receive(), while somebody listens
   int64_t arrived_at_ = 0;
 };

@@ -112,6 +112,7 @@ void CaptureTap::sent(std::span<const io::TxPacket> packets, int64_t time) {
 
 void CaptureTap::record_sent(CaptureChannel& channel, const io::TxPacket& packet, int64_t time) {
   if (!channel.wants(packet.source_qpn.value(), bth_of(packet.header.data()).dest_qp.value())) return;
+  if (packet.psns > 1) return;  // made before the capture began, and longer than any on a wire
   CapturedPacket entry;
   entry.time = time;
   entry.original = static_cast<uint32_t>(frame_size(packet));
@@ -181,6 +182,8 @@ void CaptureTap::record_arrived(CaptureChannel& channel, const RxPacket& packet,
   const uint32_t to = packet.ib.size() >= wire::Bth::kSize ? bth_of(packet.ib.data()).dest_qp.value() : 0;
   const bool looped = entry.seen_at == SeenAt::kLoop;
   if (!channel.wants(to, looped ? packet.source_qpn.value() : to)) return;
+  // The same of another process of this host; PacketIo::show_packets() had not been called yet.
+  if (packet.psns > 1 || !packet.apart.empty()) return;
   entry.faults = packet.faults;
   if (looped) entry.reason = packet.reason;
   if (packet.frame.empty()) return record_rebuilt(channel, packet, entry);

@@ -10,18 +10,17 @@ void take(const uint8_t*& at, Header& out) {
   at += Header::kSize;
 }
 
-}  // namespace
-
-ParseError parse_packet(std::span<const uint8_t> ib, Packet& out) {
-  if (ib.size() < Bth::kSize + kIcrcSize) return ParseError::kTruncated;
-  const uint8_t* at = ib.data();
+// All but where the payload lies. `bytes`: the beginning of a packet of `size` bytes.
+ParseError parse_headers(std::span<const uint8_t> bytes, size_t size, Packet& out) {
+  if (size < Bth::kSize + kIcrcSize || bytes.size() < Bth::kSize) return ParseError::kTruncated;
+  const uint8_t* at = bytes.data();
   take<Bth, BthView>(at, out.bth);
 
   const OpcodeInfo& info = opcode_info(out.bth.opcode);
   out.info = &info;
   if (!info.known) return ParseError::kUnknownOpcode;
   if (out.bth.tver != 0) return ParseError::kBadTver;
-  if (ib.size() < info.header_size + kIcrcSize) return ParseError::kTruncated;
+  if (size < info.header_size + kIcrcSize || bytes.size() < info.header_size) return ParseError::kTruncated;
 
   // In the order of the wire. An opcode has few of them, and most packets none: test once.
   if (info.header_size > Bth::kSize) {
@@ -36,10 +35,27 @@ ParseError parse_packet(std::span<const uint8_t> ib, Packet& out) {
     if (info.has_ieth) take<Ieth, IethView>(at, out.ieth);
   }
 
-  const size_t padded_size = ib.size() - info.header_size - kIcrcSize;
+  const size_t padded_size = size - info.header_size - kIcrcSize;
   if (out.bth.pad > padded_size) return ParseError::kPadExceedsPayload;
-  out.payload = ib.subspan(info.header_size, padded_size - out.bth.pad);
-  if (!info.has_payload && !out.payload.empty()) return ParseError::kUnexpectedPayload;
+  if (!info.has_payload && padded_size > out.bth.pad) return ParseError::kUnexpectedPayload;
+  return ParseError::kNone;
+}
+
+}  // namespace
+
+ParseError parse_packet(std::span<const uint8_t> ib, Packet& out) {
+  const ParseError error = parse_headers(ib, ib.size(), out);
+  if (error != ParseError::kNone) return error;
+  const size_t header_size = out.info->header_size;
+  out.payload = ib.subspan(header_size, ib.size() - header_size - kIcrcSize - out.bth.pad);
+  return ParseError::kNone;
+}
+
+ParseError parse_packet(std::span<const uint8_t> headers, std::span<const uint8_t> rest, Packet& out) {
+  const ParseError error = parse_headers(headers, headers.size() + rest.size(), out);
+  if (error != ParseError::kNone) return error;
+  if (headers.size() != out.info->header_size) return ParseError::kTruncated;
+  out.payload = rest.first(rest.size() - kIcrcSize - out.bth.pad);
   return ParseError::kNone;
 }
 

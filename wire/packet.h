@@ -34,6 +34,9 @@ struct Packet {
   Xrceth xrceth;
   Feth feth;
   std::span<const uint8_t> payload;  // without pad and ICRC; in the buffer that was parsed
+  // Not of the parser: the PSNs that the packet takes. More than one only between processes of one host, of RC and XRC
+  // (engine/transport/common/long_packet.h).
+  uint32_t psns = 1;
 };
 
 enum class ParseError : uint8_t {
@@ -52,5 +55,8 @@ const char* parse_error_text(ParseError error);  // "truncated"
 // keep what they held. On failure `out` is unspecified, except that out.bth is the packet's from kUnknownOpcode on.
 // Does not look at the ICRC, and leaves to the transport what depends on a QP (keys, PMTU, lengths).
 ParseError parse_packet(std::span<const uint8_t> ib, Packet& out);
+// The same where only `headers` may be looked at: BTH and all that the opcode has, at least. `rest`: payload, pad and
+// ICRC.
+ParseError parse_packet(std::span<const uint8_t> headers, std::span<const uint8_t> rest, Packet& out);
 
 }  // namespace uroce::wire

@@ -14,6 +14,10 @@ Counter parse_drop(wire::ParseError error) {
   return error == wire::ParseError::kUnknownOpcode ? Counter::kDropUnknownOpcode : Counter::kDropParse;
 }
 
+wire::ParseError parse(const io::RxPacket& rx, wire::Packet& packet) {
+  return rx.apart.empty() ? wire::parse_packet(rx.ib, packet) : wire::parse_packet(rx.ib, rx.apart, packet);
+}
+
 // Events that the QP's arrivals have raised. Not whether the queue is armed: the application may be awake and have
 // armed it again before on_packet() returns.
 uint32_t events_raised(const Qp& qp) {
@@ -75,10 +79,13 @@ void RxDemux::deliver_watched(io::PacketIo& io, size_t count, bool looped, Time 
 // The order of checks: length, opcode, TVer, QPN, addresses, P_Key, ICRC, then the transport's (faults.md "Security").
 void RxDemux::deliver(const io::RxPacket& rx, bool looped, Time now) {
   wire::Packet packet;
-  if (const wire::ParseError error = wire::parse_packet(rx.ib, packet); error != wire::ParseError::kNone) {
+  if (const wire::ParseError error = parse(rx, packet); error != wire::ParseError::kNone) {
     return counters_.add(parse_drop(error));
   }
   packet.envelope = &rx.envelope;
+  const bool reliable =
+      packet.info->transport == wire::Transport::kRc || packet.info->transport == wire::Transport::kXrc;
+  if (reliable) packet.psns = rx.psns;
   if (packet.bth.dest_qp.value() == kMulticastQpn && rx.envelope.destination.is_multicast()) {
     return deliver_to_group(rx, looped, packet, now);
   }

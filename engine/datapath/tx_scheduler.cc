@@ -56,7 +56,9 @@ size_t TxScheduler::transmit(Time now) {
 
 // False: backpressure.
 bool TxScheduler::transmit_quantum(Qp& qp, int& budget) {
-  const bool in_runs = qp.transport->run() > 1;
+  const uint32_t long_payload = this->long_payload(qp);
+  qp.transport->allow_long(long_payload);
+  const bool in_runs = qp.transport->run() > 1 && long_payload == 0;
   if (in_runs) begin_run(*qp.path.to);
   const size_t quantum = in_runs ? TxBurst::kRun : kQuantum;
   RunEnd end(in_runs ? &queues_.wire().io() : nullptr);
@@ -121,6 +123,12 @@ Path* TxScheduler::next_path(Qp& qp) {
 // The QP's next packet, on its way along `path`, is for a QP of this process.
 bool TxScheduler::stays_here(const Qp& qp, const Path& path) const {
   return path.loopback() && tables_.stays_here(path, qp.transport->next_remote());
+}
+
+// What one of its packets may carry, if more than its path MTU: it goes to another process of this host.
+uint32_t TxScheduler::long_payload(const Qp& qp) {
+  if (!qp.path.loopback() || qp.is_ud() || stays_here(qp, qp.path)) return 0;
+  return queues_.wire().io().long_payload(qp.transport->next_remote());
 }
 
 // Why the packet does not leave.

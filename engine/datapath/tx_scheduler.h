@@ -41,6 +41,7 @@ class TxScheduler {
   void keep_alone(io::TxPacket& packet, const Path& path) const;
   Path* next_path(Qp& qp);
   bool stays_here(const Qp& qp, const Path& path) const;
+  uint32_t long_payload(const Qp& qp);
   static std::optional<Counter> obstacle(const io::TxPacket& packet, const Qp& qp, const Path* path, Reach reach);
   void copy_to_own_group(const io::TxPacket& packet);
   void on_done(const io::TxPacket& packet);

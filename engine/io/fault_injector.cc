@@ -14,7 +14,9 @@ constexpr int kMaxOvertaking = 8;
 }  // namespace
 
 FaultInjector::FaultInjector(std::unique_ptr<PacketIo> inner, const FaultSpec& spec)
-    : inner_(std::move(inner)), spec_(spec), random_(spec.seed) {}
+    : inner_(std::move(inner)), spec_(spec), random_(spec.seed) {
+  inner_->show_packets(true);  // faults are of such as are on a wire
+}
 
 bool FaultInjector::happens(double probability) {
   if (probability <= 0) return false;

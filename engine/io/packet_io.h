@@ -37,6 +37,10 @@ struct RxPacket {
   uint8_t faults = 0;  // bits of Fault
   // It came through memory, and the last four bytes of `ib` are no ICRC: nothing is to be checked.
   bool without_icrc = false;
+  // The payload, with pad and ICRC, where it does not lie in `ib`, which has the headers only then; valid until the
+  // next receive() or send(). Its sender may still write to it: to be copied without being looked at.
+  std::span<const uint8_t> apart{};
+  uint32_t psns = 1;  // TxPacket::psns
   // What the sender says of it, if it is this very process (memory links).
   wire::Qpn source_qpn{};
   io::SendReason reason = io::SendReason::kFirst;
@@ -111,6 +115,13 @@ class PacketIo {
   virtual size_t run([[maybe_unused]] uint32_t udp_length) const { return 1; }
   // False: the kernel has refused runs to there lately, and packets leave one by one.
   virtual bool takes_runs([[maybe_unused]] const wire::IpAddress& to) const { return true; }
+
+  // How many bytes of payload one packet to the QP `to` may have, of another process of this host that is reached
+  // through memory, if that may be more than the path MTU. 0: it may not.
+  virtual uint32_t long_payload([[maybe_unused]] wire::Qpn to) const { return 0; }
+  // Somebody looks at the packets: they are to arrive as on a wire, in one piece and not longer than the path MTU. Some
+  // that have left already may be longer.
+  virtual void show_packets([[maybe_unused]] bool shown) {}
 
   // How many packets send() is sure to take now. Unknown, and as many as you like: it may refuse them all the same.
   virtual size_t room() const { return SIZE_MAX; }

@@ -27,7 +27,8 @@ struct TxPacket {
   const wire::Envelope* envelope = nullptr;  // set by the engine; outlives the call of PacketIo::send
   wire::Qpn source_qpn;                      // set by the engine: whose packet this is
   uint32_t payload_size = 0;                 // bytes, without pad; the sum of all fragments
-  uint8_t header_size = 0;                   // bytes used of `header`: BTH and extension headers
+  uint32_t psns = 1;        // that it takes; more than one: it is longer than the path MTU (PacketIo::long_payload)
+  uint8_t header_size = 0;  // bytes used of `header`: BTH and extension headers
   uint8_t fragment_count = 0;
   uint8_t pad = 0;          // 0..3 zero bytes after the payload, as BTH.PadCnt says
   bool unreadable = false;  // set by PacketIo::send: a fragment lies in memory that the application took away
@@ -49,6 +50,7 @@ struct TxPacket {
 
   void clear_payload() {
     payload_size = 0;
+    psns = 1;
     fragment_count = 0;
     pad = 0;
     completes = alone = priority = false;

@@ -58,6 +58,53 @@ TEST(Capture, ListenersComeAndGoWhileTrafficFlows) {
   EXPECT_FALSE(bench.tap->listening());
 }
 
+// While somebody listens packets are to be as on a wire. Those that are longer were on their way before the capture.
+TEST(Capture, LongPacketsAreNotAskedForAndNotShown) {
+  struct LongIo final : PacketIo {
+    size_t receive(std::span<RxPacket> out) override {
+      std::fill_n(out.begin(), 2, RxPacket{.envelope = envelope_v4(), .ib = bytes});
+      out[0].psns = 2;
+      return 2;
+    }
+    size_t send(std::span<io::TxPacket> burst) override { return burst.size(); }
+    bool flush() override { return true; }
+    std::span<const pollfd> wait_descriptors() const override { return {}; }
+    bool prepare_to_wait() override { return true; }
+    uint32_t max_udp_length() const override { return 1500; }
+    std::string description() const override { return "long"; }
+    IoCounters counters() const override { return {}; }
+    uint32_t long_payload(wire::Qpn) const override { return 65536; }
+    void show_packets(bool on) override { shown.push_back(on); }
+
+    std::vector<uint8_t> bytes = std::vector<uint8_t>(100);
+    std::vector<bool> shown;
+  };
+  TemporaryDirectory directory;
+  const auto tap = std::make_shared<CaptureTap>(tap_info());
+  auto inner = std::make_unique<LongIo>();
+  LongIo& below = *inner;
+  Capture captured(std::move(inner), tap);
+  const auto receive = [&captured] {
+    std::array<RxPacket, 64> received;
+    const size_t count = captured.receive(received);
+    if (captured.wants_verdicts()) captured.on_verdicts(std::vector<uint64_t>(count));
+  };
+  TestBurst burst;
+  for (uint32_t psn = 0; psn < 2; ++psn) burst.add(envelope_v4(), psn, 100);
+  burst.packets()[0].psns = 2;
+  receive();
+  EXPECT_EQ(captured.long_payload(wire::Qpn(1)), 65536u);
+  TestCapture capture(tap, directory / "long.pcapng");
+  EXPECT_EQ(captured.long_payload(wire::Qpn(1)), 0u);
+  receive();
+  captured.send(burst.packets());
+  capture.finish();
+  receive();
+  EXPECT_EQ(captured.long_payload(wire::Qpn(1)), 65536u);
+  EXPECT_EQ(below.shown, (std::vector<bool>{true, false}));
+  EXPECT_EQ(capture.outcome.captured, 2u);
+}
+
 // Traffic that never leaves the ring empty does not keep a capture from ending. Here it comes from the writer thread
 // itself: ten packets, when a file is full that five had room in.
 TEST(Capture, EndsInTheMiddleOfTraffic) {

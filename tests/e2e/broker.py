@@ -181,6 +181,25 @@ def by_memory(user, faults):
     return run
 
 
+def in_long_packets(user):
+    """The same where nobody looks on: in packets longer than the path MTU. Every byte is checked."""
+    def run(lab):
+        told = []
+        for mtu in (256, 512, 1024):
+            words = ["--bidirectional", "--messages", 100, "--max-size", 1 << 20, "--qps", 3, "--mtu", mtu]
+            pair = transfer(lab, lab.a, lab.a, words, user=user, env={"UROCE_COUNTERS": "1"})
+            check_ended(pair)
+            for program in pair:
+                moved = re.search(r"packets sent: (\d+)(?s:.*)packets sent through memory.*: (\d+)", program.output)
+                check(moved and int(moved[2]) > 100, program.output)
+                # Half of the messages are longer than 512 KiB.
+                check(int(moved[1]) < 100 * 3 * (1 << 19) / mtu, f"path MTU {mtu}: {program.output}")
+                told.append(moved[1])
+        return "packets: " + ", ".join(told)
+
+    return run
+
+
 def wait_for_no_broker(lab):
     for host in (lab.a, lab.b):
         wait_until(lambda host=host: not broker_processes(host), 20, "the broker of earlier cases ends")
@@ -412,6 +431,8 @@ CASES = [
     Case("services", services),
     Case("by-memory", by_memory(False, None)),
     Case("by-memory-faults", by_memory(False, FAULTS)),
+    Case("long-packets", in_long_packets(False)),
+    Case("long-packets-of-a-user", in_long_packets(True)),
     *[perftest("same-host", program) for program in ("ib_send_bw", "ib_read_bw", "ib_write_lat", "ib_atomic_bw")],
     perftest("same-host", "ib_send_bw", ("-c", "UD")),
     perftest("same-host", "ib_send_lat", ("-c", "UC")),

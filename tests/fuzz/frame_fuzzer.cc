@@ -21,6 +21,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     ib = bytes;
   }
   (void)parse_packet(ib, packet);
+  for (size_t headers = 0; headers <= ib.size() && headers < 64; ++headers) {
+    (void)parse_packet(ib.first(headers), ib.subspan(headers), packet);
+  }
   (void)icrc_matches(envelope, ib);
   envelope.ip_id_known = false;
   (void)icrc_matches(envelope, ib);

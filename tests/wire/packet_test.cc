@@ -45,6 +45,38 @@ TEST(ParsePacket, EveryOpcodeCutAtEveryByte) {
   }
 }
 
+// The headers in one place and the rest in another: taken where they are parted behind the headers.
+TEST(ParsePacket, PayloadThatLiesApart) {
+  for (const Opcode opcode : known_opcodes()) {
+    SCOPED_TRACE(opcode_info(opcode).name);
+    const bool has_payload = opcode_info(opcode).has_payload;
+    const std::vector<uint8_t> whole = make_packet(opcode, has_payload ? 5 : 0, has_payload ? 3 : 0);
+    Packet in_one, parted;
+    ASSERT_EQ(parse_packet(whole, in_one), ParseError::kNone);
+    for (size_t size = 0; size <= whole.size(); ++size) {
+      const auto at = whole.begin() + static_cast<ptrdiff_t>(size);
+      const std::vector<uint8_t> headers(whole.begin(), at), rest(at, whole.end());  // ASan guards their ends
+      const bool fits = size == opcode_info(opcode).header_size;
+      ASSERT_EQ(parse_packet(headers, rest, parted), fits ? ParseError::kNone : ParseError::kTruncated) << size;
+      if (!fits) continue;
+      EXPECT_EQ(parted.bth.psn, in_one.bth.psn);
+      EXPECT_EQ(std::vector<uint8_t>(parted.payload.begin(), parted.payload.end()),
+                std::vector<uint8_t>(in_one.payload.begin(), in_one.payload.end()));
+    }
+  }
+}
+
+TEST(ParsePacket, LengthsOfWhatLiesApart) {
+  const std::vector<uint8_t> headers = make_packet(Opcode::kRcSendMiddle, 0, 3);
+  const std::span<const uint8_t> front = std::span(headers).first(Bth::kSize);
+  Packet packet;
+  for (size_t size = 0; size < 7; ++size) {
+    const ParseError error = parse_packet(front, std::vector<uint8_t>(size), packet);
+    EXPECT_EQ(error, size < 4 ? ParseError::kTruncated : ParseError::kPadExceedsPayload) << size;
+  }
+  EXPECT_EQ(parse_packet(front, std::vector<uint8_t>(7), packet), ParseError::kNone);
+}
+
 TEST(ParsePacket, All256Opcodes) {
   for (int i = 0; i < 256; ++i) {
     std::vector<uint8_t> bytes = hex("0000ffff 00000001 00000000 00000000");

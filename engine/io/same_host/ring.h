@@ -18,6 +18,7 @@ struct RingControl {
   alignas(64) std::atomic<uint64_t> tail;   // the writer's: what it has written
   alignas(64) std::atomic<uint64_t> head;   // the reader's: what it has read
   alignas(64) std::atomic<uint32_t> awake;  // the reader looks by itself; 0: it is to be woken
+  std::atomic<uint32_t> takes_long;         // the reader's: packets may be longer than the path MTU
 };
 
 // Room for the window of a QP, 264 packets of 1 KiB. Much more is slower: what is written is to be still in the cache
@@ -33,6 +34,8 @@ class RingWriter {
   uint8_t* reserve(size_t size);
   // It is complete.
   void add(size_t size);
+  // The reader takes long packets.
+  bool may_be_long() const { return control_.takes_long.load(std::memory_order_relaxed) != 0; }
   // The reader gets to see what was added. True: it sleeps, and the caller is the one to wake it.
   bool publish();
 
@@ -47,10 +50,12 @@ class RingReader {
  public:
   RingReader(RingControl& control, const uint8_t* bytes) : control_(control), bytes_(bytes) {}
 
-  // The oldest record; empty: there is none. The writer may go on writing to it: to be copied before it is looked at.
+  // The oldest record; empty: there is none. It stays until release(), but the writer may go on writing to it: to be
+  // copied before it is looked at.
   std::span<const uint8_t> front();
   void pop();
-  // The writer has room again.
+  void take_long(bool taken) { control_.takes_long.store(taken ? 1 : 0, std::memory_order_relaxed); }
+  // The writer has room again, where the records were that pop() has left behind.
   void release();
   bool empty() { return front().empty(); }
   // Nobody looks any more until publish() says so. False: there is a record.

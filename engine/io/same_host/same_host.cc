@@ -25,7 +25,17 @@ constexpr Duration kPatience = std::chrono::milliseconds(10);
 // Packets that the network may have for this process when a peer begins to use the memory; more than sockets hold.
 constexpr size_t kMostBefore = 8192;
 // Bytes that one receive() takes; they are to stay in the cache until they are delivered.
-constexpr size_t kReceiveRoom = size_t{128} << 10;
+constexpr size_t kReceiveRoom = size_t{256} << 10;
+// Payload of a long packet.
+constexpr uint32_t kLongPayload = uint32_t{64} << 10;
+constexpr size_t kLongest = io::TxPacket::kMaxHeaderSize + kLongPayload + wire::kIcrcSize;
+// Those that a peer may have written, or made, before it hears that none are taken any more: more than a ring and a
+// burst hold.
+constexpr uint32_t kMostLate = 2048;
+// A packet so long is not copied out of the ring.
+constexpr size_t kApart = 512;
+// The reader gets to see what is written when there is so much of it.
+constexpr size_t kPublish = size_t{32} << 10;
 
 // A record: this, and the packet from BTH to ICRC.
 struct Prefix {
@@ -33,7 +43,8 @@ struct Prefix {
   uint16_t source_port;
   uint8_t traffic_class, hop_limit;
   uint8_t has_icrc;  // else its place is empty
-  uint8_t reserved[3];
+  uint8_t reserved;
+  uint16_t more_psns;  // that it takes besides one
 };
 static_assert(sizeof(Prefix) == 40 && std::is_trivially_copyable_v<Prefix>);
 
@@ -98,12 +109,21 @@ void SameHost::take_new_peers() {
     config_.arrivals->any_.store(false, std::memory_order_relaxed);
     for (std::unique_ptr<Peer>& peer : config_.arrivals->peers_) {
       if (peer->range < kMostRanges) by_range_[peer->range] = peer.get();
+      peer->in.take_long(!shown_);
       peers_.push_back(std::move(peer));
     }
     config_.arrivals->peers_.clear();
   }
   all_taken_up_ = false;
   end_peers();
+}
+
+void SameHost::show_packets(bool shown) {
+  shown_ = shown;
+  for (const auto& peer : peers_) {
+    peer->late_long = shown ? kMostLate : 0;
+    peer->in.take_long(!shown);
+  }
 }
 
 void SameHost::look_after_peers() {
@@ -116,6 +136,8 @@ void SameHost::look_after_peers() {
 
 // What a peer has sent before its end is still received.
 void SameHost::end_peers() {
+  end_due_ = lent_;
+  if (end_due_) return;
   const auto gone = [this](const std::unique_ptr<Peer>& peer) {
     const bool sends_here = peer->range < kMostRanges && by_range_[peer->range] == peer.get();
     if (peer->in.broken()) ++counters_.ring_errors;
@@ -136,9 +158,17 @@ void SameHost::end_peers() {
 
 // --- sending --------------------------------------------------------------------------------------------------------
 
+uint32_t SameHost::range_of(wire::Qpn qpn) const {
+  return std::min<uint32_t>(qpn.value() >> config_.range_bits, kMostRanges - 1);
+}
+
 uint32_t SameHost::range_of(const io::TxPacket& packet) const {
-  const wire::Qpn to = wire::BthView::at(packet.header.data()).dest_qp();
-  return std::min<uint32_t>(to.value() >> config_.range_bits, kMostRanges - 1);
+  return range_of(wire::BthView::at(packet.header.data()).dest_qp());
+}
+
+uint32_t SameHost::long_payload(wire::Qpn to) const {
+  const Peer* const peer = by_range_[range_of(to)];
+  return peer != nullptr && peer->out.may_be_long() ? kLongPayload : 0;
 }
 
 Peer* SameHost::peer_for(const io::TxPacket& packet) const {
@@ -146,14 +176,21 @@ Peer* SameHost::peer_for(const io::TxPacket& packet) const {
 }
 
 size_t SameHost::send(std::span<io::TxPacket> burst) {
+  take_back();  // before acknowledgements leave: the peer takes them for room in the ring
   if (config_.arrivals->any_.load(std::memory_order_relaxed)) take_new_peers();
   size_t taken = 0;
   while (taken < burst.size()) {
-    // As many as go the same way.
+    // As many as go the same way. The peer of a long packet may have ended since that was made.
     const std::span<io::TxPacket> rest = burst.subspan(taken);
     Peer* const peer = peer_for(rest.front());
-    const auto end =
-        std::find_if(rest.begin(), rest.end(), [&](const auto& packet) { return peer_for(packet) != peer; });
+    const auto is_stranded = [peer](const io::TxPacket& packet) { return peer == nullptr && packet.psns > 1; };
+    if (is_stranded(rest.front())) {
+      ++counters_.tx_unread;
+      ++taken;
+      continue;
+    }
+    const auto end = std::find_if(rest.begin(), rest.end(),
+                                  [&](const auto& packet) { return peer_for(packet) != peer || is_stranded(packet); });
     const auto same = rest.first(static_cast<size_t>(end - rest.begin()));
     if (peer == nullptr) ask_for_peers(same);
     const size_t sent = peer == nullptr ? network_->send(same) : send_to(*peer, same);
@@ -173,7 +210,7 @@ void SameHost::ask_for_peers(std::span<const io::TxPacket> packets) {
 }
 
 size_t SameHost::send_to(Peer& peer, std::span<io::TxPacket> packets) {
-  size_t taken = 0;
+  size_t taken = 0, unpublished = 0;
   for (; taken < packets.size(); ++taken) {
     io::TxPacket& packet = packets[taken];
     const size_t size = sizeof(Prefix) + ib_size(packet);
@@ -194,6 +231,11 @@ size_t SameHost::send_to(Peer& peer, std::span<io::TxPacket> packets) {
     ++counters_.tx_packets;
     ++counters_.tx_by_memory;
     counters_.tx_bytes += packet.udp_length();
+    unpublished += size;
+    if (unpublished >= kPublish) {
+      unpublished = 0;
+      if (peer.out.publish()) peer.wake();
+    }
   }
   if (peer.out.publish()) peer.wake();
   return taken;
@@ -209,7 +251,8 @@ bool SameHost::write(const io::TxPacket& packet, uint8_t* record) const {
                       .traffic_class = envelope.traffic_class,
                       .hop_limit = envelope.hop_limit,
                       .has_icrc = damaged,
-                      .reserved = {}};
+                      .reserved = 0,
+                      .more_psns = static_cast<uint16_t>(packet.psns - 1)};
   std::memcpy(record, &prefix, sizeof(prefix));
   uint8_t* const ib = record + sizeof(prefix);
   if (damaged) return build_ib_guarded(packet, envelope_of(prefix), ib);
@@ -227,6 +270,7 @@ bool SameHost::is_patient(Peer& peer) {
 // --- receiving ------------------------------------------------------------------------------------------------------
 
 size_t SameHost::receive(std::span<RxPacket> out) {
+  take_back();
   if (config_.arrivals->any_.load(std::memory_order_relaxed)) take_new_peers();
   if (peers_.empty()) return network_->receive(out);
   const uint32_t look = looks_++;
@@ -245,6 +289,14 @@ size_t SameHost::receive(std::span<RxPacket> out) {
   }
   network_busy_ |= count > 0;
   return count;
+}
+
+// What receive() has handed out is not needed any more.
+void SameHost::take_back() {
+  if (!lent_) return;
+  lent_ = false;
+  for (const auto& peer : peers_) peer->in.release();
+  if (end_due_) end_peers();
 }
 
 // When a peer has written its first record, all that it sent by the network has left and is on this host: it is with
@@ -269,7 +321,7 @@ size_t SameHost::receive_before_peers(std::span<RxPacket> out) {
 
 // Each time another peer is the first.
 size_t SameHost::receive_from_peers(std::span<RxPacket> out) {
-  used_ = 0;
+  used_ = handed_out_ = 0;
   size_t count = 0;
   bool broken = false;
   for (size_t i = 0; i < peers_.size(); ++i) {
@@ -287,35 +339,63 @@ size_t SameHost::receive_from(Peer& peer, std::span<RxPacket> out) {
   size_t count = 0;
   for (size_t i = 0; i < out.size() && peer.taken_up; ++i) {
     const std::span<const uint8_t> record = peer.in.front();
-    if (record.empty() || (record.size() > kReceiveRoom - used_ && used_ > 0)) break;
-    if (read(record, out[count])) {
+    if (record.empty() || (record.size() > kReceiveRoom - handed_out_ && handed_out_ > 0)) break;
+    if (read(peer, record, out[count])) {
       ++count;
     } else {
       ++counters_.rx_malformed;
     }
     peer.in.pop();
   }
-  peer.in.release();
+  if (!lent_) peer.in.release();
   return count;
 }
 
-// False: it is no packet.
-bool SameHost::read(std::span<const uint8_t> record, RxPacket& packet) {
+// False: it is no packet. Only `psns` may be wrong then: whoever knows the path MTU compares it with the length.
+bool SameHost::read(Peer& peer, std::span<const uint8_t> record, RxPacket& packet) {
   constexpr size_t kLeast = sizeof(Prefix) + wire::kBthSize + wire::kIcrcSize;
-  if (record.size() < kLeast || record.size() > sizeof(Prefix) + max_udp_length() - wire::kUdpSize) return false;
-  uint8_t* const bytes = &bytes_[used_];
-  std::memcpy(bytes, record.data(), record.size());
-  used_ += record.size();
+  if (record.size() < kLeast) return false;
   Prefix prefix;
-  std::memcpy(&prefix, bytes, sizeof(prefix));
+  std::memcpy(&prefix, record.data(), sizeof(prefix));
+  const std::span<const uint8_t> ib = record.subspan(sizeof(prefix));
+  const bool is_long = prefix.more_psns > 0;
+  if (ib.size() > (is_long ? kLongest : max_udp_length() - wire::kUdpSize)) return false;
+  if (is_long && shown_) {
+    if (peer.late_long == 0) return false;
+    --peer.late_long;
+  }
+  // The headers first: by them it is decided what is copied besides.
+  uint8_t* const bytes = &bytes_[used_];
+  const size_t begun = std::min(ib.size(), io::TxPacket::kMaxHeaderSize);
+  std::memcpy(bytes, ib.data(), begun);
+  size_t copied = prefix.has_icrc == 0 ? headers_apart({bytes, ib.size()}) : 0;
   packet = {};
+  if (copied != 0) {
+    packet.apart = ib.subspan(copied);
+    lent_ = true;
+  } else {
+    copied = ib.size();
+    std::memcpy(bytes + begun, ib.data() + begun, copied - begun);
+  }
   packet.envelope = envelope_of(prefix);
-  packet.ib = std::span<const uint8_t>(bytes, record.size()).subspan(sizeof(prefix));
+  packet.ib = {bytes, copied};
+  packet.psns = prefix.more_psns + 1u;
   packet.without_icrc = prefix.has_icrc == 0;
+  used_ += copied;
+  handed_out_ += record.size();
   ++counters_.rx_packets;
   ++counters_.rx_by_memory;
-  counters_.rx_bytes += packet.ib.size() + wire::kUdpSize;
+  counters_.rx_bytes += ib.size() + wire::kUdpSize;
   return true;
+}
+
+// The length of the headers, if the payload stays in the ring: where it is long, and nobody will do anything with it
+// but copy it. 0: it does not. Of `ib` the headers are there.
+size_t SameHost::headers_apart(std::span<const uint8_t> ib) const {
+  if (shown_ || ib.size() < kApart) return 0;
+  const wire::OpcodeInfo& info = wire::opcode_info(wire::Opcode{ib[0]});
+  const bool reliable = info.transport == wire::Transport::kRc || info.transport == wire::Transport::kXrc;
+  return info.known && info.has_payload && reliable ? info.header_size : 0;
 }
 
 // --- waiting --------------------------------------------------------------------------------------------------------
@@ -323,6 +403,7 @@ bool SameHost::read(std::span<const uint8_t> record, RxPacket& packet) {
 // After the sleep it is not known where something is.
 bool SameHost::prepare_to_wait() {
   looks_ = 0;
+  take_back();
   look_after_peers();
   bool nothing = true;
   for (const auto& peer : peers_) nothing &= peer->in.sleep();

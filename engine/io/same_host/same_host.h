@@ -3,7 +3,14 @@
 // address of this netdev goes to the process that has the QP number; until that process has become a peer, which the
 // first packets ask for, and after its end, it goes by the backend. The transport is the same either way.
 //
-// Packets are copied into the ring and out of it, without ICRC. Nothing is lost while the peer reads. A full ring is
+// Packets are copied into the ring, without ICRC. Of one that arrives only the headers are copied out of it if the
+// payload is long: that stays where it is until the next receive() or send(), and the transport copies it to its
+// destination. So bytes are copied twice. (Once, by process_vm_readv, is slower: packet-io.md "On one host".) What a
+// packet costs besides is much more than 1 KiB of it, so packets of RC and XRC may be longer than the path MTU
+// (engine/transport/common/long_packet.h), where the reader has said that it takes such: it does not while it shows its
+// packets to somebody.
+//
+// Nothing is lost while the peer reads. A full ring is
 // backpressure for a while; then, as the peer may have been stopped, packets to it are lost. The order is kept when
 // packets begin to go by memory, or a UC message of which half came by the network would be lost.
 #pragma once
@@ -55,6 +62,8 @@ class SameHost final : public PacketIo {
   size_t receive(std::span<RxPacket> out) override;
   size_t send(std::span<io::TxPacket> burst) override;
   size_t run(uint32_t udp_length) const override { return network_->run(udp_length); }
+  uint32_t long_payload(wire::Qpn to) const override;
+  void show_packets(bool shown) override;
   bool takes_runs(const wire::IpAddress& to) const override { return network_->takes_runs(to); }
   bool flush() override { return network_->flush(); }
   std::span<const pollfd> wait_descriptors() const override;
@@ -69,6 +78,7 @@ class SameHost final : public PacketIo {
  private:
   static constexpr size_t kMostRanges = 1024;
 
+  uint32_t range_of(wire::Qpn qpn) const;
   uint32_t range_of(const io::TxPacket& packet) const;
   Peer* peer_for(const io::TxPacket& packet) const;
   void ask_for_peers(std::span<const io::TxPacket> packets);
@@ -78,7 +88,9 @@ class SameHost final : public PacketIo {
   size_t receive_before_peers(std::span<RxPacket> out);
   size_t receive_from_peers(std::span<RxPacket> out);
   size_t receive_from(Peer& peer, std::span<RxPacket> out);
-  bool read(std::span<const uint8_t> record, RxPacket& packet);
+  bool read(Peer& peer, std::span<const uint8_t> record, RxPacket& packet);
+  size_t headers_apart(std::span<const uint8_t> ib) const;
+  void take_back();
   void take_new_peers();
   void look_after_peers();
   void end_peers();
@@ -93,8 +105,12 @@ class SameHost final : public PacketIo {
   size_t received_before_ = 0;                        // packets of the network, while one that is not has a record
   bool network_busy_ = true;                          // it had packets last
   uint32_t looks_ = 0;
+  bool shown_ = false;                // packets arrive as on a wire
+  bool lent_ = false;                 // receive() has handed out payload that is still in rings
+  bool end_due_ = false;              // end_peers() was to be called meanwhile
   std::unique_ptr<uint8_t[]> bytes_;  // of the packets that receive() has handed out
   size_t used_ = 0;
+  size_t handed_out_ = 0;  // bytes of records
   IoCounters counters_;
   mutable std::vector<pollfd> wait_descriptors_;
 };

@@ -63,7 +63,7 @@ class CongestionEndpoint {
     const uint32_t bytes = qp_.attr.path_mtu + kHeaders;
     const bool first = !qp_.turn.taken;
     const bool allowed = qp_.congestion->may_send(qp_.turn, bytes, qp_.now);
-    qp_.window = qp_.congestion->window(bytes).value_or(in_runs() ? run_window() : go_back_.window());
+    qp_.window = qp_.congestion->window(bytes).value_or(usual_window());
     resume_at_ = allowed ? Time::min() : qp_.congestion->resume_at(qp_.turn);
     if (!allowed && first) qp_.counters.add(Counter::kPaced);
     return allowed;
@@ -89,11 +89,13 @@ class CongestionEndpoint {
       if (!std::exchange(recovering_, true)) since_loss_ = 0;
     }
     if (!info.has_payload) go_back_.on_read();
-    full_packets_ = packet.payload_size == qp_.attr.path_mtu || !info.has_payload;
+    full_packets_ = packet.payload_size >= qp_.attr.path_mtu || !info.has_payload;
     // Karn: its acknowledgement may be for either packet.
     if (again && timed_ && wire::Psn::distance(bth.psn, timed_->psn) >= 0) timed_.reset();
     // READs and atomics are not measured: their answers wait for each other.
-    if (!timed_ && !again && bth.ack_request && info.has_payload) timed_ = Timed{bth.psn, in_flight + 1, qp_.now};
+    if (!timed_ && !again && bth.ack_request && info.has_payload) {
+      timed_ = Timed{bth.psn + (packet.psns - 1), in_flight + packet.psns, qp_.now};
+    }
   }
 
   // Request packets from `first` to before `end` have been acknowledged.
@@ -114,11 +116,16 @@ class CongestionEndpoint {
   }
 
  private:
-  static constexpr uint64_t kCalm = 4096;   // packets
-  static constexpr uint32_t kHeaders = 60;  // about, of Ethernet to ICRC
+  static constexpr uint64_t kCalm = 4096;      // packets
+  static constexpr uint32_t kLongPackets = 6;  // in flight: one is written, one is read, and answers are under way
+  static constexpr uint32_t kHeaders = 60;     // about, of Ethernet to ICRC
 
   // What runs cost is counted in runs: to send many packets again is cheaper than to send short runs.
   bool in_runs() const { return qp_.run_trial != nullptr && qp_.run_trial->allowed(qp_.now); }
+  uint32_t usual_window() const {
+    const uint32_t window = in_runs() ? run_window() : go_back_.window();
+    return qp_.most_psns == 1 ? window : std::max(window, kLongPackets * qp_.most_psns);
+  }
   // Four runs of full packets at least, so that others are under way while the peer takes one and acknowledges it. With
   // each may go the first two packets of a WRITE, a run of their own since the first is longer than all others. Of
   // short packets fewer, so that some wait and leave together; and after a loss, since the peer's receive buffer may

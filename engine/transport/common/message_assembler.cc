@@ -1,15 +1,14 @@
 #include "engine/transport/common/message_assembler.h"
 
 #include "engine/memory/memory_access.h"
+#include "engine/transport/common/long_packet.h"
 
 namespace uroce::transport {
 
 using wire::Packet;
 
 bool MessageAssembler::length_valid(const Packet& packet) const {
-  const size_t size = packet.payload.size();
-  if (!packet.info->last) return size == qp_.attr.path_mtu && packet.bth.pad == 0;
-  return size <= qp_.attr.path_mtu && (size > 0 || packet.info->first);
+  return has_valid_length(packet, qp_.attr.path_mtu);
 }
 
 Arrival MessageAssembler::take(const Packet& packet) {

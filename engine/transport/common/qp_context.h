@@ -118,8 +118,9 @@ struct QpContext {
   congestion::Controller* congestion = nullptr;
   ProbeBudget* probe_budget = nullptr;
   RunTrial* run_trial = nullptr;
-  uint32_t run = 1;       // packets of full size in one
-  congestion::Turn turn;  // with the controller
+  uint32_t run = 1;        // packets of full size in one
+  uint32_t most_psns = 1;  // of a packet (long_packet.h)
+  congestion::Turn turn;   // with the controller
   queue::CompletionBurst* const completions;
   // Of this QP, for CompletionQueue::purge(). Where both are one queue, the first; XRC: of any shared receive queue.
   std::optional<queue::CompletionQueue::Mark> last_in_send_cq;

@@ -97,7 +97,8 @@ void RequestPackets::begin(const SendWqe& wqe, Opcode operation, wire::Psn psn, 
   }
 }
 
-bool RequestPackets::request(const SendQueue::Entry& entry, wire::Psn psn, bool ack_request, io::TxPacket& out) {
+bool RequestPackets::request(const SendQueue::Entry& entry, wire::Psn psn, uint32_t psns, bool ack_request,
+                             io::TxPacket& out) {
   const uint32_t n = (psn.value() - entry.progress.first_psn) & wire::kMask24;
   switch (entry.wqe.opcode) {
     case WrOpcode::kRdmaRead:
@@ -113,21 +114,22 @@ bool RequestPackets::request(const SendQueue::Entry& entry, wire::Psn psn, bool 
       flush(entry, psn, out);
       return true;
     default:
-      return message(entry, n, entry.progress.psn_count, psn, ack_request, out);
+      return message(entry, n, psns, entry.progress.psn_count, psn, ack_request, out);
   }
 }
 
-bool RequestPackets::message(const SendQueue::Entry& entry, uint32_t n, uint32_t count, wire::Psn psn, bool ack_request,
-                             io::TxPacket& out) {
+bool RequestPackets::message(const SendQueue::Entry& entry, uint32_t n, uint32_t psns, uint32_t count, wire::Psn psn,
+                             bool ack_request, io::TxPacket& out) {
   const SendWqe& wqe = entry.wqe;
   const uint32_t offset = n * qp_.attr.path_mtu;
-  const bool last = n + 1 == count;
-  const uint32_t size = std::min(qp_.attr.path_mtu, wqe.length - offset);
+  const bool first = n == 0, last = n + psns == count;
+  const uint32_t size = std::min(psns * qp_.attr.path_mtu, wqe.length - offset);
   if (!gather(entry, offset, size, out)) return false;
   out.pad = static_cast<uint8_t>(-size & 3);
+  out.psns = psns;
 
   const MessageOpcodes opcodes = opcodes_of(wqe.opcode);
-  const Opcode opcode = count == 1 ? opcodes.only : n == 0 ? opcodes.first : last ? opcodes.last : opcodes.middle;
+  const Opcode opcode = first && last ? opcodes.only : first ? opcodes.first : last ? opcodes.last : opcodes.middle;
   const wire::OpcodeInfo& info = wire::opcode_info(opcode);
   // The event is asked for where the receiver completes (IBTA 9.2.3): SENDs, and WRITEs with immediate.
   const bool solicited = last && (wqe.flags & queue::kSolicited) && wqe.opcode != WrOpcode::kRdmaWrite;

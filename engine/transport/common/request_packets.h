@@ -15,11 +15,12 @@ class RequestPackets {
   explicit RequestPackets(QpContext& qp) : qp_(qp) {}
 
   // The request packet at PSN `psn` of a WQE that was begun. SENDs and WRITEs ask for an acknowledgement if
-  // `ack_request`, all others bring an answer anyway. False: an SGE does not pass its checks.
-  bool request(const queue::SendQueue::Entry& entry, wire::Psn psn, bool ack_request, io::TxPacket& out);
-  // Packet `n` of the `count` that a SEND or WRITE has.
-  bool message(const queue::SendQueue::Entry& entry, uint32_t n, uint32_t count, wire::Psn psn, bool ack_request,
-               io::TxPacket& out);
+  // `ack_request`, all others bring an answer anyway. `psns`: of a SEND or WRITE, those that it takes. False: an SGE
+  // does not pass its checks.
+  bool request(const queue::SendQueue::Entry& entry, wire::Psn psn, uint32_t psns, bool ack_request, io::TxPacket& out);
+  // Packet `n` of the `count` that a SEND or WRITE has, and as one with it those up to `n` + `psns`.
+  bool message(const queue::SendQueue::Entry& entry, uint32_t n, uint32_t psns, uint32_t count, wire::Psn psn,
+               bool ack_request, io::TxPacket& out);
   // How many packets behind `out`, which is packet `n` of a SEND or WRITE, differ from it in PSN and place only.
   uint32_t alike_behind(const queue::SendQueue::Entry& entry, uint32_t n, const io::TxPacket& out) const;
   // The first of these, at PSN `psn`. Asks for no acknowledgement.

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "engine/memory/memory_access.h"
+#include "engine/transport/common/long_packet.h"
 #include "engine/transport/common/request_packets.h"
 #include "engine/transport/common/run_trial.h"
 #include "wire/bth.h"
@@ -71,6 +72,8 @@ Outcome Responder::on_request(const Packet& packet) {
   if (ahead == 0) return on_expected(packet);
   if (ahead > 0) {
     on_ahead();
+  } else if (const uint32_t arrived = arrived_in_part(packet, expected_, qp_.attr.path_mtu)) {
+    return on_expected(without_first(packet, arrived, qp_.attr.path_mtu));
   } else {
     on_duplicate(packet);
   }
@@ -201,10 +204,10 @@ Outcome Responder::on_message(const Packet& packet) {
   const Psn psn = packet.bth.psn;
   switch (message_.take(packet)) {
     case Arrival::kTaken:
-      accepted(packet, 1, packet.info->last);
+      accepted(packet, packet.psns, packet.info->last);
       return Outcome::kGoesOn;
     case Arrival::kCompletionLost:
-      accepted(packet, 1, packet.info->last);
+      accepted(packet, packet.psns, packet.info->last);
       return Outcome::kFailed;
     case Arrival::kNoReceive:
       // Receiver not ready (IBTA 9.7.5.2.8). The peer goes back then, so later PSNs get no NAK of their own.
@@ -413,7 +416,7 @@ Responder::Pulled Responder::pull_read_response(ReplayEntry& entry, io::TxPacket
   const uint32_t n = entry.next;
   const bool first = n == entry.start;
   const uint64_t offset = uint64_t{n} * mtu;
-  const auto size = static_cast<uint32_t>(std::min<uint64_t>(mtu, entry.stop - offset));
+  const auto size = static_cast<uint32_t>(std::min<uint64_t>(uint64_t{qp_.most_psns} * mtu, entry.stop - offset));
   const bool last = offset + size == entry.stop;
   if (size > 0) {
     const memory::Translation t =
@@ -432,6 +435,7 @@ Responder::Pulled Responder::pull_read_response(ReplayEntry& entry, io::TxPacket
     }
     out.fragments[out.fragment_count++] = {t.address, size};
     out.payload_size = size;
+    out.psns = packet_count(size, mtu);
     out.pad = static_cast<uint8_t>(-size & 3);
   }
   const Opcode opcode = first && last ? Opcode::kRcReadResponseOnly
@@ -442,7 +446,7 @@ Responder::Pulled Responder::pull_read_response(ReplayEntry& entry, io::TxPacket
   if (first || last) emit_aeth(ack_aeth(), out);
   out.reason = n < entry.furthest ? SendReason::kAnswerAgain : SendReason::kFirst;
   out.alone = first && entry.replay;  // as Sender::build() has it
-  entry.furthest = std::max(entry.furthest, ++entry.next);
+  entry.furthest = std::max(entry.furthest, entry.next += out.psns);
   if (last) replays_.answered(entry);
   qp_.counters.add(Counter::kTxReadResponses);
   return Pulled::kPacket;

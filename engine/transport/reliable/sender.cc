@@ -77,11 +77,11 @@ bool Sender::pull(io::TxPacket& out, Time now) {
   const bool again = window_.resending() || recovery_.probe_due();
   const wire::Psn psn = window_.next();
   if (!pull_probe(out)) {
-    if (at_local_error() || window_full() || !position() || !build(false, out)) return false;
+    if (at_local_error() || window_full() || !position() || waits_for_room() || !build(false, out)) return false;
   }
   // Once the ones before it are acknowledged, the packet behind one that asked for it is the oldest, and an early probe
   // would take the measurement away, so another one is timed.
-  recovery_.on_sent(psn, was_idle, first, !again && since_ack_request_ != 1, now);
+  recovery_.on_sent(psn, was_idle, first, !again && since_ack_request_ != out.psns, now);
   return true;
 }
 
@@ -107,24 +107,42 @@ bool Sender::build(bool probe, io::TxPacket& out) {
   const bool responds = awaits_response(entry.wqe.opcode);
   // Whether that one arrives and those behind it do not (run_trial.h).
   const bool tries_runs = qp_.run_trial != nullptr && again && window_.in_flight() == 0;
-  const bool asks = responds || probe || tries_runs || want_ack(entry, n);
+  const uint32_t psns = responds || probe || tries_runs ? 1 : psns_at_once(entry);
+  const bool asks = responds || probe || tries_runs || want_ack(entry, n, psns);
   out.clear_payload();
   out.alone = probe || tries_runs;
   out.reason = probe ? io::SendReason::kProbe : again ? recovery_.cause() : io::SendReason::kFirst;
   // The QP's first packet asks in any case: none queue in front of it, so that it tells the round trip.
   const bool very_first = entry.progress.message == 1 && n == 0;
-  if (!packets_.request(entry, psn, asks || very_first, out)) {
+  if (!packets_.request(entry, psn, psns, asks || very_first, out)) {
     local_error_ = LocalError{window_.cursor(), WcStatus::kLocalProtectionError};
     return false;
   }
-  if (!responds && !probe && !again && !beyond_credits(entry)) alike_ = packets_.alike_behind(entry, n, out);
-  since_ack_request_ = asks || very_first ? 0 : since_ack_request_ + 1;
-  if (asks) ack_requested_ = psn;
-  const uint32_t psns = responds ? entry.progress.psn_count - n : 1;  // a READ counts with its responses
-  window_.sent(psns, responds || n + 1 == entry.progress.psn_count);
+  const bool may_repeat = !responds && !probe && !again && qp_.most_psns == 1;
+  if (may_repeat && !beyond_credits(entry)) alike_ = packets_.alike_behind(entry, n, out);
+  since_ack_request_ = asks || very_first ? 0 : since_ack_request_ + psns;
+  if (asks) ack_requested_ = psn + (psns - 1);
+  const uint32_t taken = responds ? entry.progress.psn_count - n : psns;  // a READ counts with its responses
+  window_.sent(taken, n + taken == entry.progress.psn_count);
   qp_.counters.add(Counter::kTxRequests);
   if (again) qp_.counters.add(Counter::kTxRetransmissions);
   return true;
+}
+
+// As many packets of the message as may leave as one; beyond the credits, a single one.
+uint32_t Sender::psns_at_once(const Entry& entry) const {
+  if (qp_.most_psns == 1 || beyond_credits(entry)) return 1;
+  const uint32_t n = (window_.next().value() - entry.progress.first_psn) & wire::kMask24;
+  const uint32_t room = qp_.window > window_.in_flight() ? qp_.window - window_.in_flight() : 1;
+  return std::min({qp_.most_psns, entry.progress.psn_count - n, room});
+}
+
+// The window has room for a part of the long packet that is next; soon for all of it.
+bool Sender::waits_for_room() const {
+  if (qp_.most_psns == 1 || awaits_response(qp_.sq.entry(window_.cursor()).wqe.opcode)) return false;
+  const queue::SendProgress& message = qp_.sq.entry(window_.cursor()).progress;
+  const uint32_t left = message.psn_count - ((window_.next().value() - message.first_psn) & wire::kMask24);
+  return window_full(std::min(packets_at_once(), left) - 1);
 }
 
 // A probe is the oldest and the newest packet of those in flight (the newest before long READs) once more, both asking
@@ -288,10 +306,10 @@ WcStatus Sender::validate(const SendWqe& wqe) const {
 
 // Asking costs the peer a packet, so not every message asks (IBTA 9.7.5.1.2 leaves it to the requester): those whose
 // completion somebody waits for do, long messages now and then, and the last posted one if no answer is under way.
-bool Sender::want_ack(const Entry& entry, uint32_t n) const {
-  if (since_ack_request_ + 1 >= ack_interval() || window_.in_flight() + 1 >= qp_.window || beyond_credits(entry))
+bool Sender::want_ack(const Entry& entry, uint32_t n, uint32_t psns) const {
+  if (since_ack_request_ + psns >= ack_interval() || window_.in_flight() + psns >= qp_.window || beyond_credits(entry))
     return true;
-  if (n + 1 != entry.progress.psn_count) return false;
+  if (n + psns != entry.progress.psn_count) return false;
   if (credit_limit_ && *credit_limit_ == wire::Msn(entry.progress.message)) return true;  // the next one needs to know
   if (qp_.signal_all || (entry.wqe.flags & queue::kSignaled)) return true;
   if (local_operation_follows()) return true;

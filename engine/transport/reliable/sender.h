@@ -88,7 +88,7 @@ class Sender {
   bool window_full(uint32_t more = 0) const;
   // There is to be room for so many before sending goes on: for a run, but not for all that is in flight (the silly
   // window of RFC 1122).
-  uint32_t packets_at_once() const { return std::min(qp_.run, std::max(qp_.window / 4, 1u)); }
+  uint32_t packets_at_once() const { return std::min(std::max(qp_.run, qp_.most_psns), std::max(qp_.window / 4, 1u)); }
   // More often where the window is smaller.
   uint32_t ack_interval() const { return std::max(qp_.window / 4, 1u); }
   bool fetch_current();
@@ -104,7 +104,9 @@ class Sender {
   bool local_operation_follows() const;
   // True once sending has come to the WQE that failed; those before it may still be sent again.
   bool at_local_error() const { return local_error_ && local_error_->index == window_.cursor(); }
-  bool want_ack(const Entry& entry, uint32_t n) const;
+  bool want_ack(const Entry& entry, uint32_t n, uint32_t psns) const;
+  uint32_t psns_at_once(const Entry& entry) const;
+  bool waits_for_room() const;
   bool build(bool probe, io::TxPacket& out);
   bool pull_probe(io::TxPacket& out);
   SendWindow::Place oldest() const { return {window_.unacknowledged(), qp_.sq.tail()}; }

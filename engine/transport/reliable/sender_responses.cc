@@ -1,5 +1,6 @@
 #include <cstring>
 
+#include "engine/transport/common/long_packet.h"
 #include "engine/transport/common/run_trial.h"
 #include "engine/transport/common/send_completion.h"
 #include "engine/transport/common/sge_cursor.h"
@@ -13,6 +14,9 @@ using queue::WrOpcode;
 using Decision = LossRecovery::Decision;
 
 Outcome Sender::on_response(const wire::Packet& packet, Time now) {
+  if (const uint32_t arrived = arrived_in_part(packet, window_.unacknowledged(), qp_.attr.path_mtu)) {
+    return on_response(without_first(packet, arrived, qp_.attr.path_mtu), now);
+  }
   if (!window_.covers(packet.bth.psn) && !refuses_oldest(packet)) {
     const bool past = wire::Psn::distance(packet.bth.psn, window_.unacknowledged()) > 0;
     if (past) on_answered_twice(packet, now);
@@ -197,13 +201,14 @@ Outcome Sender::on_read_data(const wire::Packet& packet, Time now) {
   const Entry entry = oldest_entry();
   const uint32_t mtu = qp_.attr.path_mtu;
   const uint32_t n = entry.progress.responses;
-  const bool last = n + 1 == entry.progress.psn_count;
-  const uint32_t expected = last ? entry.wqe.length - n * mtu : mtu;
+  if (packet.psns > entry.progress.psn_count - n) return fail(WcStatus::kBadResponseError);
+  const bool last = n + packet.psns == entry.progress.psn_count;
+  const uint32_t expected = last ? entry.wqe.length - n * mtu : packet.psns * mtu;
   if (packet.info->last != last) return fail(WcStatus::kBadResponseError);
   if (packet.payload.size() != expected) return fail(WcStatus::kLocalLengthError);
   if (!scatter(qp_, qp_.pd, entry.sges, n * mtu, packet.payload)) return fail(WcStatus::kLocalProtectionError);
-  ++entry.progress.responses;
-  return answered(packet.bth.psn, last, now);
+  entry.progress.responses += packet.psns;
+  return answered(packet.bth.psn + (packet.psns - 1), last, now);
 }
 
 // FLUSH and ATOMIC WRITE are answered by a READ response without data (IBTA A19).

@@ -66,7 +66,7 @@ bool UnreliableSender::pull(io::TxPacket& out) {
   }
   out.clear_payload();
   const uint32_t count = packet_count(entry.wqe.length, qp_.attr.path_mtu);
-  if (!packets_.message(entry, packet_, count, psn_, false, out)) {
+  if (!packets_.message(entry, packet_, 1, count, psn_, false, out)) {
     error_ = WcStatus::kLocalProtectionError;
     return false;
   }

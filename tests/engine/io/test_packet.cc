@@ -53,7 +53,9 @@ void TestBurst::expect_arrived(size_t index, const RxPacket& received) const {
 
 uint32_t psn_of(const RxPacket& received) {
   wire::Packet packet;
-  EXPECT_EQ(wire::parse_packet(received.ib, packet), wire::ParseError::kNone);
+  const wire::ParseError error = received.apart.empty() ? wire::parse_packet(received.ib, packet)
+                                                        : wire::parse_packet(received.ib, received.apart, packet);
+  EXPECT_EQ(error, wire::ParseError::kNone);
   return packet.bth.psn.value();
 }
 

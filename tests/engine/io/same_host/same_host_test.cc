@@ -92,7 +92,9 @@ class SameHostTest : public testing::Test {
 
 std::vector<uint8_t> payload_of(const RxPacket& received) {
   wire::Packet packet;
-  EXPECT_EQ(wire::parse_packet(received.ib, packet), wire::ParseError::kNone);
+  const wire::ParseError error = received.apart.empty() ? wire::parse_packet(received.ib, packet)
+                                                        : wire::parse_packet(received.ib, received.apart, packet);
+  EXPECT_EQ(error, wire::ParseError::kNone);
   return {packet.payload.begin(), packet.payload.end()};
 }
 
@@ -209,11 +211,11 @@ TEST_F(SameHostTest, WhatAPeerDoesNotReadIsLostInTheEnd) {
   size_t sent = 0;
   while (sent < burst.size()) sent += ours.io->send(burst.packets().subspan(sent));
   EXPECT_GT(ours.io->counters().tx_unread, 0u);
-  EXPECT_EQ(theirs.receive().size(), 31u) << "what one receive() takes, in the order in which it was sent";
+  EXPECT_EQ(theirs.receive().size(), 63u) << "what one receive() takes, in the order in which it was sent";
   ours.io->send(burst.packets().first(1));
   size_t rest = 0;
   while (const size_t count = theirs.receive().size()) rest += count;
-  EXPECT_EQ(31 + rest, ours.io->counters().tx_packets);
+  EXPECT_EQ(63 + rest, ours.io->counters().tx_packets);
 }
 
 TEST_F(SameHostTest, UnreadablePayloadIsLeftOut) {
@@ -230,6 +232,141 @@ TEST_F(SameHostTest, UnreadablePayloadIsLeftOut) {
   ASSERT_EQ(arrived.size(), 2u);
   EXPECT_EQ(psn_of(arrived[1]), 2u);
   munmap(gone, 4096);
+}
+
+// --- long packets, and payload that stays where it is ---------------------------------------------------------------
+
+constexpr size_t kLong = 65536;
+
+class LongPackets : public SameHostTest {
+ protected:
+  LongPackets() {
+    for (uint32_t psn = 0; psn < 6; ++psn) add(burst, psn, kLong);
+    for (TxPacket& packet : burst.packets()) packet.psns = kLong / 1024;
+    add(burst, 6, 100);
+  }
+  void meet() {
+    SameHostTest::meet();
+    ours.receive();
+    theirs.receive();
+  }
+  uint32_t allowed(uint32_t range = kTheirs) const { return ours.io->long_payload(wire::Qpn(range << kRangeBits)); }
+  static void expect_payload(const RxPacket& packet, const std::vector<uint8_t>& payload) {
+    EXPECT_TRUE(payload_of(packet) == payload);  // not printed
+  }
+
+  TestBurst burst;  // six long ones and a short one
+};
+
+TEST_F(LongPackets, ArriveWithTheirPsns) {
+  EXPECT_EQ(allowed(), 0u);
+  meet();
+  EXPECT_EQ(allowed(), kLong);
+  EXPECT_EQ(allowed(kOurs), 0u);
+  EXPECT_EQ(allowed(1023), 0u);
+  ASSERT_EQ(ours.io->send(burst.packets()), 7u);
+  uint32_t arrived = 0;
+  for (int i = 0; i < 10 && arrived < 7; ++i) {
+    for (const RxPacket& packet : theirs.receive()) {
+      EXPECT_EQ(packet.psns, arrived < 6 ? 64u : 1u);
+      EXPECT_EQ(psn_of(packet), arrived);
+      expect_payload(packet, burst.payload(arrived++));
+    }
+  }
+  EXPECT_EQ(arrived, 7u);
+  EXPECT_EQ(ours.io->counters().tx_bytes, theirs.io->counters().rx_bytes);
+}
+
+TEST_F(LongPackets, PayloadStaysWhereItIsUntilTheNextReceiveOrSend) {
+  meet();
+  ASSERT_EQ(ours.io->send(burst.packets()), 7u);
+  const std::vector<RxPacket> arrived = theirs.receive();
+  ASSERT_EQ(arrived.size(), 3u) << "what one receive() takes";
+  for (const RxPacket& packet : arrived) {
+    EXPECT_EQ(packet.ib.size(), wire::kBthSize);
+    EXPECT_EQ(packet.apart.size(), kLong + wire::kIcrcSize);
+  }
+  TestBurst more = burst_of(1000, 1000);
+  size_t taken = ours.io->send(more.packets());
+  EXPECT_LT(taken, 1000u) << "there is no room";
+  for (size_t i = 0; i < 3; ++i) expect_payload(arrived[i], burst.payload(i));
+  theirs.io->send({});
+  EXPECT_GT(ours.io->send(more.packets().subspan(taken)), 100u) << "there is room before an acknowledgement says so";
+}
+
+TEST_F(LongPackets, PayloadOfOtherTransportsAndShortOnesIsCopied) {
+  meet();
+  TestBurst others;
+  for (const wire::Opcode opcode :
+       {wire::Opcode::kUcSendOnly, wire::Opcode::kRcSendOnly, wire::Opcode::kXrcAcknowledge}) {
+    others.add(envelope_v4(), 0, opcode == wire::Opcode::kRcSendOnly ? 400 : 2000, 1, opcode);
+    wire::store_be24(&others.packets().back().header[5], kTheirs << kRangeBits);
+    others.packets().back().to_this_host = true;
+  }
+  ASSERT_EQ(ours.io->send(others.packets()), 3u);
+  const std::vector<RxPacket> arrived = theirs.receive();
+  ASSERT_EQ(arrived.size(), 3u);
+  for (const RxPacket& packet : arrived) EXPECT_TRUE(packet.apart.empty());
+}
+
+TEST_F(LongPackets, NoneForWhoShowsItsPackets) {
+  meet();
+  ASSERT_EQ(ours.io->send(burst.packets().first(1)), 1u);
+  theirs.io->show_packets(true);
+  EXPECT_EQ(allowed(), 0u);
+  const std::vector<RxPacket> on_its_way = theirs.receive();
+  ASSERT_EQ(on_its_way.size(), 1u);
+  EXPECT_TRUE(on_its_way[0].apart.empty()) << "in one piece";
+  expect_payload(on_its_way[0], burst.payload(0));
+  SameHostTest::meet();
+  ours.receive();
+  theirs.receive();
+  EXPECT_EQ(allowed(), 0u) << "nor by a new peer";
+  theirs.io->show_packets(false);
+  EXPECT_EQ(allowed(), kLong);
+  ASSERT_EQ(ours.io->send(burst.packets().first(1)), 1u);
+  EXPECT_EQ(theirs.receive_some().at(0).psns, 64u);
+}
+
+// A peer that goes on as if it had not been told.
+TEST_F(LongPackets, NotManyThatAreLate) {
+  meet();
+  theirs.io->show_packets(true);
+  TestBurst late = burst_of(100, 8);
+  for (TxPacket& packet : late.packets()) packet.psns = 2;
+  size_t arrived = 0;
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_EQ(ours.io->send(late.packets()), 100u);
+    for (int k = 0; k < 3; ++k) arrived += theirs.receive().size();
+  }
+  EXPECT_EQ(arrived, 2048u);
+  EXPECT_EQ(theirs.io->counters().rx_malformed, 10'000u - 2048u);
+  TestBurst as_on_a_wire = burst_of(1);
+  ours.io->send(as_on_a_wire.packets());
+  EXPECT_EQ(theirs.receive_some().size(), 1u);
+}
+
+TEST_F(LongPackets, NoneForAFaultInjector) {
+  FaultInjector injector(std::move(theirs.io), FaultSpec{});
+  SameHostTest::meet();
+  ours.receive();
+  theirs.receive(injector);
+  EXPECT_EQ(allowed(), 0u);
+  EXPECT_EQ(injector.long_payload(wire::Qpn(kOurs << kRangeBits)), 0u);
+  ASSERT_EQ(ours.io->send(burst.packets()), 7u);
+  size_t arrived = 0;
+  for (int i = 0; i < 100; ++i) arrived += theirs.receive(injector).size();
+  EXPECT_EQ(arrived, 1u) << "they were never asked for";
+  EXPECT_EQ(injector.counters().rx_malformed, 6u);
+}
+
+TEST_F(LongPackets, AreLostWithTheirPeer) {
+  meet();
+  theirs.io.reset();
+  ours.io->prepare_to_wait();
+  ASSERT_EQ(ours.io->send(burst.packets()), 7u);
+  EXPECT_EQ(ours.io->counters().tx_unread, 6u);
+  EXPECT_EQ(sent_by_network(), 1u);
 }
 
 // --- faults on purpose ----------------------------------------------------------------------------------------------
@@ -390,6 +527,10 @@ struct Hostile {
   // Of the ring that this side writes to.
   RingControl& control() { return reinterpret_cast<RingControl*>(bytes)[end.side]; }
   uint8_t* ring() { return bytes + 4096 + end.side * kRingSize; }
+  // In front of the record behind the first one, which has `size` bytes.
+  void set_next_length(size_t size, uint32_t length) {
+    std::memcpy(ring() + (size + sizeof(length) + 15) / 16 * 16, &length, sizeof(length));
+  }
 
   PeerEnd end;
   uint8_t* bytes;
@@ -436,6 +577,51 @@ TEST_F(HostilePeer, RecordsThatAreNoPacketsAreCounted) {
   }
   write(1, 100'000);
   expect_network_goes_on();
+}
+
+// What a record says of its PSNs stands in front of the BTH.
+TEST_F(HostilePeer, LongerThanTheLongestIsNoPacket) {
+  ours.receive();
+  const auto arrived = [this](uint32_t size, uint16_t more_psns) {
+    RingWriter writer(peer->control(), peer->ring());
+    uint8_t* const at = writer.reserve(size);
+    std::fill_n(at, size, uint8_t{0});
+    std::memcpy(at + 38, &more_psns, sizeof(more_psns));
+    writer.add(size);
+    writer.publish();
+    const std::vector<RxPacket> packets = ours.receive();
+    const size_t psns = packets.empty() ? 0 : packets[0].psns;
+    PeerEnd one, other;
+    EXPECT_EQ(make_peers(one, other), 0);
+    EXPECT_TRUE(ours.arrivals->add(kTheirs, std::move(one)));
+    peer.emplace(std::move(other));
+    ours.receive();
+    return psns;
+  };
+  constexpr uint32_t kLongest = 40 + 48 + 65536 + 4;
+  EXPECT_EQ(arrived(kLongest, 1), 2u);
+  EXPECT_EQ(arrived(kLongest + 1, 1), 0u);
+  EXPECT_EQ(arrived(kLongest + 1, 0xffff), 0u);
+  EXPECT_EQ(arrived(kLongest, 0), 0u) << "too long for one packet";
+  EXPECT_EQ(arrived(56, 0xffff), 65536u) << "the transport finds that it is too short";
+  EXPECT_EQ(ours.io->counters().rx_malformed, 3u);
+}
+
+// The index says so as soon as what it said before has been received, which stays readable.
+TEST_F(HostilePeer, PayloadStaysThoughTheRingBreaks) {
+  RingWriter writer(peer->control(), peer->ring());
+  uint8_t* const at = writer.reserve(4096);
+  std::fill_n(at, 4096, uint8_t{0});
+  writer.add(4096);
+  writer.publish();
+  peer->set_next_length(4096, UINT32_MAX);
+  peer->control().tail += 64;
+  const std::vector<RxPacket> arrived = ours.receive();
+  ASSERT_EQ(arrived.size(), 1u);
+  ASSERT_FALSE(arrived[0].apart.empty());
+  EXPECT_EQ(arrived[0].apart.back(), 0);
+  ours.receive();
+  EXPECT_EQ(ours.io->counters().ring_errors, 1u);
 }
 
 TEST_F(HostilePeer, ManyOfThemDoNotKeepOthersWaiting) {
