@@ -24,6 +24,7 @@
 #include <set>
 #include <string>
 #include <unistd.h>
+#include <utility>
 #include <variant>
 
 #include "broker/cm_link.h"
@@ -103,7 +104,12 @@ class Peer {
     say("ready");
     while (!input_has_ended()) {
       const auto news = inbox_.take();
-      if (!news) continue;
+      if (!news) {  // a lull, so that lines which nobody reads do not fill the pipe
+        if (established_.empty() && std::exchange(said_, ended_) != ended_) {
+          say("all ended: " + std::to_string(ended_));
+        }
+        continue;
+      }
       if (const auto* const event = std::get_if<cm::Event>(&*news)) serve(*event);
       if (std::holds_alternative<Lost>(*news)) say("lost");
       if (std::holds_alternative<Returned>(*news)) take_up_again();
@@ -200,7 +206,6 @@ class Peer {
       case cm::EventKind::kRejected:
       case cm::EventKind::kUnreachable:
         end(event.id);
-        if (established_.empty()) say("all ended: " + std::to_string(ended_));
         break;
       default:
         break;
@@ -273,7 +278,7 @@ class Peer {
   std::map<cm::Id, Known> opening_, established_;
   std::map<cm::Id, uint32_t> sent_;
   uint32_t next_qpn_ = 0x100;
-  uint32_t accepted_ = 0, all_established_ = 0, ended_ = 0, done_ = 0, rejected_ = 0, unreachable_ = 0;
+  uint32_t accepted_ = 0, all_established_ = 0, ended_ = 0, said_ = 0, done_ = 0, rejected_ = 0, unreachable_ = 0;
 };
 
 int main(int argc, char** argv) {
