@@ -22,10 +22,10 @@ Mailbox::~Mailbox() {
   ForkGuard().close(wake_);
 }
 
-void Mailbox::put(Letter letter) {
+void Mailbox::put(const Letter& letter) {
   try {
     const std::lock_guard guard(lock_);
-    letters_.push_back(std::move(letter));
+    letters_.push_back(letter);
   } catch (const std::bad_alloc&) {
     return;
   }

@@ -23,7 +23,7 @@ class Mailbox {
   Mailbox& operator=(const Mailbox&) = delete;
 
   // Any thread. A letter for which there is no memory is lost.
-  void put(Letter letter);
+  void put(const Letter& letter);
   void network_has_changed();
   void wake();
   void end();

@@ -151,7 +151,7 @@ class Manager {
   void start();
   void watch(int descriptor, uint64_t key) const;
   void on_descriptor(uint64_t key);
-  void work_off(std::vector<Mailbox::Letter> letters);
+  void work_off(const std::vector<Mailbox::Letter>& letters);
   void follow_network();
   Time on_timers();
   Time resolve_on(Time now);

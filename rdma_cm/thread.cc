@@ -64,10 +64,10 @@ void Manager::run() {
     try {
       // Without the lock, and before anybody looks at what has changed.
       environment_.view->process_changes();
-      auto letters = mailbox_->take();
+      const auto letters = mailbox_->take();
       const std::lock_guard guard(lock_);
       for (int i = 0; i < count; ++i) on_descriptor(ready[static_cast<size_t>(i)].data.u64);
-      work_off(std::move(letters));
+      work_off(letters);
       if (mailbox_->take_network_change()) follow_network();
       next = on_timers();
     } catch (const std::bad_alloc&) {  // whatever was to be told is lost
@@ -90,7 +90,7 @@ void Manager::on_descriptor(uint64_t key) {
   if (channel->hung_up()) release(channel);
 }
 
-void Manager::work_off(std::vector<Mailbox::Letter> letters) {
+void Manager::work_off(const std::vector<Mailbox::Letter>& letters) {
   for (const Mailbox::Letter& letter : letters) {
     if (const auto* const event = std::get_if<cm::Event>(&letter)) {
       on_event(*event);

@@ -1,5 +1,6 @@
 // Each command's good and bad ways: lengths, ids, states, pointers, values.
 #include <cstring>
+#include <sys/mman.h>
 
 #include "lab.h"
 
@@ -9,9 +10,6 @@ namespace {
 using abi::Command;
 using abi::EventKind;
 using wire::PortSpace;
-
-// Nothing is there.
-constexpr uint64_t kNowhere = 8;
 
 TEST(Commands, HeadersThatDoNotFit) {
   Pair pair;
@@ -28,9 +26,9 @@ TEST(Commands, HeadersThatDoNotFit) {
   EXPECT_EQ(with(13, 8, 16), -ENOSYS) << "GET_OPTION";
   EXPECT_EQ(with(23, 88, 96), -EOPNOTSUPP);
   for (uint32_t command = 0; command < 23; ++command) {
-    if (command != 13) EXPECT_EQ(with(command, 0, 8), -EINVAL) << command << " without its fields";
+    const int expected = command == 13 ? -ENOSYS : -EINVAL;
+    EXPECT_EQ(with(command, 0, 8), expected) << command << " without its fields";
   }
-  EXPECT_EQ(pair.a.write(reinterpret_cast<const void*>(kNowhere), 32), -EFAULT);
 }
 
 TEST(Commands, UnknownIdsAndThoseOfOthers) {
@@ -122,25 +120,37 @@ TEST(Commands, CreatingTakesTheLowestNumber) {
   abi::CreateId body{};
   body.ps = static_cast<uint16_t>(PortSpace::kTcp);
   EXPECT_EQ(pair.a.command(Command::kCreateId, body, 0), ENOSPC);
-  body.response = kNowhere;
-  EXPECT_EQ(pair.a.command(Command::kCreateId, body, 4), EFAULT);
-  EXPECT_EQ(pair.a.create(PortSpace::kTcp), 3u) << "nothing is left of those that failed";
+  EXPECT_EQ(pair.a.create(PortSpace::kTcp), 3u) << "nothing is left of that";
+}
+
+#if !defined(__SANITIZE_THREAD__)  // which does not let a fault in its memcpy() be caught
+// Memory that nobody may touch. Not any number: the sanitizers look at an address before it is touched.
+uint64_t nowhere() {
+  static void* const page = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return reinterpret_cast<uintptr_t>(page);
 }
 
 TEST(Commands, HostilePointers) {
   Pair pair;
+  EXPECT_EQ(pair.a.write(reinterpret_cast<const void*>(nowhere()), 32), -EFAULT);
+  abi::CreateId create{};
+  create.ps = static_cast<uint16_t>(PortSpace::kTcp);
+  create.response = nowhere();
+  EXPECT_EQ(pair.a.command(Command::kCreateId, create, 4), EFAULT);
   const uint32_t id = pair.a.create(PortSpace::kTcp);
+  EXPECT_EQ(id, 0u) << "nothing is left of the one that failed";
   ASSERT_EQ(pair.a.bind(id, sockaddr_of("192.0.2.1", 0)), 0);
-  EXPECT_EQ(pair.a.command(Command::kQuery, abi::Query{kNowhere, id, 0}, 280), EFAULT);
-  EXPECT_EQ(pair.a.command(Command::kQueryRoute, abi::QueryRoute{kNowhere, id, 0}, 208), EFAULT);
-  EXPECT_EQ(pair.a.command(Command::kInitQpAttr, abi::InitQpAttr{kNowhere, id, abi::kInit}, 144), EFAULT);
-  EXPECT_EQ(pair.a.command(Command::kSetOption, abi::SetOption{kNowhere, id, 0, 0, 1}), EFAULT);
+  EXPECT_EQ(pair.a.command(Command::kQuery, abi::Query{nowhere(), id, 0}, 280), EFAULT);
+  EXPECT_EQ(pair.a.command(Command::kQueryRoute, abi::QueryRoute{nowhere(), id, 0}, 208), EFAULT);
+  EXPECT_EQ(pair.a.command(Command::kInitQpAttr, abi::InitQpAttr{nowhere(), id, abi::kInit}, 144), EFAULT);
+  EXPECT_EQ(pair.a.command(Command::kSetOption, abi::SetOption{nowhere(), id, 0, 0, 1}), EFAULT);
   ASSERT_EQ(pair.a.resolve(id, sockaddr_of("192.0.2.2", 1)), 0);
-  EXPECT_EQ(pair.a.command(Command::kGetEvent, abi::GetEvent{kNowhere}, 336), EFAULT);
+  EXPECT_EQ(pair.a.command(Command::kGetEvent, abi::GetEvent{nowhere()}, 336), EFAULT);
   pair.a.expect(EventKind::kAddrResolved);  // it is still there
-  EXPECT_EQ(pair.a.command(Command::kDestroyId, abi::DestroyId{kNowhere, id, 0}, 4), EFAULT);
+  EXPECT_EQ(pair.a.command(Command::kDestroyId, abi::DestroyId{nowhere(), id, 0}, 4), EFAULT);
   EXPECT_EQ(pair.a.destroy(id), ENOENT) << "it is destroyed all the same";
 }
+#endif
 
 TEST(Commands, RoomForAnswers) {
   Pair pair;

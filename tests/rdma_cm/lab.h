@@ -168,8 +168,9 @@ class Client {
     std::memcpy(bytes.data(), &header, sizeof(header));
     std::memcpy(bytes.data() + sizeof(header), &body, sizeof(body));
     const ssize_t result = write(bytes.data(), sizeof(header) + sizeof(body));
-    if (result >= 0) EXPECT_EQ(static_cast<size_t>(result), sizeof(header) + sizeof(body));
-    return result < 0 ? static_cast<int>(-result) : 0;
+    if (result < 0) return static_cast<int>(-result);
+    EXPECT_EQ(static_cast<size_t>(result), sizeof(header) + sizeof(body));
+    return 0;
   }
 
   int create(wire::PortSpace space, uint64_t uid, uint32_t& id, uint8_t qp_type = abi::kRc);
