@@ -41,6 +41,7 @@ void show_rdma_cm(int result, struct statx& status) {
 
 }  // namespace
 
+// NOLINTBEGIN(bugprone-macro-parentheses): a type cannot be in parentheses
 #define UROCE_FSTAT_HOOK(name, Status)                    \
   UROCE_HOOK(int, name, int fd, Status* status) {         \
     static constinit Next<int(int, Status*)> next(#name); \
@@ -55,6 +56,7 @@ void show_rdma_cm(int result, struct statx& status) {
     show_rdma_cm(result, *status);                                                       \
     return result;                                                                       \
   }
+// NOLINTEND(bugprone-macro-parentheses)
 UROCE_FSTAT_HOOK(fstat, struct stat)
 UROCE_FSTAT_HOOK(fstat64, struct stat64)
 UROCE_FSTATAT_HOOK(fstatat, struct stat)
@@ -73,6 +75,7 @@ UROCE_HOOK(int, statx, int directory, const char* path, int flags, unsigned mask
     static constinit Next<int(int, const char*, void*)> next(#name);   \
     return next(version, Redirect(path).path(), status);               \
   }
+// NOLINTBEGIN(bugprone-macro-parentheses)
 #define UROCE_FXSTAT_HOOK(name, Status)                        \
   UROCE_HOOK(int, name, int version, int fd, Status* status) { \
     static constinit Next<int(int, int, Status*)> next(#name); \
@@ -80,6 +83,7 @@ UROCE_HOOK(int, statx, int directory, const char* path, int flags, unsigned mask
     show_rdma_cm(result, *status);                             \
     return result;                                             \
   }
+// NOLINTEND(bugprone-macro-parentheses)
 #define UROCE_FXSTATAT_HOOK(name)                                                                \
   UROCE_HOOK(int, name, int version, int directory, const char* path, void* status, int flags) { \
     static constinit Next<int(int, int, const char*, void*, int)> next(#name);                   \

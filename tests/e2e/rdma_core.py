@@ -1,7 +1,7 @@
 #!/usr/bin/env -S python3 -B
 """rdma-core's own tests as a judge: all of them, by Python and pyverbs, over AF_XDP and UDP. rdma_core_expected.txt says
 which are skipped or fail, and why; all others have to pass, and what does otherwise than it says fails here. The two
-ends of each connection are objects of one process, on one netdev; only tests of rdma_cm, and one of device memory, fork. See
+ends of each connection are objects of one process, on one netdev; only tests of rdma_cm, which pass over UDP sockets, and one of device memory, fork. See
 suite.py.
 
 The tests come from Debian's packages rdma-core and python3-pyverbs: as installed, or as tools/deps has unpacked them."""
