@@ -37,7 +37,7 @@ def run_pair(lab, pair, where, who, version):
         for host in {server, client}:
             start_broker(lab, host)
     try:
-        run(pair, server, client, version, start, start)
+        run(pair, server, client, start, start, alone=who == "alone")
     except Failure as failure:
         if RPINGS_RACE not in str(failure) or not str(failure).startswith("server: 255"):
             raise
