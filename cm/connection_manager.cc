@@ -194,7 +194,7 @@ void ConnectionManager::end_listener(const Listener& listener, Time now) {
   const Id id = listener.id;
   const ClientId client = listener.client;
   if (listener.listen.service_mask == UINT64_MAX) {
-    waiting_.ended({listener.listen.service, listener.listen.datagrams}, now);
+    waiting_.ended(listener.listen.service, now);
   }
   listeners_.remove(id);
   std::vector<Id> untaken;

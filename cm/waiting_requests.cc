@@ -10,19 +10,31 @@ bool is_copy(const Datagram& a, const Datagram& b) {
   return a.netdev == b.netdev && a.source == b.source && a.destination == b.destination && a.mad == b.mad;
 }
 
+uint64_t key_of(wire::ServiceId service) {
+  switch (wire::port_space(service)) {
+    case wire::PortSpace::kTcp:
+    case wire::PortSpace::kUdp:
+    case wire::PortSpace::kIpoib:
+    case wire::PortSpace::kIb:
+      return wire::service_port(service);
+    default:
+      return static_cast<uint64_t>(service);
+  }
+}
+
 }  // namespace
 
-void WaitingRequests::ended(const Service& service, Time now) {
+void WaitingRequests::ended(wire::ServiceId service, Time now) {
   std::erase_if(services_, [now](const auto& entry) { return entry.second <= now; });
   if (services_.size() >= kMostServices) {
     services_.erase(std::min_element(services_.begin(), services_.end(),
                                      [](const auto& a, const auto& b) { return a.second < b.second; }));
   }
-  services_[service] = now + kMemory;
+  services_[key_of(service)] = now + kMemory;
 }
 
 bool WaitingRequests::keep(const Service& service, const Datagram& request, Time now) {
-  const auto known = services_.find(service);
+  const auto known = services_.find(key_of(service.id));
   if (known == services_.end() || known->second <= now) return false;
   const auto again = [&](const Request& other) { return is_copy(other.datagram, request); };
   if (std::any_of(requests_.begin(), requests_.end(), again)) return true;

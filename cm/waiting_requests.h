@@ -16,7 +16,8 @@ namespace uroce::cm {
 
 class WaitingRequests {
  public:
-  // How long after the end of a service's listener requests for it wait, and for how long each.
+  // How long after the end of a service's listener requests for it wait, and for how long each. Services that are ports
+  // count as one whatever their port space: perftest's QPs of datagrams come after a control connection of RDMA_PS_TCP.
   static constexpr Duration kMemory = std::chrono::seconds(2);
   static constexpr Duration kPatience = std::chrono::seconds(2);
   // More services are forgotten, the oldest first; more requests are refused at once.
@@ -30,7 +31,7 @@ class WaitingRequests {
   };
 
   // A listener has ended.
-  void ended(const Service& service, Time now);
+  void ended(wire::ServiceId service, Time now);
   // A listener is there.
   void begun() { look_ = !requests_.empty(); }
   // Nobody listens for what `request` asks. True: it is remembered, or was already, and is not to be answered now.
@@ -48,8 +49,9 @@ class WaitingRequests {
     Time until;
   };
 
-  std::map<Service, Time> services_;  // and until when requests for them wait
-  std::deque<Request> requests_;      // in the order of their ends
+  // Until when requests wait: by port, or by service id where it is none.
+  std::map<uint64_t, Time> services_;
+  std::deque<Request> requests_;  // in the order of their ends
   bool look_ = false;
 };
 

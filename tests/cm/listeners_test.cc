@@ -177,6 +177,16 @@ TEST_F(ListenersTest, WhoComesBetweenTwoListenersFindsTheSecond) {
   }
 }
 
+// perftest's QPs of datagrams come after a control connection.
+TEST_F(ListenersTest, TheSecondIsOfAnotherPortSpace) {
+  b.destroy(b.listen(kPort));
+  a.connect(a.connection_to(b, kPort, Transport::kUd));
+  lab.run_for(100ms);
+  const Id second = b.listen_datagrams(kPort);
+  lab.run_for(1ms);
+  EXPECT_EQ(b.expect(EventKind::kConnectRequest).listener, second);
+}
+
 TEST_F(ListenersTest, NobodyComesBack) {
   b.destroy(b.listen(kPort));
   a.connect(b, kPort);

@@ -10,6 +10,9 @@ from lab import wait_until
 from suite import check
 
 PORT = 7471  # what most of these programs take by themselves
+# When a thread of rping (44) asks for the next event after main() has closed the channel, it ends the program with an error: its
+# own race, which later versions do not have.
+RPINGS_RACE = "rdma_get_cm_event: Bad file descriptor"
 MULTICAST = {"ipv4": "239.1.2.3"}
 
 
@@ -22,6 +25,7 @@ class Pair:
     server_says: str = ""
     server_ends: bool = True  # by itself
     listens: bool = True
+    over_tcp: bool = False  # it listens there
     versions: tuple = ("ipv4", "ipv6")
     moves_data: bool = True  # over the QPs that it connects
     seconds: int = 60
@@ -34,7 +38,7 @@ def perftest(program, *arguments, quick=False, name=""):
 
 
 def programs():
-    exchange = Pair("cm_exchange", ["cm_exchange", "server", PORT], ["cm_exchange", "client", "{server}", PORT], "ok: accepted again")
+    exchange = Pair("cm_exchange", ["cm_exchange", "server", PORT, "{server}"], ["cm_exchange", "client", "{server}", PORT], "ok: accepted again")
     yield exchange
     yield Pair("rping", ["rping", "-s", "-a", "{server}", "-C", "20", "-V"], ["rping", "-c", "-a", "{server}", "-C", "20", "-V"])
     yield Pair("rping-wildcard", ["rping", "-s", "-a", "{any}", "-C", "5", "-V"], ["rping", "-c", "-a", "{server}", "-C", "5", "-V"], quick=False)
@@ -51,9 +55,9 @@ def programs():
     for letter, what in (("", "async"), ("b", "blocking"), ("n", "nonblocking"), ("r", "resolve"), ("f", "fork")):
         mode = ["-T", letter] if letter else []
         yield Pair(f"rstream-{what}", ["rstream", "-b", "{server}", *size, *mode], ["rstream", "-s", "{server}", *size, *mode], "4k",
-                   quick=letter in ("", "n"))
+                   over_tcp=letter == "f", quick=letter in ("", "n"))
     yield Pair("riostream", ["riostream", "-b", "{server}", *size], ["riostream", "-s", "{server}", *size], "4k", quick=False)
-    yield Pair("udpong", ["udpong", "-b", "{server}", "-C", "20", "-S", "1000"], ["udpong", "-s", "{server}", "-C", "20", "-S", "1000"], server_ends=False, quick=False)
+    yield Pair("udpong", ["udpong", "-b", "{server}", "-C", "20", "-S", "1000"], ["udpong", "-s", "{server}", "-C", "20", "-S", "1000"], server_ends=False, listens=False, quick=False)
     yield perftest("ib_send_bw", quick=True)
     yield perftest("ib_send_lat")
     yield perftest("ib_write_bw")
@@ -87,18 +91,25 @@ def listens(host, program, alone=False):
     return connections is not None and any(known["state"] == "listen" for known in connections["ids"])
 
 
+def exit_code(pair, program, seconds):
+    code = program.wait(seconds)
+    return 0 if code == 255 and pair.name.startswith("rping") and RPINGS_RACE in program.output else code
+
+
 def run(pair, server, client, start_server, start_client, seconds=None, alone=False):
     """Runs the pair: start_*(host, command) start a program. alone: uroce is without broker."""
     serving = start_server(server, pair.server)
-    if pair.listens:
+    if pair.over_tcp:
+        serving.wait_listening(PORT)
+    elif pair.listens:
         wait_until(lambda: listens(server, serving, alone), 20, f"{pair.server} listens")
     calling = start_client(client, pair.client)
-    code = calling.wait(seconds or pair.seconds)
+    code = exit_code(pair, calling, seconds or pair.seconds)
     report = f"client: {code} (None: hangs)\n{calling.output}\n--- server\n"
     check(code == 0, f"{report}{serving.output}")
     check(re.search(pair.says, calling.output), f"the client does not say '{pair.says}'\n{report}{serving.output}")
     if pair.server_ends:
-        ended = serving.wait(20)
+        ended = exit_code(pair, serving, 20)
         check(ended == 0, f"server: {ended} (None: hangs)\n{report}{serving.output}")
         check(re.search(pair.server_says, serving.output), f"the server does not say '{pair.server_says}'\n{report}{serving.output}")
     else:
