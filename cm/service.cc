@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <utility>
 
 namespace uroce::cm {
 namespace {
@@ -29,7 +30,7 @@ bool may_be_a_port(const Listen& listen) {
 }  // namespace
 
 Service::Service(const Limits& limits, std::function<uint32_t()> random, Surroundings& surroundings, Output& output)
-    : surroundings_(surroundings), output_(output), manager_(limits, random, *this), ports_(random) {}
+    : surroundings_(surroundings), output_(output), manager_(limits, random, *this), ports_(std::move(random)) {}
 
 Reply Service::ask(ClientId client, const Request& request, Time now) {
   return std::visit([&](const auto& what) { return on(what, {client, now}); }, request);
