@@ -86,7 +86,10 @@ engine::QpInit engine_init(const QpRequest& request, QpCore& core) {
   init.pd = request.pd->handle;
   init.max_send_wr = attr.cap.max_send_wr;
   init.max_send_sge = attr.cap.max_send_sge;
-  init.max_inline = attr.cap.max_inline_data;
+  // What fits where the SGEs are costs nothing. Programs take it for granted, as adapters and rxe give it
+  // (rdma_xclient).
+  const auto room_of_sges = static_cast<uint32_t>(sizeof(queue::Sge)) * std::max(init.max_send_sge, 1u);
+  init.max_inline = std::max(attr.cap.max_inline_data, room_of_sges);
   if (request.send_ops & IBV_QP_EX_WITH_ATOMIC_WRITE) init.max_inline = std::max(init.max_inline, kAtomicWriteSize);
   if (has_receive_queue(request)) {
     init.max_recv_wr = attr.cap.max_recv_wr;

@@ -9,12 +9,15 @@
              alone       root without a broker (`uroce run --alone`)
   ADDRESSES  ipv4, ipv6
 
+life/, many/ and loss/ are others (rdma_cm_life.py).
+
 Options: see suite.py.
 """
 
 import itertools
 import sys
 
+import rdma_cm_life
 from suite import Case, main
 from broker import end_brokers, start_broker
 from cm_programs import programs, run, words
@@ -50,4 +53,4 @@ def cases():
 
 
 if __name__ == "__main__":
-    sys.exit(main(__doc__, list(cases())))
+    sys.exit(main(__doc__, [*cases(), *rdma_cm_life.cases()]))

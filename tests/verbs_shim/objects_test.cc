@@ -105,6 +105,21 @@ TEST_F(ClientTest, CompletionQueueSizes) {
   EXPECT_EQ(ibv_destroy_cq(cq), 0);
 }
 
+// What fits where the SGEs are, as rdma_xclient takes it for granted.
+TEST_F(ClientTest, RoomForSgesIsRoomForInlineData) {
+  ibv_cq* cq = ibv_create_cq(client_.context, 10, nullptr, nullptr, 0);
+  for (const uint32_t sges : {1u, 4u}) {
+    ibv_qp_init_attr attr = client_qp_attributes(cq);
+    attr.cap.max_send_sge = sges;
+    attr.cap.max_inline_data = 0;
+    ibv_qp* qp = ibv_create_qp(client_.pd, &attr);
+    ASSERT_NE(qp, nullptr);
+    EXPECT_GE(attr.cap.max_inline_data, sges * sizeof(ibv_sge));
+    EXPECT_EQ(ibv_destroy_qp(qp), 0);
+  }
+  EXPECT_EQ(ibv_destroy_cq(cq), 0);
+}
+
 TEST_F(ClientTest, QueuePairsAreRefusedForWhatTheyCannotBe) {
   ibv_cq* cq = ibv_create_cq(client_.context, 10, nullptr, nullptr, 0);
   const auto error_of = [&](auto&& change) {
