@@ -21,6 +21,7 @@ namespace uroce::broker {
 
 namespace {
 
+constexpr Duration kOneLook = std::chrono::milliseconds(100);
 constexpr Duration kTryAgain = std::chrono::seconds(1);
 constexpr uid_t kUnknownUser = static_cast<uid_t>(-1);  // is nobody's
 constexpr Duration kAcceptAgain = std::chrono::milliseconds(100);
@@ -208,7 +209,12 @@ bool Server::serve(Client& client) {
 bool Server::answer_first(Client& client, const Message& message) {
   if (message.kind != Kind::kHello && message.kind != Kind::kLook) return false;
   client.observes = message.kind == Kind::kLook;
-  if (client.observes && is_idle()) empty_since_ = now_();  // until now it counted as somebody who needs the broker
+  // Until now it counted as somebody who needs the broker, which may be due to end: one look is answered before that.
+  // No more, as there are some who look again and again until it has ended (cli/start_broker.cc).
+  const Time now = now_();
+  if (client.observes && policy_.linger && is_idle() && now - empty_since_ >= *policy_.linger) {
+    empty_since_ = now - *policy_.linger + kOneLook;
+  }
   client.program = text_of(message).substr(0, kMostOfName);
   const uint64_t ours = own_network_namespace();
   if (!client.observes && message.network_namespace != ours && ours != 0) {

@@ -278,6 +278,16 @@ TEST_F(ObserverTest, WhoLooksGetsNoLeaseAndKeepsNoBroker) {
   EXPECT_TRUE(std::holds_alternative<io::IoError>(looked));
 }
 
+// As `uroce run --alone` does until the broker has ended.
+TEST_F(ObserverTest, WhoLooksAgainAndAgainKeepsNoBroker) {
+  RunningBroker broker(kernel_, address_, {.owner = geteuid(), .group = {}, .linger = std::chrono::milliseconds(300)});
+  EXPECT_TRUE(comes_true([&] {
+    auto opened = Observer::open(address_);
+    if (auto* const observer = std::get_if<Observer>(&opened)) observer->look(0);
+    return broker.ended();
+  }));
+}
+
 TEST_F(ObserverTest, ClientsDoNotLook) {
   RunningBroker broker(kernel_, address_);
   UniqueFd socket;
