@@ -72,19 +72,19 @@ class RemoteClient {
     return capture_protocol::receive(connection_, message, nullptr, 0) != ETIMEDOUT;
   }
 
-  // A descriptor, or a negative errno value.
+  // A descriptor, or a negative errno value; ECANCELED when the client has asked for the end.
   int next_file() {
     if (file_ >= 0) return std::exchange(file_, -1);
+    if (stopped_) return -ECANCELED;  // full again, before the end has been noticed
     tell(Kind::kNextFile, 0, 0, 0);
-    bool stopped = false;
     while (true) {
       Message message;
       const int fd = receive_file(message);
       if (fd == -ECANCELED && message.kind == Kind::kStop) {
-        stopped = true;  // said before it knew of the full file; that is still answered
+        stopped_ = true;  // said before it knew of the full file; that is still answered
         continue;
       }
-      if (fd >= 0 && stopped) shutdown(connection_, SHUT_RD);  // so that stop_requested() knows
+      if (fd >= 0 && stopped_) shutdown(connection_, SHUT_RD);  // so that stop_requested() knows
       return fd;
     }
   }
@@ -103,7 +103,8 @@ class RemoteClient {
   }
 
   const int connection_;
-  int file_;  // -1: has been given out
+  std::atomic<bool> stopped_{false};  // the client has said so while it was asked for a file
+  int file_;                          // -1: has been given out
   const uint64_t file_size_;
 };
 
@@ -123,7 +124,7 @@ class RemoteControl final : public CaptureControl {
   int descriptor() const override { return client_->descriptor(); }
   bool stop_requested() override { return client_->stop_requested(); }
   void on_end(uint64_t captured, uint64_t dropped, int error) override {
-    client_->tell(Kind::kEnded, error, captured, dropped);
+    client_->tell(Kind::kEnded, error == ECANCELED ? 0 : error, captured, dropped);
     shutdown(client_->descriptor(), SHUT_RDWR);
   }
 

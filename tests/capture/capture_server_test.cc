@@ -170,6 +170,24 @@ TEST_F(CaptureServerTest, StopsWhileItAsksForAFile) {
   EXPECT_EQ(read_capture(files / "0").records.size() + read_capture(files / "1").records.size(), 15u);
 }
 
+// And more packets have come meanwhile than the file that it was then given holds.
+TEST_F(CaptureServerTest, StopsThoughTheNextFileIsFullToo) {
+  TemporaryDirectory files;
+  Attached attached(connect_to_server());
+  attached.start(files / "0", 10000);
+  attached.send(15);
+  EXPECT_EQ(attached.next().kind, Kind::kNextFile);
+  attached.send(60);
+  attached.say(Kind::kStop);
+  const int fd = open((files / "1").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  attached.say(Kind::kFile, fd);
+  close(fd);
+  const Message ended = attached.next();
+  EXPECT_EQ(ended.kind, Kind::kEnded);
+  EXPECT_EQ(ended.error, 0);
+  EXPECT_GT(ended.captured, 15u);
+}
+
 TEST_F(CaptureServerTest, NonsenseIsTurnedAway) {
   for (const size_t size : {size_t{1}, sizeof(Message) - 1, sizeof(Message), sizeof(Message)}) {
     const int fd = connect_to_server();
