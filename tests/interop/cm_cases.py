@@ -47,7 +47,10 @@ def cases():
     for pair in cm_programs.programs():
         for direction in DIRECTIONS:
             for version in pair.versions:
-                yield case(pair, direction, version, quick=pair.quick and version == "ipv4")
+                # perftest's server ends its listener and listens anew; Linux refuses a client that comes in between, and in an
+                # emulated machine that takes its time. 16 QPs are much for it, too.
+                sure = not pair.name.startswith("ib_") or (direction == "from-peer" and pair.name == "ib_send_bw")
+                yield case(pair, direction, version, quick=pair.quick and sure and version == "ipv4")
     exchange = next(cm_programs.programs())
     connections_only = dataclasses.replace(exchange, client=[*exchange.client, "rc"])  # datagrams get lost
     for direction in DIRECTIONS:
