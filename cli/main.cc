@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <fmt/format.h>
 #include <unistd.h>
+#include <utility>
 
 #include "broker/statistics.h"
 #include "capture/settings.h"
@@ -224,6 +225,26 @@ int show_doctor(const std::string& netdev, bool json) {
   return report.usable ? kExitOk : kExitFailed;
 }
 
+// For who has typed the name alone. With a device of this host, so that lines can be copied.
+int show_first_steps() {
+  const auto devices = list_devices();
+  if (!devices) return kExitFailed;
+  const auto active =
+      std::find_if(devices->begin(), devices->end(), [](const Device& device) { return device.active; });
+  const std::string device = active == devices->end() ? "uroce_eth0" : active->name;
+  const std::string run = fmt::format("uroce run ib_write_bw -d {}", device);
+  fmt::print("RDMA programs on any Ethernet netdev, without an RDMA device.\n\n");
+  for (const auto& [command, what] : {
+           std::pair{std::string("uroce doctor"), "can it work here, and what to do if not?"},
+           std::pair{std::string("uroce devices"), "the devices that programs get"},
+           std::pair{run, "a program that uses one of them"},
+       }) {
+    fmt::print("  {:{}}  {}\n", command, run.size(), what);
+  }
+  fmt::print("\nAll of it: uroce --help, man uroce\n");
+  return kExitOk;
+}
+
 std::vector<std::string> options_with_value(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options()) {
@@ -291,8 +312,7 @@ int main(int argc, char** argv) {
     fmt::print("{}\n", version_line());
     return kExitOk;
   }
-  fmt::print(stderr, "{}", app.help());
-  return kExitUsage;
+  return show_first_steps();
 }
 
 }  // namespace

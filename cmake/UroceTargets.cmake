@@ -1,9 +1,10 @@
 # Shared target settings: warnings are errors, sanitizers by preset, precompiled headers, one function per kind of target.
 
+option(UROCE_WERROR "Warnings are errors; for packages, whose compilers and flags are others, they are not" ON)
 add_library(uroce_options INTERFACE)
 target_compile_options(uroce_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
-  -Wimplicit-fallthrough -Wcast-align -Werror>
+  -Wimplicit-fallthrough -Wcast-align $<$<BOOL:${UROCE_WERROR}>:-Werror>>
   $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-deprecated-enum-enum-conversion>)  # ibv_reg_mr(), a macro, mixes two enums
 target_include_directories(uroce_options INTERFACE ${CMAKE_SOURCE_DIR})
 

@@ -25,7 +25,12 @@ expect 0 '^uroce [0-9]+\.[0-9]+\.[0-9]+( \([0-9a-f]{12}(-dirty)?\))?$' --version
 expect 0 '^uroce [0-9]+\.[0-9]+\.[0-9]+( \([0-9a-f]{12}(-dirty)?\))?$' version
 expect 0 'Examples:' --help
 for command in run devices doctor stat capture check; do expect 0 'Examples:' "$command" --help; done
-expect 2 'Subcommands:' # nothing given
+# Nothing given: three commands to begin with.
+expect 0 '^  uroce doctor  '
+expect 0 '^  uroce devices  '
+expect 0 '^  uroce run ib_write_bw -d uroce_[^ ]+  '
+[[ $("$uroce" | grep -c '^  uroce ') -eq 3 ]] || { echo "FAILED: uroce alone prints $("$uroce")"; failures=$((failures + 1)); }
+UROCE_IO=nonsense expect 2 'nonsense not in .*; see uroce --help'
 expect 2 '^uroce: .*nonsense; see uroce --help$' nonsense
 expect 2 '^uroce: which program\? For example: uroce run ibv_devices; see uroce run --help$' run
 expect 2 '^uroce: .*carrier-pigeon not in .*; see uroce run --help$' run --io carrier-pigeon true
