@@ -39,6 +39,8 @@ function(uroce_in_foreign_processes name)
   target_link_options(${name} PRIVATE -Wl,--as-needed)
   if(NOT UROCE_SANITIZE)
     target_link_options(${name} PRIVATE -static-libstdc++)
+    target_sources(${name} PRIVATE ${PROJECT_SOURCE_DIR}/engine/base/arc4random.cc)
+    set_source_files_properties(${PROJECT_SOURCE_DIR}/engine/base/arc4random.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   endif()
 endfunction()
 

@@ -124,6 +124,10 @@ def brings_little(lab):
     for name in ("liburoce.so", "liburoce_files.so"):
         surplus = needed(lab.private / name) - allowed
         check(not surplus, f"{name} needs {surplus}; a new function of libbpf or libxdp belongs into engine/io/af_xdp/xdp_library/calls.h")
+    for name in ("liburoce.so", "liburoce_files.so"):  # Ubuntu 22.04 has 2.35, RHEL 9 2.34
+        symbols = subprocess.run(["readelf", "--version-info", "--wide", lab.private / name], capture_output=True, text=True, check=True).stdout
+        versions = {tuple(map(int, version.split("."))) for version in re.findall(r"Name: GLIBC_([\d.]+)", symbols)}
+        check((2, 34) >= max(versions), f"{name} needs glibc {max(versions)}")
     check({"libbpf.so.1", "libxdp.so.1"} <= needed(lab.private / "uroce_af_xdp.so"), "the module is not linked with them")
     for name in ("liburoce.so", "liburoce_files.so"):
         check("libgcc_s.so.1" in needed(lab.private / name), f"{name} has an unwinder of its own, with which pthread_cancel() aborts")
