@@ -33,8 +33,8 @@ offers uroce run --netdev l : lo
 offers uroce run --user daem : daemon
 offers uroce run --alone ibv_rc_pi : ibv_rc_pingpong
 offers uroce run --io udp --caps : # no such option
-offers uroce run --capture "$2/READ" : "$2/README.md"
-offers uroce run cat "$2/READ" : "$2/README.md"
+offers uroce run --capture "$2/CMakeP" : "$2/CMakePresets.json"
+offers uroce run cat "$2/CMakeP" : "$2/CMakePresets.json"
 offers uroce run --io udp -- cat --io "$2/LIC" : "$2/LICENSE" # cat's option
 offers uroce check "$2/LIC" : "$2/LICENSE"
 offers uroced --li : --linger
