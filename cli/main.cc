@@ -47,6 +47,11 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
       ->check(CLI::IsMember({"auto", "native", "generic"}))
       ->envname("UROCE_XDP_MODE")
       ->option_text("auto|native|generic");
+  run->add_option("--patience", options.patience,
+                  "Wait for a peer that is away for so many seconds at least, also where the program would not")
+      ->check(CLI::Range(1, 86400))
+      ->envname("UROCE_PATIENCE")
+      ->option_text("SECONDS");
   run->add_option("--capture", options.capture,
                   "Write all packets to FILE (pcapng); %p in it becomes the process id, %d the device")
       ->envname("UROCE_CAPTURE")

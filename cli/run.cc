@@ -167,6 +167,7 @@ void set_environment(const RunOptions& options, const std::string& library) {
                                                                  {"UROCE_BROKER", options.broker},
                                                                  {"UROCE_FAULTS", options.faults},
                                                                  {"UROCE_XDP_MODE", options.xdp_mode},
+                                                                 {"UROCE_PATIENCE", options.patience},
                                                                  {"UROCE_CAPTURE", options.capture},
                                                                  {"UROCE_CAPTURE_SNAP", options.capture_snap},
                                                                  {"UROCE_CAPTURE_FILES", options.capture_files},

@@ -63,7 +63,8 @@ struct QpInit {
   bool gsi = false;                           // UD: QP1, to which management datagrams go (IBTA 13.5)
   queue::CompletionQueue* send_cq = nullptr;  // outlive the QP; null where the type has none (XRC)
   queue::CompletionQueue* recv_cq = nullptr;
-  Srq* srq = nullptr;  // instead of a receive queue of its own; outlives the QP
+  Duration patience{};  // a peer that is away is waited for so long at least, whatever timeout and retry count say
+  Srq* srq = nullptr;   // instead of a receive queue of its own; outlives the QP
   std::byte *send_memory = nullptr, *receive_memory = nullptr;  // for the queues (queue/work_queue.h); outlive the QP
   EventHandler* events = nullptr;  // outlives the QP; called under a shard's lock: must not call the engine
   void* context = nullptr;

@@ -19,6 +19,8 @@ std::string_view variable(const char* name) {
   return value == nullptr ? std::string_view{} : std::string_view(value);
 }
 
+constexpr uint32_t kMostPatience = 24 * 60 * 60;  // seconds
+
 bool is_on(const char* name) {
   const std::string_view value = variable(name);
   return !value.empty() && value != "0";
@@ -99,6 +101,9 @@ std::optional<std::string> Options::from_environment(Options& out) {
     const auto spec = io::parse_fault_spec(out.faults);
     if (const auto* error = std::get_if<std::string>(&spec)) return concat("UROCE_FAULTS: ", *error);
   }
+  uint32_t patience = 0;
+  if (auto problem = read_number("UROCE_PATIENCE", 1, kMostPatience, 1, patience)) return problem;
+  out.patience = std::chrono::seconds(patience);
   if (auto problem = read_congestion(out.congestion)) return problem;
   if (auto problem = read_capture(out)) return problem;
   out.broker = variable("UROCE_BROKER");

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/time.h"
 #include "engine/congestion/controller.h"
 
 namespace uroce::engine {
@@ -15,6 +16,7 @@ struct Options {
   enum class Io : uint8_t { kAuto, kAfXdp, kUdp };
   Io io = Io::kAuto;
   congestion::Algorithm congestion = congestion::Algorithm::kAuto;  // UROCE_CC
+  Duration patience{};                 // UROCE_PATIENCE: a peer that is away is waited for so long at least
   uint32_t shards = 0;                 // of a device at most, a power of two; 0: as many as CPUs
   std::string broker;                  // UROCE_BROKER: where to look for it (broker/link.h)
   std::string netdev;                  // UROCE_NETDEV: which netdevs become devices (devices_of)

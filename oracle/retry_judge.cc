@@ -17,7 +17,7 @@ double milliseconds(Duration duration) {
 
 void RetryJudge::on_progress(Psn unacknowledged, const Context& context) {
   rnr_answers_ = nak_answers_ = 0;
-  last_sign_ = std::max(last_sign_, context.now);
+  note_sign(context.now);
   if (rnr_ && Psn::distance(rnr_->psn, unacknowledged) > 0) rnr_.reset();
   if (nak_ && Psn::distance(nak_->psn, unacknowledged) > 0) nak_.reset();
 }
@@ -35,7 +35,7 @@ void RetryJudge::on_psn_nak(Psn psn, bool progress, bool fresh, const Context& c
 
 void RetryJudge::on_rnr_nak(Psn psn, uint8_t timer_code, const Context& context) {
   const Time until = context.now + wire::rnr_delay(timer_code);
-  last_sign_ = std::max(last_sign_, until);
+  note_sign(until);
   nak_answers_ = 0;                                      // the packet has arrived
   if (rnr_ && rnr_->psn == psn && rnr_->counts) return;  // a second one for the same attempt need not add to the wait
   rnr_ = RnrWait{.psn = psn, .from = context.now, .until = until};
@@ -96,15 +96,27 @@ void RetryJudge::judge_time(bool again, bool idle, Context& context) {
   const auto retries = context.attributes.retry_count;
   if (!idle && timeout.value_or(0) != 0 && retries) {
     // 4.096 us * 2^code, and up to four times as long (IBTA 9.7.6.1.3).
-    const Duration longest = Duration(4096) * (int64_t{4} << *timeout) * (*retries + 1);
-    if (context.now > last_sign_ + longest + context.options.slack) {
+    const Duration nominal = Duration(4096) * (int64_t{1} << *timeout);
+    const Duration longest = 4 * nominal * (*retries + 1);
+    // A requester that is silent for longer than its timer runs was stopped meanwhile. Once: several such silences are
+    // a timer that is too slow. Afterwards it may wait for an answer before the timer goes on.
+    const Duration silence = context.now - std::max(last_sign_, last_sent_);
+    if (silence > 4 * nominal + context.options.slack) stood_still_ = std::max(stood_still_, silence + nominal);
+    if (context.now > last_sign_ + longest + stood_still_ + context.options.slack) {
       context.violation(Rule::kRetryBudget,
                         text("still sending %.0f ms after the last progress, timeout %u and retry_cnt %u allow %.0f ms",
                              milliseconds(context.now - last_sign_), *timeout, *retries, milliseconds(longest)));
-      last_sign_ = context.now;
+      note_sign(context.now);
     }
   }
-  if (!again) last_sign_ = std::max(last_sign_, context.now);
+  if (!again) note_sign(context.now);
+  last_sent_ = context.now;
+}
+
+void RetryJudge::note_sign(Time at) {
+  if (at <= last_sign_) return;
+  last_sign_ = at;
+  stood_still_ = {};
 }
 
 }  // namespace uroce::oracle

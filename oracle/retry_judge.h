@@ -42,12 +42,15 @@ class RetryJudge {
   void judge_rnr(wire::Psn psn, Context& context);
   void judge_nak(wire::Psn psn, Context& context);
   void judge_time(bool again, bool idle, Context& context);
+  void note_sign(Time at);
 
   std::optional<RnrWait> rnr_;
   std::optional<Nak> nak_;
   uint32_t rnr_answers_ = 0;  // since the last progress
   uint32_t nak_answers_ = 0;
-  Time last_sign_{};  // from when the transport timer's periods count
+  Time last_sign_{};        // from when the transport timer's periods count
+  Time last_sent_{};        // a request
+  Duration stood_still_{};  // since the last sign the requester has, most likely: such time does not count
 };
 
 }  // namespace uroce::oracle

@@ -48,6 +48,7 @@ namespace uroce {
   X(kTxNaks, "NAKs sent")                                                             \
   X(kTxRnrNaks, "RNR NAKs sent")                                                      \
   X(kTimeouts, "transport timer expiries")                                            \
+  X(kOwnPauses, "timers of QPs found late: this process or machine had stood still")  \
   X(kProbes, "early retransmissions, before the transport timer")                     \
   X(kRunsPaused, "runs of packets given up for a while: a peer did not get them")     \
   X(kProbesPutOff, "early retransmissions put off: too many to this destination")     \

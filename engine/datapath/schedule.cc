@@ -1,5 +1,6 @@
 #include "engine/datapath/schedule.h"
 
+#include <algorithm>
 #include <atomic>
 
 namespace uroce::engine {
@@ -10,7 +11,9 @@ void Schedule::reschedule(Qp& qp, Time now) {
     if (next.send && !qp.ready_hook.is_linked()) ready_.push_back(qp);
     if (next.ack) acks_.owe(qp, next.ack_urgent);
   }
-  timers_.set(qp, next.deadline);
+  // One that had passed before anybody asked for it is as of now, so that expire_timers() finds out how late this host
+  // is. One that was late before stays as late: packets are looked at first after a pause.
+  timers_.set(qp, std::max(next.deadline, std::min(now, qp.deadline())));
   publish_state(qp, now);
 }
 
@@ -25,6 +28,8 @@ void Schedule::publish_state(Qp& qp, Time now) {
 void Schedule::expire_timers(Time now, size_t limit) {
   timers_.expire(now, limit, [this, now](TimerWheel::Timer& timer) {
     Qp& qp = static_cast<Qp&>(timer);
+    const Duration late = now - timer.deadline();
+    if (late >= kPause) qp.transport->on_pause(late, now);
     qp.transport->on_timer(now);
     reschedule(qp, now);
   });

@@ -13,6 +13,10 @@ namespace uroce::engine {
 
 class Schedule {
  public:
+  // A timer that expires so late was not kept waiting by other work: the process was stopped, or got no CPU. Longer
+  // than what a scheduler lets a thread wait on a machine that is merely busy.
+  static constexpr Duration kPause = std::chrono::milliseconds(10);
+
   // The QP may have become ready to send, or owe an ACK, or have another deadline or state.
   void reschedule(Qp& qp, Time now);
   void remove(Qp& qp);

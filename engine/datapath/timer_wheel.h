@@ -29,6 +29,9 @@ class TimerWheel {
   static constexpr Duration kTick{1 << kTickBits};
 
   class Timer {  // a base of what has the timer
+   public:
+    Time deadline() const { return deadline_; }
+
    private:
     friend TimerWheel;
     Hook hook_;

@@ -25,6 +25,8 @@ std::vector<wire::IpAddress> groups_of(Device& device, const Qp& qp) {
 
 int Engine::create_qp(const QpInit& init, Qp*& qp) {
   if (const int error = device_->open_io(); error != 0) return error;
+  QpInit given = init;
+  given.patience = device_->patience();
   Progress::Guard guard(device_->progress);
   Tables& tables = device_->tables;
   if (tables.qp_count() >= Limits::kMaxQp) return ENOMEM;
@@ -40,7 +42,7 @@ int Engine::create_qp(const QpInit& init, Qp*& qp) {
     return ENOMEM;
   }
   try {
-    qp = new Qp(init, qpn, tables.regions, tables.srqs, datapath.completions(), datapath.counters());
+    qp = new Qp(given, qpn, tables.regions, tables.srqs, datapath.completions(), datapath.counters());
   } catch (const std::bad_alloc&) {
     qpns.release(qpn);
     return ENOMEM;

@@ -38,6 +38,7 @@ class Qp final : public transport::QpEvents, public NextHopWaiter, public TimerW
                                   .signal_all = init.signal_all,
                                   .rq_shared = init.srq != nullptr,
                                   .rq_pd = init.srq != nullptr ? std::optional(init.srq->init.pd) : std::nullopt,
+                                  .patience = init.patience,
                                   .mrs = mrs,
                                   .sq = sq,
                                   .rq = init.srq != nullptr ? *init.srq : rq,

@@ -6,7 +6,7 @@ uroce=$1
 failures=0
 directory=$(mktemp -d)
 trap 'rm -r "$directory"' EXIT
-unset UROCE_CAPTURE UROCE_CC UROCE_IO UROCE_NETDEV UROCE_FAULTS UROCE_XDP_MODE UROCE_QUIET LD_PRELOAD
+unset UROCE_CAPTURE UROCE_CC UROCE_IO UROCE_NETDEV UROCE_FAULTS UROCE_PATIENCE UROCE_XDP_MODE UROCE_QUIET LD_PRELOAD
 
 # expect CODE PATTERN ARGUMENTS...: `uroce ARGUMENTS` ends with CODE and prints a line that matches PATTERN.
 expect() {
@@ -86,6 +86,7 @@ expect 2 'not in range' run --capture x --capture-snap 10 true
   expect 0 '^counters=1$' run --counters sh -c 'echo "counters=$UROCE_COUNTERS"'
   expect 0 '^drop=1%,seed=7 generic 1$' run --faults drop=1%,seed=7 --xdp-mode generic --quiet \
     sh -c 'echo "$UROCE_FAULTS $UROCE_XDP_MODE $UROCE_QUIET"'
+  expect 0 '^patience=60$' run --patience 60 sh -c 'echo "patience=$UROCE_PATIENCE"'
   LD_PRELOAD=libm.so.6 expect 0 '^libm\.so\.6:/.*/liburoce\.so:.*/liburoce_files\.so$' run sh -c 'echo "$LD_PRELOAD"'
   LD_LIBRARY_PATH=/opt/x expect 0 '^/.*/lib/uroce:/opt/x$' run sh -c 'echo "$LD_LIBRARY_PATH"'
   expect 0 '/liburoce\.so$' run --no-files sh -c 'echo "$LD_PRELOAD"'
@@ -93,6 +94,7 @@ expect 2 'not in range' run --capture x --capture-snap 10 true
   UROCE_IO=udp expect 0 '^udp$' run sh -c 'echo "$UROCE_IO"'
 }
 UROCE_IO=nonsense expect 2 'not in' run true
+for wrong in 0 -1 86401 10s; do expect 2 '(not in range|could not convert).*' run --patience "$wrong" true; done
 
 cp /bin/true "$directory/sudo"
 expect 126 '^uroce: .*/sudo does not let uroce through.*: sudo uroce run' run "$directory/sudo" ib_write_bw

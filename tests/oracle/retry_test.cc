@@ -202,15 +202,41 @@ TEST(Retry, TimeBudget) {
   EXPECT_EQ(t.found(), "");
   Trace broken;
   broken.out(send(100));
-  broken.wait(milliseconds(60));
-  broken.out(send(100));
-  EXPECT_EQ(broken.found(), "retry-budget@2");
+  for (int i = 0; i < 6; ++i) {
+    broken.wait(milliseconds(12));
+    broken.out(send(100));
+  }
+  EXPECT_EQ(broken.found(), "retry-budget@6");
   Trace idle;
   idle.out(send(100));
   idle.in(ack(100, 1));
   idle.wait(seconds(5));
   idle.out(send(101));
   EXPECT_EQ(idle.found(), "");
+}
+
+// A silence longer than the timer may run: the requester was stopped, and has the rest of its budget afterwards. Two of
+// them are a timer that is too slow.
+TEST(Retry, TimeInWhichTheRequesterStoodStillDoesNotCount) {
+  Trace t;
+  t.out(send(100));
+  t.wait(milliseconds(12));
+  t.out(send(100));
+  t.wait(seconds(60));
+  for (int i = 0; i < 3; ++i) {
+    t.out(send(100));
+    t.wait(milliseconds(12));
+  }
+  EXPECT_EQ(t.found(), "");
+  t.wait(milliseconds(20));
+  t.out(send(100));
+  EXPECT_EQ(t.found(), "retry-budget@6");
+  Trace slow;
+  for (int i = 0; i < 3; ++i) {
+    slow.out(send(100));
+    slow.wait(milliseconds(60));
+  }
+  EXPECT_EQ(slow.found(), "retry-budget@3");
 }
 
 TEST(Retry, TimeoutZeroIsForEver) {

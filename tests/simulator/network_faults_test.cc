@@ -35,8 +35,8 @@ TEST(Blackhole, TwoSecondsAreSurvivedWithABudgetForThem) {
   const Time start = pair.events.now();
   ASSERT_TRUE(traffics.run(seconds(10)));
   EXPECT_GT(pair.events.now() - start, seconds(2)) << "the work was over before the fault";
-  // The probes are used up by then, so it is the next expiry that finds the cable alive.
-  EXPECT_LT(pair.events.now() - start, seconds(2) + LossRecovery::transport_timeout(kTimeout) + milliseconds(20));
+  // By then there is a probe in each second.
+  EXPECT_LT(pair.events.now() - start, seconds(2) + LossRecovery::kMaxSlowProbe + milliseconds(20));
   traffics.expect_exact();
 }
 
@@ -66,9 +66,9 @@ TEST(Blackhole, ForEverEndsWhenTheBudgetIsSpent) {
       ASSERT_TRUE(pair.a.post_receive(7));
       ASSERT_TRUE(pair.events.run_until([&] { return !pair.a.send_cq.empty(); }, minutes(1)));
       const Duration taken = pair.events.now() - start;
-      const Duration budget = (retries + 1) * LossRecovery::transport_timeout(timeout);
+      const Duration budget = (retries + 1) * 4 * LossRecovery::transport_timeout(timeout);
       EXPECT_GE(taken, budget);
-      EXPECT_LE(taken, budget + microseconds(20)) << "later than the budget and the rounds of the engine";
+      EXPECT_LE(taken, budget + microseconds(40)) << "later than the budget and the rounds of the engine";
       for (uint64_t id = 1; id <= 5; ++id) {
         const auto cqe = pair.a.poll(pair.a.send_cq);
         ASSERT_TRUE(cqe);
@@ -86,7 +86,7 @@ TEST(Blackhole, ForEverEndsWhenTheBudgetIsSpent) {
   }
 }
 
-// Timeout 0: waits for ever, and in silence once the probes are used up.
+// Timeout 0: waits for ever, with a probe of one packet in each second, and so notices when the cable is back.
 TEST(Blackhole, TimeoutZeroWaitsForEver) {
   Pair pair(1);
   pair.connect(patience(0, 1));
@@ -94,16 +94,15 @@ TEST(Blackhole, TimeoutZeroWaitsForEver) {
   ASSERT_TRUE(pair.b.post_receive(1));
   ASSERT_TRUE(pair.b.post_receive(2));
   ASSERT_TRUE(pair.a.post(work(WrOpcode::kSend, 1), {}));
-  pair.events.run_for(seconds(1));
-  EXPECT_EQ(pair.host_a.counters.get(Counter::kProbes), static_cast<uint64_t>(LossRecovery::kMaxProbes));
+  pair.events.run_for(seconds(2));
+  EXPECT_GE(pair.host_a.counters.get(Counter::kProbes), static_cast<uint64_t>(LossRecovery::kMaxProbes));
   const uint64_t sent = pair.forward.counters.sent;
-  EXPECT_LE(sent, LossRecovery::kMaxProbes + 1u);
+  EXPECT_LE(sent, LossRecovery::kMaxProbes + 6u);
   pair.events.run_for(std::chrono::hours(1));
-  EXPECT_EQ(pair.forward.counters.sent, sent);
-  EXPECT_EQ(pair.a.rc.deadline(), kNever);
+  EXPECT_LE(pair.forward.counters.sent, sent + 3601);
   EXPECT_FALSE(pair.a.poll(pair.a.send_cq));
-  // The next request shows the peer the gap.
   set_down(pair, false);
+  pair.events.run_for(LossRecovery::kMaxSlowProbe + milliseconds(1));
   ASSERT_TRUE(pair.a.post(work(WrOpcode::kSend, 2), {}));
   pair.events.run_for(milliseconds(1));
   for (uint64_t id = 1; id <= 2; ++id) {

@@ -62,6 +62,7 @@ struct QpConfig {
   bool signal_all = false;                       // every send WQE completes with a CQE (sq_sig_all)
   bool rq_shared = false;                        // `rq` is a shared receive queue (SRQ)
   std::optional<uint32_t> rq_pd = std::nullopt;  // of a shared receive queue; else `pd`
+  Duration patience{};                           // a peer that is away is waited for so long at least
   memory::MrTable& mrs;
   queue::SendQueue& sq;
   queue::ReceiveQueue& rq;
@@ -94,6 +95,7 @@ struct QpContext {
         counters(c.counters),
         send_cq(c.send_cq),
         completions(c.completions),
+        patience(c.patience),
         receive{&c.rq, &c.recv_cq, c.pd, c.rq_pd.value_or(c.pd)},
         receive_sges(c.receive_sges),
         events(c.events),
@@ -122,6 +124,7 @@ struct QpContext {
   uint32_t most_psns = 1;  // of a packet (long_packet.h)
   congestion::Turn turn;   // with the controller
   queue::CompletionBurst* const completions;
+  const Duration patience;
   // Of this QP, for CompletionQueue::purge(). Where both are one queue, the first; XRC: of any shared receive queue.
   std::optional<queue::CompletionQueue::Mark> last_in_send_cq;
 

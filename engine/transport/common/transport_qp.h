@@ -7,7 +7,7 @@
 //                            (architecture.md "Progress")
 //   on_taken(packet, now)    the bytes of a packet given out with `completes` have been made
 //   on_unreadable(packet, now)  the payload of a packet given out is not accessible any more
-//   on_timer(now)            at or after the deadline of the agenda
+//   on_timer(now)            at or after the deadline of the agenda; long after it, on_pause(late, now) first
 //   modify(attributes, mask, now)
 //   on_posted(now)           WQEs were posted while the QP was in an error state
 //
@@ -98,6 +98,8 @@ class TransportQp {
   // A shared receive queue of XRC is about to go, and the CQ of its completions may go with it.
   virtual void on_srq_destroyed(const queue::ReceiveQueue&) {}
   virtual void on_timer(Time now) = 0;
+  // Before on_timer(), which comes `late` by so much that this host must have stood still.
+  virtual void on_pause(Duration, Time) {}
 
   // For who asks one question only, about the time of the last call.
   bool wants_to_send(Time now) const { return agenda(now).send; }

@@ -85,7 +85,24 @@ void LossRecovery::on_spurious(bool of_read, bool idle, Time now) {
     if (of_read) backoff_ = std::min<uint8_t>(backoff_ + 1, kMaxBackoff);
   }
   // The peer comes to what is waited for after that READ, and the more it is reminded of it the later.
-  if (of_read && !idle && !waits(now)) postpone_timers(now);
+  if (of_read && !idle && !waits(now)) postpone_probe(now);
+}
+
+// The time is not the peer's silence: the timer is put off by as much. The first pause since the timers were started
+// leaves it the nominal timeout at least, and what is in flight is probed first, gently: the answers are likely to be
+// here already, or were lost here. Further ones only shift the timer. So who is merely slow, and late with every timer,
+// gives up as well: between two expiries there are a bounded number of probes, each of which is late once.
+void LossRecovery::on_pause(Duration late, Time now) {
+  const Time timer = timers_.at(Timer::kRetransmission);
+  const bool first = !std::exchange(paused_, true);
+  if (timer != kNever) {
+    const Time least = first ? now + transport_timeout(qp_.attr.timeout) : now;
+    timers_.set(Timer::kRetransmission, std::max(timer + late, least));
+  }
+  if (!first) return;
+  probes_put_off_ = probes_sent_ = 0;
+  lossy_ = false;
+  timers_.set(Timer::kProbe, now);
 }
 
 Decision LossRecovery::on_timer(bool long_read, Time now) {
@@ -119,10 +136,12 @@ Decision LossRecovery::probe(bool long_read, Time now) {
   episode_.rewound = false;
   probe_unanswered_ = true;
   // The waits double; between probes that make the peer do much work they quadruple.
-  ++probes_sent_;
-  const Duration wait = probe_timeout() * (1 << (long_read ? 2 : 1) * probes_sent_);
-  timers_.set(Timer::kProbe, probes_sent_ >= kMaxProbes ? kNever : now + std::min<Duration>(wait, kMaxProbe));
-  if (!lossy_) return Decision::kProbe;
+  if (probes_sent_ < kManyProbes) ++probes_sent_;
+  const bool away = probes_sent_ >= kMaxProbes;
+  const Duration wait = probe_timeout() * (int64_t{1} << std::min((long_read ? 2 : 1) * probes_sent_, +kManyProbes));
+  timers_.set(Timer::kProbe, now + std::min<Duration>(wait, away ? kMaxSlowProbe : kMaxProbe));
+  // A peer that is away gets no more than the two packets: when it comes back, it says what it lacks.
+  if (!lossy_ || probes_sent_ > kMaxProbes) return Decision::kProbe;
   sample_.reset();
   cause_ = SendReason::kProbe;
   return Decision::kRewind;
@@ -136,20 +155,15 @@ void LossRecovery::begin_probe(wire::Psn oldest, wire::Psn newest) {
 // Something was sent while nothing was outstanding, the peer made progress, or everything is sent again.
 void LossRecovery::restart_timers(Time from) {
   probes_put_off_ = probes_sent_ = 0;
-  const bool off = qp_.attr.timeout == 0;
-  timers_.set(Timer::kRetransmission, off ? kNever : from + transport_timeout(qp_.attr.timeout));
-  latest_retransmission_ = off ? kNever : from + 4 * transport_timeout(qp_.attr.timeout);
+  paused_ = false;
+  timers_.set(Timer::kRetransmission, qp_.attr.timeout == 0 ? kNever : from + retransmission_time());
   timers_.set(Timer::kProbe, from + probe_timeout());
 }
 
-// The peer is alive, and busy with what it was asked for too often: the timers start anew, but the retransmission timer
+// The peer is alive, and busy with what it was asked for too often: the probes start anew. The retransmission timer
 // expires in the time that IBTA gives it all the same.
-void LossRecovery::postpone_timers(Time now) {
+void LossRecovery::postpone_probe(Time now) {
   probes_put_off_ = probes_sent_ = 0;
-  if (qp_.attr.timeout != 0) {
-    const Time later = std::max(timers_.at(Timer::kRetransmission), now + transport_timeout(qp_.attr.timeout));
-    timers_.set(Timer::kRetransmission, std::min(later, latest_retransmission_));
-  }
   timers_.set(Timer::kProbe, std::max(timers_.at(Timer::kProbe), now + probe_timeout()));
 }
 
@@ -167,6 +181,12 @@ void LossRecovery::put_off_probe(Time now) {
 Duration LossRecovery::probe_timeout() const {
   const Duration measured = std::max(round_trip_.overdue(kInitialProbe), kMinProbe);
   return std::clamp<Duration>(measured * (1 << backoff_), kMinProbe, kMaxProbe);
+}
+
+// The longest that IBTA 9.7.6.1.3 allows, or longer where the user asked for more patience: then all expiries together
+// take that long.
+Duration LossRecovery::retransmission_time() const {
+  return std::max<Duration>(4 * transport_timeout(qp_.attr.timeout), qp_.patience / (qp_.attr.retry_count + 1));
 }
 
 }  // namespace uroce::transport

@@ -2,10 +2,14 @@
 // state of recovery; sends nothing itself. Owned by Sender.
 //
 // Two timers run while anything is unacknowledged. The retransmission timer of the QP (IBTA 9.7.6.1.3: 4.096 us *
-// 2^timeout, expiry between 1x and 4x) spends the retry budget. Before it, a few probes go out after multiples of the
-// measured round trip (the tail loss probe of RFC 8985). They spend nothing themselves, a NAK that answers them does
-// (ConnectX probes early as well, wire.md "Adaptive retransmission"). Probes have a budget per destination
-// (probe_budget.h): one that it refuses is put off.
+// 2^timeout, expiry between 1x and 4x) spends the retry budget. To find losses early is not its work, so it expires at
+// 4x: a peer that pauses or moves to another machine is waited for as long as the attributes allow. Losses are found by
+// probes, which go out after multiples of the measured round trip (the tail loss probe of RFC 8985): a few soon, then
+// ever fewer as long as the peer is silent. They spend nothing themselves, a NAK that answers them does (ConnectX
+// probes early as well, wire.md "Adaptive retransmission"). Probes have a budget per destination (probe_budget.h): one
+// that it refuses is put off.
+//
+// The budget counts time in which this host ran. on_pause() tells of time in which it did not.
 #pragma once
 
 #include <algorithm>
@@ -76,8 +80,10 @@ class LossRecovery {
   static constexpr Duration kMinProbe = std::chrono::microseconds(200);
   static constexpr Duration kMaxProbe = std::chrono::milliseconds(64);
   static constexpr Duration kInitialProbe = std::chrono::milliseconds(1);
-  static constexpr int kMaxProbes = 8;
+  static constexpr int kMaxProbes = 8;  // that follow each other so fast; then the peer is away, not busy
+  static constexpr Duration kMaxSlowProbe = std::chrono::seconds(1);
   static constexpr int kMaxBackoff = 6;
+  static constexpr uint8_t kManyProbes = 32;
 
   static Duration transport_timeout(uint8_t code) { return Duration(4096) * (int64_t{1} << (code & 31)); }
 
@@ -101,6 +107,9 @@ class LossRecovery {
   // Something was answered twice: what was sent again had not been lost. `of_read`: the peer is at a READ that was
   // asked for once more than necessary.
   void on_spurious(bool of_read, bool idle, Time now);
+  // The next timer is `late` by so much because this host stood still: its process was stopped, a debugger had it, the
+  // machine slept. Comes before on_timer().
+  void on_pause(Duration late, Time now);
   // `long_read`: whatever is sent again makes the peer send all that is left of a long READ.
   Decision on_timer(bool long_read, Time now);
 
@@ -148,24 +157,25 @@ class LossRecovery {
   Decision rewind(io::SendReason cause);
   Decision probe(bool long_read, Time now);
   void restart_timers(Time from);
-  void postpone_timers(Time now);
+  void postpone_probe(Time now);
   void put_off_probe(Time now);
   Duration probe_timeout() const;
+  Duration retransmission_time() const;
 
   QpContext& qp_;
   TimerTable timers_;
   Episode episode_;
   io::SendReason cause_ = io::SendReason::kFirst;
   Probe probe_ = Probe::kNone;  // what is to be sent of it next
-  uint8_t probes_sent_ = 0;     // since the timers were started
+  uint8_t probes_sent_ = 0;     // since the timers were started; no more is counted than kManyProbes
   uint8_t backoff_ = 0;         // probe timeouts are doubled as often: the peer pauses for longer than a round trip
   bool probe_unanswered_ = false;
   // The peer has missed packets since it last answered a probe twice. Where packets are lost, answers to probes are
   // lost as well, and sending everything again takes fewer round trips; a peer that has everything and is only slow
   // would drown in it.
   bool lossy_ = false;
-  uint32_t probes_put_off_ = 0;          // times since the timers were started
-  Time latest_retransmission_ = kNever;  // however often it is postponed
+  bool paused_ = false;          // this host has, since the timers were started
+  uint32_t probes_put_off_ = 0;  // times since the timers were started
   RoundTrip round_trip_;
   std::optional<Sample> sample_;  // the round trip that is being measured
 };

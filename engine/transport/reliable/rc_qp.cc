@@ -181,4 +181,11 @@ void RcQp::on_timer(Time now) {
   settle(sender_.on_timer(now));
 }
 
+void RcQp::on_pause(Duration late, Time now) {
+  qp_.now = now;
+  if (!sending()) return;
+  qp_.counters.add(Counter::kOwnPauses);
+  sender_.on_pause(late, now);
+}
+
 }  // namespace uroce::transport

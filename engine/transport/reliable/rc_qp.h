@@ -22,6 +22,7 @@ class RcQp final : public TransportQp {
   void on_unreadable(const io::TxPacket& packet, Time now) override;
   void on_posted(Time now) override;
   void on_timer(Time now) override;
+  void on_pause(Duration late, Time now) override;
   Position position() const override { return {sender_.unacknowledged(), responder_.expected()}; }
   uint32_t answers_remembered() const override { return responder_.answers_remembered(); }
   void remember_answers_in(std::span<ReplayEntry> room) override { responder_.remember_answers_in(room); }

@@ -74,6 +74,9 @@ class Sender {
   // A packet whose opcode is a response or acknowledgement.
   Outcome on_response(const wire::Packet& packet, Time now);
   Outcome on_timer(Time now);
+  void on_pause(Duration late, Time now) {
+    if (!window_.idle()) recovery_.on_pause(late, now);
+  }
   Time next_timer() const { return recovery_.next_timer(); }
   Time retransmission_timer() const { return recovery_.retransmission_timer(); }
 

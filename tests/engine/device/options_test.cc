@@ -56,6 +56,23 @@ TEST(Options, CongestionControl) {
   unsetenv("UROCE_CC");
 }
 
+TEST(Options, Patience) {
+  Options options;
+  EXPECT_EQ(Options::from_environment(options), std::nullopt);
+  EXPECT_EQ(options.patience, Duration{}) << "as timeout and retry count say";
+  for (const uint32_t seconds : {1, 60, 86400}) {
+    setenv("UROCE_PATIENCE", std::to_string(seconds).c_str(), 1);
+    EXPECT_EQ(Options::from_environment(options), std::nullopt);
+    EXPECT_EQ(options.patience, std::chrono::seconds(seconds));
+  }
+  for (const char* const wrong : {"0", "-1", "86401", "1.5", "10s", "for ever", "99999999999999999999"}) {
+    setenv("UROCE_PATIENCE", wrong, 1);
+    EXPECT_EQ(Options::from_environment(options),
+              std::string("UROCE_PATIENCE=") + wrong + ": a number from 1 to 86400");
+  }
+  unsetenv("UROCE_PATIENCE");
+}
+
 // Where uroce stands in for libibverbs, a set-user-ID program loads it with the environment of whoever starts it.
 TEST(Options, OfAProgramThatGainedPrivilegesDoNotComeFromItsCaller) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root: makes a set-user-ID program";

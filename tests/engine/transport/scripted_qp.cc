@@ -60,6 +60,7 @@ ScriptedQp::ScriptedQp(const Config& config)
                   .signal_all = config.signal_all,
                   .rq_shared = config.rq_shared,
                   .rq_pd = config.rq_pd,
+                  .patience = config.patience,
                   .mrs = mrs,
                   .sq = sq,
                   .rq = rq,

@@ -84,6 +84,7 @@ class ScriptedQp final : public QpEvents {
     bool rq_shared = false;
     std::optional<uint32_t> rq_pd = std::nullopt;  // of a shared receive queue
     uint32_t xrcd = 0;
+    Duration patience{};
   };
 
   // clang 14 does not take a default argument of a nested type with member initialisers.

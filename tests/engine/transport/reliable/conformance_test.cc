@@ -130,7 +130,7 @@ TEST(ConformanceModify, WhatIsChangedWhileDrainedIsInForceAfterwards) {
   host.post(rdma(WrOpcode::kRdmaRead, 1, 0, 1), {buffer.sge(0, 8)});
   host.post(rdma(WrOpcode::kRdmaRead, 2, 0, 1), {buffer.sge(8, 8)});
   EXPECT_THAT(host.pull(), SizeIs(1));
-  host.run_until(host.now + 2 * LossRecovery::transport_timeout(8));
+  host.run_until(host.now + 2 * 4 * LossRecovery::transport_timeout(8));
   EXPECT_THAT(host.sends(),
               ElementsAre(IsCompletion(1, WcStatus::kRetryExceeded), IsCompletion(2, WcStatus::kFlushError)));
 }
@@ -147,7 +147,7 @@ TEST(ConformanceRetries, EveryRetryCountIsThatManyRetries) {
       host.to_rts(a);
       host.post(rdma(kind, 1, 0, 1, 0), {buffer.sge(0, 8)});
       const Time start = host.now;
-      const Duration timeout = LossRecovery::transport_timeout(a.timeout);
+      const Duration timeout = 4 * LossRecovery::transport_timeout(a.timeout);  // IBTA 9.7.6.1.3: up to four times
       ASSERT_THAT(host.pull(), SizeIs(1));
       for (uint8_t expiry = 1; expiry <= retries; ++expiry) {
         EXPECT_THAT(host.run_until(start + expiry * timeout), testing::Not(IsEmpty()));
@@ -230,7 +230,7 @@ TEST(ConformanceErrors, EveryErrorComesAfterWhatPrecedesItAndFlushesTheRestInOrd
       {"silence", WcStatus::kRetryExceeded, WrOpcode::kSend,
        [](ScriptedQp& host) {
          host.receive(ack(kSqPsn));
-         host.run_until(host.now + 4 * LossRecovery::transport_timeout(14));
+         host.run_until(host.now + 4 * 4 * LossRecovery::transport_timeout(14));
        }},
       {"RNR", WcStatus::kRnrRetryExceeded, WrOpcode::kSend, [](ScriptedQp& host) {
          for (int i = 0; i < 4; ++i) {

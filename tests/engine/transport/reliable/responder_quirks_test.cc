@@ -219,7 +219,7 @@ TEST_F(QuirkyResponder, DoesNotNakAFailedSendWithInvalidate) {
   host_.post(wqe);
   host_.post(work(WrOpcode::kSend, 2));
   const Time start = host_.now;
-  const Duration budget = (a.retry_count + 1) * LossRecovery::transport_timeout(a.timeout);
+  const Duration budget = (a.retry_count + 1) * 4 * LossRecovery::transport_timeout(a.timeout);
   host_.run_until(start + budget - Duration(1));
   EXPECT_THAT(host_.sends(), IsEmpty());
   host_.run_until(start + budget);
