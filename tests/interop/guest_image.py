@@ -16,6 +16,8 @@ KERNEL_PACKAGE = "linux-image-amd64"
 # Loaded at start, with what they depend on. crc32: what rxe computes ICRCs with.
 MODULES = ("virtio_pci", "virtio_console", "virtio_net", "crc32_generic", "crc32-pclmul", "ib_uverbs", "rdma_ucm",
            "rdma_rxe", "8021q", "veth", "dummy", "macvlan")
+# Loaded by the cases that need them: consumers of RDMA in the kernel, and what computes their checksums.
+MODULES_TO_HAVE = ("crc32c_generic", "target_core_mod", "iscsi_target_mod", "ib_isert", "brd", "nvmet", "nvmet-rdma")
 
 PROGRAMS = (
     "ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_atomic_bw", "ib_write_lat", "ib_read_lat", "ib_send_lat", "ib_atomic_lat",
@@ -115,7 +117,7 @@ class GuestImage:
 
     def _module_files(self):
         files = []
-        for module in MODULES:
+        for module in MODULES + MODULES_TO_HAVE:
             shown = _run(_find("modprobe"), "-d", self.tree, "-S", self.release, "--show-depends", module)
             files += [Path(line.split()[1]) for line in shown.splitlines() if line.startswith("insmod")]
         return files
