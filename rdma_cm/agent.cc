@@ -1,6 +1,7 @@
 // The way to the connection manager: found when it is first needed, lost when the broker ends, and taken up again.
 #include <cerrno>
 #include <cstdio>
+#include <utility>
 
 #include "engine/base/concat.h"
 #include "rdma_cm/manager.h"
@@ -55,7 +56,8 @@ void Manager::on_return() {
   for (const IdPtr& id : all) take_up_again(id);
 }
 
-// A port that somebody else has got meanwhile is lost: it is said, as no event of the file can say it.
+// A listener's port that somebody else has got meanwhile is lost: it is said, as no event of the file can say it.
+// Others ask for theirs again when they listen.
 void Manager::take_up_again(const IdPtr& id) {
   int error = 0;
   if (!id->passive && id->source.port != 0 && id->binding == cm::kNoBinding) error = bind_port(*id);
@@ -64,14 +66,18 @@ void Manager::take_up_again(const IdPtr& id) {
     error = start_listener(*id);
     if (error == 0) name(id, id->cm);
   }
-  if (error != 0) {
+  if (id->state == State::kListen && error != 0) {
     std::fputs(concat("uroce: rdma_cm: the new broker does not give port ", id->source.port, " again, errno ", error,
                       "; nobody can connect to it\n")
                    .c_str(),
                stderr);
     return;
   }
-  if (id->phase != Phase::kEstablished || id->cm == cm::kNoId || id->is_datagram()) return;
+  if (id->phase == Phase::kEstablished && id->cm != cm::kNoId && !id->is_datagram()) adopt(id);
+}
+
+// If it is not taken, the other side's DREQ is answered by nobody, and its QP's retries end it.
+void Manager::adopt(const IdPtr& id) {
   cm::AdoptRequest adopt;
   adopt.id = id->cm;
   adopt.remote_id = id->remote_cm;
@@ -81,7 +87,15 @@ void Manager::take_up_again(const IdPtr& id) {
   adopt.service = id->service;
   adopt.local_qpn = wire::Qpn(id->qpn);
   adopt.qp = id->qp;
-  ask(adopt);  // if not, the other side's DREQ is answered by nobody, and its QP's retries end it
+  const int error = ask(adopt).error;
+  if (error == ENOTCONN) return;  // gone again
+  if (error != 0) {
+    by_cm_.erase(id->cm);
+    id->cm = cm::kNoId;
+  }
+  if (!std::exchange(id->disconnects, false)) return;
+  if (id->cm == cm::kNoId) return end_without_answer(id);
+  ask(cm::DisconnectRequest{id->cm, {}});
 }
 
 }  // namespace uroce::rdma_cm

@@ -137,12 +137,30 @@ int Manager::reject(const abi::Reject& command, const Call& call) {
   return reply.error;
 }
 
+// As in Linux: whatever has become of a connection, and with a listener, it is no error.
 int Manager::disconnect(const abi::Disconnect& command, const Call& call) {
   const Owned owned = find_bound(command.id, call);
   if (!owned.id) return owned.error;
-  if (owned.id->state != State::kConnect || owned.id->cm == cm::kNoId) return EINVAL;
-  const cm::Reply reply = ask(cm::DisconnectRequest{owned.id->cm, {}});
-  return reply.error;
+  CmId& id = *owned.id;
+  if (id.state == State::kListen) return 0;
+  if (id.phase == Phase::kNone) return EINVAL;
+  const bool established = id.phase == Phase::kEstablished && !id.is_datagram();
+  if (id.cm == cm::kNoId) {
+    if (established) end_without_answer(owned.id);
+    return 0;
+  }
+  const int error = ask(cm::DisconnectRequest{id.cm, {}}).error;
+  if (error != ENOTCONN && error != ENOENT) return error;
+  // There is no broker, or it does not know the connection yet: the next one is asked.
+  id.disconnects = established;
+  return 0;
+}
+
+// The other side cannot be told. The application waits for this event all the same, as after a DREQ that is not
+// answered.
+void Manager::end_without_answer(const IdPtr& id) {
+  id->phase = Phase::kEnded;
+  if (id->uid != 0) queue(id, abi::EventKind::kDisconnected, -ETIMEDOUT);
 }
 
 // The application has seen the first packet before the RTU.
@@ -159,7 +177,7 @@ int Manager::init_qp_attr(const abi::InitQpAttr& command, const Call& call) {
   const Owned owned = find_bound(command.id, call);
   if (!owned.id) return owned.error;
   abi::QpAttr attributes{};
-  const abi::AhAttr path = address_of(*owned.id, owned.id->qp.path.remote);
+  const auto path = address_of(*owned.id, owned.id->qp.path.remote);
   if (const int error = qp_attributes(*owned.id, command.qp_state, path, attributes); error != 0) return error;
   return answer(command.response, &attributes, sizeof(attributes), call);
 }

@@ -47,11 +47,16 @@ int Manager::join(const IdPtr& id, const Join& join, const Call& call) {
   queued.event.id = id->number;
   queued.event.event = static_cast<uint32_t>(abi::EventKind::kMulticastJoin);
   abi::UdParam& ud = queued.event.param.ud;
-  ud.qp_num = kMulticastQpn;
-  ud.qkey = kMulticastQkey;
-  ud.ah_attr = address_of(*id, join.group.ip);
-  ud.ah_attr.hop_limit = kMulticastHops;
-  ud.ah_attr.traffic_class = id->tos;
+  if (const auto address = address_of(*id, join.group.ip)) {
+    ud.qp_num = kMulticastQpn;
+    ud.qkey = kMulticastQkey;
+    ud.ah_attr = *address;
+    ud.ah_attr.hop_limit = kMulticastHops;
+    ud.ah_attr.traffic_class = id->tos;
+  } else {
+    queued.event.event = static_cast<uint32_t>(abi::EventKind::kMulticastError);
+    queued.event.status = static_cast<uint32_t>(-ENODEV);
+  }
   queued.about = id;
   queued.group = group;
   id->channel->push(std::move(queued));

@@ -55,9 +55,15 @@ void Manager::fill(abi::Event& out, const CmId& id, const cm::Event& event) cons
   out.param.ud = {};
   fill_data(out.param.ud, event.data);
   if (event.kind != cm::EventKind::kEstablished) return;
+  const auto address = address_of(id, event.qp.path.remote);
+  if (!address) {  // nothing can be sent there
+    out.event = static_cast<uint32_t>(abi::EventKind::kUnreachable);
+    out.status = static_cast<uint32_t>(-EADDRNOTAVAIL);
+    return;
+  }
   out.param.ud.qp_num = event.parameters.qpn.value();
   out.param.ud.qkey = event.parameters.qkey;
-  out.param.ud.ah_attr = address_of(id, event.qp.path.remote);
+  out.param.ud.ah_attr = *address;
 }
 
 // One that is not known has been destroyed.

@@ -81,6 +81,7 @@ struct CmId {
   wire::ServiceId service{};
   Phase phase = Phase::kNone;
   bool passive = false;
+  bool disconnects = false;  // asked for while there was no broker
   uint32_t qpn = 0;
   cm::QpAttributes qp{};  // from the first answer on
 

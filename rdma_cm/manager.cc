@@ -248,19 +248,23 @@ std::optional<net::Netdev> Manager::netdev_of(const CmId& id) const {
   return environment_.view->netdev(static_cast<int>(id.device.netdev));
 }
 
-// As verbs have it; 0 where the address is gone.
-int Manager::sgid_index(const CmId& id) const {
+// As verbs have it.
+std::optional<uint8_t> Manager::sgid_index(const CmId& id) const {
   const auto netdev = netdev_of(id);
-  if (!netdev) return 0;
+  if (!netdev) return std::nullopt;
   const auto found = std::find(netdev->gids.begin(), netdev->gids.end(), id.source.ip);
-  return found == netdev->gids.end() ? 0 : static_cast<int>(found - netdev->gids.begin());
+  const auto index = found - netdev->gids.begin();
+  if (found == netdev->gids.end() || index > UINT8_MAX) return std::nullopt;
+  return static_cast<uint8_t>(index);
 }
 
-abi::AhAttr Manager::address_of(const CmId& id, const wire::IpAddress& to) const {
+std::optional<abi::AhAttr> Manager::address_of(const CmId& id, const wire::IpAddress& to) const {
+  const auto index = sgid_index(id);
+  if (!index) return std::nullopt;
   abi::AhAttr ah{};
   ah.dgid = to.bytes;
   ah.flow_label = id.path.flow_label;
-  ah.sgid_index = static_cast<uint8_t>(sgid_index(id));
+  ah.sgid_index = *index;
   ah.hop_limit = id.path.hop_limit;
   ah.traffic_class = id.path.traffic_class;
   ah.sl = id.path.sl;

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -102,6 +103,7 @@ class Manager {
   int reject(const abi::Reject& command, const Call& call);
   int disconnect(const abi::Disconnect& command, const Call& call);
   int notify(const abi::Notify& command, const Call& call);
+  void end_without_answer(const IdPtr& id);
   int init_qp_attr(const abi::InitQpAttr& command, const Call& call);
 
   // commands_query.cc
@@ -128,8 +130,9 @@ class Manager {
   void destroy(const IdPtr& id, int fd);
   void forget_connection(CmId& id);
   int bind_to_device(CmId& id, uint32_t netdev);
-  int sgid_index(const CmId& id) const;
-  abi::AhAttr address_of(const CmId& id, const wire::IpAddress& to) const;
+  // Nothing: the id's address is gone, so no packets can leave from it.
+  std::optional<uint8_t> sgid_index(const CmId& id) const;
+  std::optional<abi::AhAttr> address_of(const CmId& id, const wire::IpAddress& to) const;
   std::optional<net::Netdev> netdev_of(const CmId& id) const;
 
   // --- the connection manager: agent.cc ------------------------------------------------------------------------------
@@ -139,6 +142,7 @@ class Manager {
   void on_loss();
   void on_return();
   void take_up_again(const IdPtr& id);
+  void adopt(const IdPtr& id);
 
   // --- events: events.cc
   void on_event(const cm::Event& event);

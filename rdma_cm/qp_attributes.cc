@@ -64,7 +64,7 @@ void ready_to_send(const CmId& id, abi::QpAttr& out) {
 
 }  // namespace
 
-int qp_attributes(const CmId& id, uint32_t qp_state, const abi::AhAttr& path, abi::QpAttr& out) {
+int qp_attributes(const CmId& id, uint32_t qp_state, const std::optional<abi::AhAttr>& path, abi::QpAttr& out) {
   out = {};
   out.qp_state = qp_state;
   if (qp_state > abi::kErr) return EINVAL;
@@ -75,8 +75,8 @@ int qp_attributes(const CmId& id, uint32_t qp_state, const abi::AhAttr& path, ab
       if (!is_live(id.phase)) return EINVAL;
       return init(id, out), 0;
     case abi::kRtr:
-      if (!is_told(id.phase)) return EINVAL;
-      return ready_to_receive(id, path, out), 0;
+      if (!is_told(id.phase) || !path) return EINVAL;
+      return ready_to_receive(id, *path, out), 0;
     case abi::kRts:
       if (!is_told(id.phase)) return EINVAL;
       return ready_to_send(id, out), 0;

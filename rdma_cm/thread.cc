@@ -10,6 +10,7 @@
 #include <new>
 #include <sys/epoll.h>
 #include <system_error>
+#include <thread>
 
 #include "engine/base/clock.h"
 #include "engine/base/fork.h"
@@ -21,6 +22,7 @@ namespace {
 constexpr uint64_t kWake = 0, kNetwork = UINT64_MAX;  // what epoll says; all else: inodes of channels
 constexpr Duration kLookInterval = std::chrono::milliseconds(100);
 constexpr Duration kNeighbourInterval = std::chrono::milliseconds(100);
+constexpr Duration kAfterError = std::chrono::milliseconds(20);  // until memory may be there again
 
 // Until `until`, rounded up, so that it is over then.
 int milliseconds_until(Time until, Time now) {
@@ -58,6 +60,7 @@ void Manager::run() {
   std::array<epoll_event, 64> ready{};
   Time next{};
   while (!mailbox_->ended()) {
+    bool failed = false;
     const Time due = std::min(next, environment_.view->due());
     const int count =
         epoll_wait(epoll_, ready.data(), static_cast<int>(ready.size()), milliseconds_until(due, monotonic_now()));
@@ -71,8 +74,12 @@ void Manager::run() {
       if (mailbox_->take_network_change()) follow_network();
       next = on_timers();
     } catch (const std::bad_alloc&) {  // whatever was to be told is lost
+      failed = true;
     } catch (const std::system_error&) {
+      failed = true;
     }
+    // What is due is still due, and what is readable still readable: without a pause this would be a busy loop.
+    if (failed) std::this_thread::sleep_for(kAfterError);
   }
 }
 

@@ -358,7 +358,6 @@ TEST(Connection, OutlivesTheBroker) {
   pair.host_a.agent().lose();
   EXPECT_EQ(pair.a.expect(EventKind::kUnreachable).id, trying);
   pair.host_b.agent().lose();
-  EXPECT_EQ(pair.a.disconnect(connected.active), ENOTCONN);
   const uint32_t meanwhile = pair.b.create(wire::PortSpace::kTcp);
   EXPECT_EQ(pair.b.bind(meanwhile, sockaddr_of("0.0.0.0", 0)), ENOTCONN);
   pair.host_a.agent().restore();
@@ -374,8 +373,107 @@ TEST(Connection, OutlivesTheBroker) {
   while (!connects()) std::this_thread::yield();
   pair.b.expect(EventKind::kConnectRequest);
   EXPECT_EQ(pair.b.accept(unaccepted, 301, 0x223), EINVAL);
-  while (pair.a.disconnect(connected.active) == ENOENT) std::this_thread::yield();
+  EXPECT_EQ(pair.a.disconnect(connected.active), 0);
   pair.b.expect(EventKind::kDisconnected);
+}
+
+// In Linux rdma_disconnect() fails only for an id that never had a connection.
+TEST(Connection, DisconnectIsNoErrorWhateverHasBecomeOfIt) {
+  Pair pair;
+  uint16_t port = 0;
+  const uint32_t listener = pair.listen(port);
+  EXPECT_EQ(pair.b.disconnect(listener), EINVAL) << "bound to no device";
+  const uint32_t rejected = pair.route(port);
+  EXPECT_EQ(pair.a.disconnect(rejected), EINVAL) << "there was none yet";
+  ASSERT_EQ(pair.a.connect(rejected, 0x111), 0);
+  const uint32_t passive = pair.b.expect(EventKind::kConnectRequest).id;
+  EXPECT_EQ(pair.b.reject(passive, ""), 0);
+  EXPECT_EQ(pair.b.disconnect(passive), 0);
+  pair.a.expect(EventKind::kRejected);
+  EXPECT_EQ(pair.a.disconnect(rejected), 0);
+  EXPECT_EQ(pair.a.disconnect(rejected), 0);
+  const uint32_t of_address = pair.b.create(wire::PortSpace::kTcp);
+  ASSERT_EQ(pair.b.bind(of_address, sockaddr_of("192.0.2.2", 0)), 0);
+  EXPECT_EQ(pair.b.disconnect(of_address), EINVAL);
+  ASSERT_EQ(pair.b.listen(of_address), 0);
+  EXPECT_EQ(pair.b.disconnect(of_address), 0);
+}
+
+// Nobody can be told. Programs wait for the event: it comes from the next broker.
+TEST(Connection, DisconnectsWithoutABroker) {
+  Pair pair;
+  const auto connected = pair.connect();
+  const uint32_t trying = pair.route(pair.b.port_of(connected.listener));
+  ASSERT_EQ(pair.a.connect(trying, 0x112), 0);
+  pair.b.expect(EventKind::kConnectRequest);
+  pair.host_a.agent().lose();
+  pair.a.expect(EventKind::kUnreachable);
+  EXPECT_EQ(pair.a.disconnect(trying), 0);
+  EXPECT_EQ(pair.a.disconnect(connected.active), 0);
+  EXPECT_EQ(pair.a.disconnect(connected.active), 0) << "twice is once";
+  EXPECT_FALSE(pair.a.readable(50));
+  pair.host_a.agent().restore();
+  pair.b.expect(EventKind::kDisconnected);
+  ASSERT_EQ(pair.b.disconnect(connected.passive), 0);
+  EXPECT_EQ(pair.a.expect(EventKind::kDisconnected).id, connected.active);
+}
+
+TEST(Connection, DisconnectsWhatTheNextBrokerDoesNotTake) {
+  Pair pair;
+  const auto connected = pair.connect();
+  pair.host_a.agent().lose();
+  EXPECT_EQ(pair.a.disconnect(connected.active), 0);
+  pair.host_a.view().remove_address(2, "192.0.2.1");
+  pair.host_a.agent().restore();
+  const abi::Event event = pair.a.expect(EventKind::kDisconnected);
+  EXPECT_EQ(event.id, connected.active);
+  EXPECT_EQ(static_cast<int32_t>(event.status), -ETIMEDOUT);
+  EXPECT_EQ(pair.a.disconnect(connected.active), 0);
+  EXPECT_FALSE(pair.a.readable(50)) << "once";
+}
+
+TEST(Connection, AQpCannotLeaveFromAnAddressThatIsGone) {
+  Pair pair;
+  const auto connected = pair.connect();
+  abi::QpAttr attributes{};
+  ASSERT_EQ(pair.a.init_qp_attr(connected.active, abi::kRtr, attributes), 0);
+  EXPECT_EQ(attributes.ah_attr.sgid_index, 0);
+  pair.host_a.view().remove_address(2, "192.0.2.1");
+  EXPECT_EQ(pair.a.init_qp_attr(connected.active, abi::kRtr, attributes), EINVAL);
+  EXPECT_EQ(pair.a.init_qp_attr(connected.active, abi::kRts, attributes), 0) << "has no address in it";
+  EXPECT_FALSE(pair.a.readable(50)) << "Linux says nothing of it either";
+}
+
+// Of datagrams the address is in the event.
+TEST(Connection, DatagramsFromAnAddressThatIsGone) {
+  Pair pair;
+  uint16_t port = 0;
+  pair.listen(port, 100, wire::PortSpace::kUdp);
+  const uint32_t active = pair.route(port, 200, wire::PortSpace::kUdp);
+  ASSERT_EQ(pair.a.connect(active, 0x111), 0);
+  const uint32_t passive = pair.b.expect(EventKind::kConnectRequest).id;
+  pair.host_a.view().remove_gid(2, "192.0.2.1");
+  ASSERT_EQ(pair.b.accept(passive, 300, 0x222), 0);
+  EXPECT_EQ(static_cast<int32_t>(pair.a.expect(EventKind::kUnreachable).status), -EADDRNOTAVAIL);
+  uint32_t group = 0;
+  const uint32_t member = pair.a.create(wire::PortSpace::kUdp, 1);
+  ASSERT_EQ(pair.a.bind(member, sockaddr_of("2001:db8::1", 0)), 0);
+  pair.host_a.view().remove_address(2, "2001:db8::1");
+  ASSERT_EQ(pair.a.join(member, sockaddr_of("239.1.2.3", 0), 7, group), 0);
+  EXPECT_EQ(static_cast<int32_t>(pair.a.expect(EventKind::kMulticastError).status), -ENODEV);
+}
+
+// Memory runs out for the thread: what it was to do is still due, and it must not ask for it in a busy loop.
+TEST(Connection, TheThreadTakesBreathWhenThereIsNoMemory) {
+  Pair pair;
+  const auto connected = pair.connect();
+  pair.host_a.view().fail(true);
+  ASSERT_EQ(pair.b.disconnect(connected.passive), 0);
+  while (pair.host_a.view().failures() == 0) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // in which it could fail a million times
+  EXPECT_LT(pair.host_a.view().failures(), 100u);
+  pair.host_a.view().fail(false);
+  pair.a.expect(EventKind::kDisconnected);
 }
 
 }  // namespace

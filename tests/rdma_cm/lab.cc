@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <cstring>
 #include <fcntl.h>
+#include <new>
 #include <poll.h>
 #include <unistd.h>
 
@@ -63,6 +64,22 @@ void ScriptedView::change_mac(int index) {
     netdevs_[index].mac[3] ^= 1;
   }
   announce();
+}
+
+void ScriptedView::remove_address(int index, const std::string& address) {
+  {
+    const std::lock_guard guard(lock_);
+    net::Netdev& netdev = netdevs_[index];
+    std::erase(netdev.addresses, ip(address));
+    netdev.gids = net::gid_table(netdev.gids, netdev.addresses);
+  }
+  announce();
+}
+
+void ScriptedView::remove_gid(int index, const std::string& address) {
+  const std::lock_guard guard(lock_);
+  net::Netdev& netdev = netdevs_[index];
+  std::replace(netdev.gids.begin(), netdev.gids.end(), ip(address), wire::IpAddress{});
 }
 
 void ScriptedView::set_neighbour(const std::string& address, net::NeighbourState state) {
@@ -153,7 +170,9 @@ void ScriptedView::resolve_neighbour(int, const wire::IpAddress& address) {
 }
 
 bool ScriptedView::process_changes() {
-  return false;
+  if (!fails_) return false;
+  ++failures_;
+  throw std::bad_alloc();
 }
 
 void ScriptedView::announce() {

@@ -30,6 +30,12 @@ class ScriptedView final : public net::NetView {
   void add_netdev(int index, const std::vector<std::string>& addresses, uint32_t mtu = 1500);
   void remove_netdev(int index);
   void change_mac(int index);
+  void remove_address(int index, const std::string& address);
+  // Of an address that goes, as a process hears of it; datagrams that were on their way still come.
+  void remove_gid(int index, const std::string& address);
+  // No memory for the kernel's news, from now on or no more. How often there was none.
+  void fail(bool fails) { fails_ = fails; }
+  uint32_t failures() const { return failures_; }
   // Next hops are usable at once unless said otherwise.
   void set_neighbour(const std::string& address, net::NeighbourState state);
   // Destinations that leave through `index`, by way of a gateway.
@@ -62,6 +68,8 @@ class ScriptedView final : public net::NetView {
   std::map<std::string, net::NeighbourState> neighbours_;
   std::map<std::string, uint32_t> asked_;
   net::NextHops hops_;
+  std::atomic<bool> fails_{false};
+  std::atomic<uint32_t> failures_{0};
 };
 
 class TestAgent;
