@@ -27,7 +27,7 @@ using transport::QpState;
 struct QpRequest {
   ibv_qp_init_attr& attr;
   ibv_context* context;
-  ibv_pd* pd = nullptr;      // not for XRC targets
+  ibv_pd* pd = nullptr;      // of an XRC target: nothing that it uses
   ibv_xrcd* xrcd = nullptr;  // XRC targets only
   uint64_t send_ops = 0;
   uint32_t create_flags = 0;
@@ -105,7 +105,7 @@ engine::QpInit engine_init(const QpRequest& request, QpCore& core) {
 
 // On a parent domain whose application allocates. 0 or ENOMEM.
 int allocate_queues(const QpRequest& request, Qp& qp, engine::QpInit& init) {
-  if (request.pd == nullptr) return 0;
+  if (is_xrc_target(request)) return 0;
   const QueueAllocator& allocator = from(request.pd).allocator;
   const size_t send_bytes = queue::SendQueue::bytes(init.max_send_wr, init.max_send_sge, init.max_inline);
   if (const int error =
@@ -130,8 +130,9 @@ void fill_verbs_qp(const QpRequest& request, ibv_qp& verbs) {
   verbs.qp_type = attr.qp_type;
   verbs.mutex = PTHREAD_MUTEX_INITIALIZER;
   verbs.cond = PTHREAD_COND_INITIALIZER;
-  if (is_xrc_target(request)) return;
+  // Also that of an XRC target, as libibverbs has it: librdmacm makes the target's shared receive queue in it.
   verbs.pd = request.pd;
+  if (is_xrc_target(request)) return;
   verbs.send_cq = attr.send_cq;
   verbs.srq = attr.srq;
   if (attr.qp_type != IBV_QPT_XRC_SEND) verbs.recv_cq = attr.recv_cq;
@@ -146,11 +147,14 @@ void count_uses(const ibv_qp& verbs, int change) {
       --users;
     }
   };
-  if (verbs.pd != nullptr) count(from(verbs.pd).users);
+  if (verbs.qp_type == IBV_QPT_XRC_RECV) {  // uses no PD, and nothing else keeps the context
+    count(from(verbs.context).users);
+    return;
+  }
+  count(from(verbs.pd).users);
   if (verbs.send_cq != nullptr) count(from(verbs.send_cq).users);
   if (verbs.recv_cq != nullptr) count(from(verbs.recv_cq).users);
   if (verbs.srq != nullptr) count(from(verbs.srq).users);
-  if (verbs.pd == nullptr) count(from(verbs.context).users);  // nothing else keeps the context
 }
 
 // Makes `qp` a handle of its core.

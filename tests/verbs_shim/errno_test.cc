@@ -144,4 +144,24 @@ TEST_F(ClientTest, XrcDomainsKeepTheFileThatTheyAreKnownBy) {
   EXPECT_EQ(descriptors_of(file), 0) << "until the last one who has it open";
 }
 
+// librdmacm makes the shared receive queue of an XRC target in the QP's protection domain. The target itself uses none.
+TEST_F(ClientTest, XrcTargetsSayThePdTheyWereMadeWith) {
+  ibv_xrcd_init_attr domain{IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, -1, O_CREAT};
+  ibv_xrcd* xrcd = ibv_open_xrcd(client_.context, &domain);
+  ibv_pd* pd = ibv_alloc_pd(client_.context);
+  ASSERT_TRUE(xrcd != nullptr && pd != nullptr);
+  ibv_qp_init_attr_ex init{};
+  init.qp_type = IBV_QPT_XRC_RECV;
+  init.comp_mask = IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_PD;
+  init.cap.max_recv_wr = init.cap.max_recv_sge = 1;
+  init.xrcd = xrcd;
+  init.pd = pd;
+  ibv_qp* target = ibv_create_qp_ex(client_.context, &init);
+  ASSERT_NE(target, nullptr) << strerror(errno);
+  EXPECT_EQ(target->pd, pd);
+  EXPECT_EQ(ibv_dealloc_pd(pd), 0) << "nothing uses it";
+  EXPECT_EQ(ibv_destroy_qp(target), 0);
+  EXPECT_EQ(ibv_close_xrcd(xrcd), 0);
+}
+
 }  // namespace
