@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "cm/codec.h"
 #include "tests/engine/transport/peer_packet.h"
 #include "tests/fuzz/sealed_frame.h"
 #include "trace/pcapng_writer.h"
@@ -488,6 +489,42 @@ Bytes say(uint8_t client, Said what, const Bytes& rest = {}) {
   return concatenate({{1, client, what, 1, 0}, rest});
 }
 
+// Of each request and answer one, as it is made.
+void make_cm_codec(Corpus corpus) {
+  const auto add = [&corpus](const std::string& name, const cm::Encoded& message) {
+    corpus.add(name, Bytes(message.bytes().begin(), message.bytes().end()));
+  };
+  cm::ConnectRequest connect;
+  connect.connect.service = wire::service_id(wire::PortSpace::kTcp, 7471);
+  connect.connect.path = {
+      .netdev = 2, .local = envelope(false, 1, 2).source, .remote = envelope(false, 1, 2).destination};
+  connect.connect.names = wire::CmaHeader{.v4 = true, .source_port = 4000, .source = connect.connect.path.local};
+  cm::ListenRequest listen;
+  listen.binding = cm::BindingId{3};
+  listen.listen.service = connect.connect.service;
+  const cm::Request requests[] = {cm::BindRequest{},
+                                  cm::ReuseRequest{},
+                                  cm::ReleaseRequest{},
+                                  listen,
+                                  connect,
+                                  cm::TakeRequest{},
+                                  cm::AcceptRequest{},
+                                  cm::ConfirmRequest{},
+                                  cm::RejectRequest{},
+                                  cm::EstablishRequest{},
+                                  cm::DisconnectRequest{},
+                                  cm::DestroyRequest{},
+                                  cm::AdoptRequest{}};
+  for (const cm::Request& request : requests) add("request_" + std::to_string(request.index()), cm::encode(request));
+  add("reply", cm::encode(cm::Reply{.id = cm::Id{7}, .port = 4000}));
+  cm::Event event;
+  for (auto kind = cm::EventKind::kConnectRequest; kind <= cm::EventKind::kTimewaitExit;
+       kind = static_cast<cm::EventKind>(static_cast<int>(kind) + 1)) {
+    event.kind = kind;
+    add("event_" + std::to_string(static_cast<int>(kind)), cm::encode(event));
+  }
+}
+
 void make_brokers(Corpus corpus) {
   const Bytes plain(7, 0), small{2, 0, 0, 0, 0, 0, 0}, not_isolated{3, 1, 0, 1, 1, 0, 0}, inherits{3, 0, 0, 1, 0, 0, 0};
   Bytes everybody;
@@ -573,6 +610,7 @@ int main(int argc, char** argv) {
     make_dissected({directory, "dissector_fuzzer"});
     make_cm_captures({directory, "cm_capture_fuzzer"});
     make_connections({directory, "cm_fuzzer"});
+    make_cm_codec({directory, "cm_codec_fuzzer"});
   } catch (const std::exception& error) {
     std::cerr << "make_corpus: " << error.what() << "\n";
     return 1;
