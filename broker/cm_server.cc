@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/base/random.h"
+#include "engine/net/netdev_settings.h"
 
 namespace uroce::broker {
 namespace {
@@ -41,8 +42,10 @@ CmServer::CmServer(std::unique_ptr<net::NetView> view, const std::optional<io::F
                    const cm::Limits& limits, Clients& clients, size_t most_unread)
     : others_(clients),
       most_unread_(most_unread),
-      host_(std::move(view)),
-      gsi_(host_, faults,
+      view_(std::move(view)),
+      host_(*view_),
+      capture_(*view_),
+      gsi_(host_, capture_, faults,
            [this](const cm::Datagram& datagram, Time now) {
              now_ = now;
              service_.on_datagram(datagram, now);
@@ -79,6 +82,7 @@ void CmServer::add_waits(std::vector<pollfd>& waits) {
 void CmServer::work(std::span<const pollfd> waits, Time now) {
   now_ = now;
   if (waits[0].revents != 0 || host_.due() <= now) host_.follow();
+  capture_.follow();
   for (size_t i = 0; i < waiting_.size() && i + 1 < waits.size(); ++i) {
     const auto client = clients_.find(waiting_[i]);
     if (waits[i + 1].revents == 0 || client == clients_.end()) continue;
@@ -92,6 +96,11 @@ void CmServer::work(std::span<const pollfd> waits, Time now) {
 
 Time CmServer::deadline() const {
   return std::min({service_.deadline(), gsi_.deadline(), host_.due()});
+}
+
+cm::PortRange CmServer::port_range() {
+  const net::LocalPorts ports = net::local_ports();
+  return {ports.first, ports.last};
 }
 
 void CmServer::end_lost(Time now) {

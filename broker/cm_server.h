@@ -20,9 +20,9 @@
 #include "broker/client_socket.h"
 #include "broker/connections.h"
 #include "broker/gsi_socket.h"
-#include "broker/host_net.h"
 #include "cm/codec.h"
 #include "cm/service.h"
+#include "engine/net/host_net.h"
 
 namespace uroce::broker {
 
@@ -83,14 +83,16 @@ class CmServer final : private cm::Surroundings, private cm::Output {
   wire::Guid guid(uint32_t netdev) override { return host_.guid(netdev); }
   bool is_others_qpn(cm::ClientId client, wire::Qpn qpn) override { return others_.is_others_qpn(client, qpn); }
   bool is_privileged(cm::ClientId client) override { return others_.is_root(client); }
-  cm::PortRange port_range() override { return HostNet::port_range(); }
+  cm::PortRange port_range() override;
   // cm::Output
   void send(const cm::Datagram& datagram) override { gsi_.send(datagram, now_); }
   void on_event(const cm::Event& event) override;
 
   Clients& others_;
   const size_t most_unread_;
-  HostNet host_;
+  const std::unique_ptr<net::NetView> view_;
+  net::HostNet host_;
+  GsiCapture capture_;
   GsiSocket gsi_;
   Time now_{};  // of the call that the service is in
   cm::Service service_;

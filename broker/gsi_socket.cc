@@ -21,8 +21,9 @@ constexpr uint16_t kPkeyBase = 0x7fff;
 
 }  // namespace
 
-GsiSocket::GsiSocket(HostNet& host, const std::optional<io::FaultSpec>& faults, Take take)
+GsiSocket::GsiSocket(net::HostNet& host, GsiCapture& capture, const std::optional<io::FaultSpec>& faults, Take take)
     : host_(host),
+      capture_(capture),
       faults_(faults.value_or(io::FaultSpec{})),
       take_(std::move(take)),
       random_(faults_.seed),
@@ -54,7 +55,9 @@ uint32_t GsiSocket::receive(int socket, Time now) {
 
 void GsiSocket::take_packet(const io::UdpArrival& arrival, std::span<const uint8_t> packet, Time now,
                             uint32_t& nobodys) {
-  if (const auto reason = why_to_drop(arrival, packet)) {
+  const auto reason = why_to_drop(arrival, packet);
+  capture_.received(arrival, packet, reason);
+  if (reason) {
     nobodys += *reason == GsiCounter::kDropNobody ? 1 : 0;
     return counters_.add(*reason);
   }
@@ -137,6 +140,7 @@ void GsiSocket::work(Time now) {
       continue;
     }
     datagram.netdev = *netdev;
+    capture_.within_host(datagram);
     pass(Way::kIn, datagram, now);
   }
 }
@@ -171,6 +175,7 @@ void GsiSocket::send_packet(const cm::Datagram& datagram) {
   const int socket = datagram.destination.is_v4() ? sockets_.first : sockets_.second;
   const bool sent = sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == static_cast<ssize_t>(packet.size());
   counters_.add(sent ? GsiCounter::kSent : GsiCounter::kDropNotSent);
+  if (sent) capture_.sent(datagram.netdev, envelope, packet);
 }
 
 }  // namespace uroce::broker

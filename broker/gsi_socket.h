@@ -18,12 +18,13 @@
 #include <sys/socket.h>
 #include <utility>
 
+#include "broker/gsi_capture.h"
 #include "broker/gsi_counters.h"
-#include "broker/host_net.h"
 #include "cm/types.h"
 #include "engine/base/time.h"
 #include "engine/io/fault_spec.h"
 #include "engine/io/udp/message.h"
+#include "engine/net/host_net.h"
 
 namespace uroce::broker {
 
@@ -35,7 +36,8 @@ class GsiSocket {
 
   // Gets what has arrived for QP1, sound, during receive() and work(). It may call send().
   using Take = std::function<void(const cm::Datagram&, Time now)>;
-  GsiSocket(HostNet& host, const std::optional<io::FaultSpec>& faults, Take take);
+  // What faults take away or do twice is shown to `capture` as it is on the wire.
+  GsiSocket(net::HostNet& host, GsiCapture& capture, const std::optional<io::FaultSpec>& faults, Take take);
 
   // The sockets to send from; -1: none.
   void use(int v4, int v6) { sockets_ = {v4, v6}; }
@@ -64,7 +66,8 @@ class GsiSocket {
   void send_packet(const cm::Datagram& datagram);
   bool happens(double probability) { return std::uniform_real_distribution<>(0, 1)(random_) < probability; }
 
-  HostNet& host_;
+  net::HostNet& host_;
+  GsiCapture& capture_;
   const io::FaultSpec faults_;
   const Take take_;
   std::mt19937_64 random_;

@@ -24,6 +24,8 @@
 #include "broker/file_limit.h"
 #include "broker/server.h"
 #include "broker/steering.h"
+#include "capture/hub.h"
+#include "capture/server.h"
 #include "engine/base/clock.h"
 #include "engine/base/concat.h"
 #include "engine/io/fault_spec.h"
@@ -135,6 +137,7 @@ io::IoResult<Steering> open_steering() {
 void manage_connections(Server& server, const std::optional<io::FaultSpec>& faults, bool verbose) {
   try {
     server.manage_connections(net::NetView::open(), faults);
+    io::CaptureServer::start();
   } catch (const std::system_error& error) {
     if (verbose) std::fputs(concat("uroced: no connection manager: ", error.what(), "\n").c_str(), stderr);
   }
@@ -203,6 +206,8 @@ int serve(const Settings& settings) {
   manage_connections(server, faults, settings.verbose);
   starter.ready();
   server.run(stop.get());
+  io::CaptureServer::finish();
+  io::CaptureHub::instance().finish();
   for (const std::string& address : settings.addresses) remove_path(address);
   return 0;
 }

@@ -16,6 +16,7 @@ namespace protocol = io::capture_protocol;
 namespace {
 
 constexpr int kAnswerTimeout = 1000;  // ms
+constexpr std::string_view kBroker = "uroced";
 
 std::optional<int> process_id(const std::string& text) {
   if (text.empty() || text.size() > 9 ||
@@ -91,7 +92,13 @@ std::string format_capture_targets(const std::vector<CaptureTarget>& targets) {
 ChosenTarget choose_capture_target(const std::vector<CaptureTarget>& targets, const std::string& wanted) {
   ChosenTarget chosen;
   std::vector<CaptureTarget> fitting = targets;
-  if (const auto pid = process_id(wanted)) {
+  // The broker has all netdevs, and is meant only when it is named.
+  if (const bool broker = wanted == kBroker; broker || !process_id(wanted)) {
+    std::erase_if(fitting, [&](const auto& target) { return (target.program == kBroker) != broker; });
+  }
+  if (wanted == kBroker) {
+    if (fitting.empty()) chosen.problem = "no broker runs that you may look into; see uroce capture --list";
+  } else if (const auto pid = process_id(wanted)) {
     std::erase_if(fitting, [&](const auto& target) { return target.pid != *pid; });
     if (fitting.empty()) chosen.problem = why_no_process(*pid);
   } else if (!wanted.empty()) {

@@ -144,7 +144,7 @@ CLI::App* add_stat(CLI::App& app, StatOptions& options) {
 
 CLI::App* add_capture(CLI::App& app, CaptureOptions& options) {
   CLI::App* capture = app.add_subcommand("capture", "Listen to the packets of a process that is running");
-  capture->add_option("target", options.target, "Process id, device or netdev; needed if there are several processes")
+  capture->add_option("target", options.target, "Process id, device or netdev, needed if there are several; uroced: the broker's QP1")
       ->option_text(" ");
   capture->add_option("-w,--write", options.file, "Write pcapng to this file, - for standard output")
       ->option_text("FILE");
@@ -174,7 +174,8 @@ CLI::App* add_capture(CLI::App& app, CaptureOptions& options) {
       "  uroce capture -w trace.pcapng                    (the only process there is)\n"
       "  uroce capture 4711 -w trace.pcapng --duration 5\n"
       "  uroce capture uroce_eth0 -w - | tshark -r -\n"
-      "  uroce capture -w - | wireshark -k -i -\n\n"
+      "  uroce capture -w - | wireshark -k -i -\n"
+      "  uroce capture uroced -w cm.pcapng                (what the connection manager says)\n\n"
       "Ctrl-C ends the capture, not the process. Exit code: 0 ok, 1 failed, 2 wrong usage.");
   return capture;
 }

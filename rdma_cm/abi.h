@@ -9,6 +9,9 @@
 
 namespace uroce::rdma_cm::abi {
 
+// Of all datagram ids over IP addresses, whatever the application asks for (RDMA_UDP_QKEY).
+inline constexpr uint32_t kUdpQkey = 0x01234567;
+
 enum class Command : uint32_t {
   kCreateId = 0,
   kDestroyId,

@@ -11,7 +11,6 @@ namespace uroce::rdma_cm {
 namespace {
 
 constexpr int32_t kMostBacklog = 1024;
-constexpr uint8_t kPacketLifetime = 18;  // of paths over Ethernet, as Linux has it
 constexpr uint32_t kFlowLabelMask = 0xfffff;
 
 // Of a sockaddr_in6: one that does not fit there is none.
@@ -67,6 +66,7 @@ int Manager::bind_to(CmId& id, const Address& address) {
     std::swap(device, id.device);
   }
   id.source = address;
+  id.v6_only = address.family == Family::kV6 && environment_.binds_v6_only();
   if (const int error = bind_port(id); error != 0) {
     id.source = {};
     return error;
@@ -100,7 +100,7 @@ int Manager::bind_port(CmId& id) {
                                                      : wire::PortSpace{id.port_space};
   if (!address.is_wildcard()) request.bind.address = address.ip;
   request.bind.v4 = !v6;
-  request.bind.v6_only = v6 && id.af_only.value_or(false);
+  request.bind.v6_only = v6 && id.takes_v6_only();
   request.bind.netdev = address.ip.is_link_local() ? address.scope : 0;
   request.bind.port = address.port;
   request.bind.reuse_address = id.reuse_address;
@@ -146,7 +146,7 @@ int Manager::start_listener(CmId& id) {
     listen.address = address.ip;
     listen.netdev = address.ip.is_link_local() ? address.scope : 0;
   }
-  listen.takes_v4 = address.family != Family::kV6 || !id.af_only.value_or(false);
+  listen.takes_v4 = address.family != Family::kV6 || !id.takes_v6_only();
   listen.takes_v6 = address.family != Family::kV4;
   listen.backlog = static_cast<uint32_t>(id.backlog);
   const cm::Reply reply = ask(request);
@@ -267,7 +267,7 @@ int Manager::make_path(CmId& id) const {
   path.traffic_class = id.tos;
   path.hop_limit = route.hop_limit;
   path.mtu = path_mtu_code(std::min(route.mtu != 0 ? route.mtu : netdev->mtu, netdev->mtu));
-  path.ack_timeout = id.ack_timeout.value_or(cm::ack_timeout(0, kPacketLifetime));
+  path.ack_timeout = id.ack_timeout.value_or(cm::ack_timeout(0, cm::kLifetime));
   id.has_path = true;
   return 0;
 }

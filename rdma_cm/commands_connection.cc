@@ -11,7 +11,6 @@ namespace uroce::rdma_cm {
 namespace {
 
 constexpr uint8_t kAckDelay = 15;  // as ibv_query_device() says it
-constexpr uint32_t kUdpQkeyOfIds = 0x01234567;
 constexpr uint32_t kQpnMask = 0xffffff;
 constexpr uint8_t kThreeBits = 7;
 
@@ -34,7 +33,7 @@ std::optional<cm::Transport> transport_of(uint8_t qp_type) {
 // Counts of 3 bits are clamped, as Linux does.
 cm::Parameters parameters_of(const abi::ConnParam& param, bool datagram) {
   return {.qpn = wire::Qpn(param.qp_num & kQpnMask),
-          .qkey = datagram ? (param.qkey != 0 ? param.qkey : kUdpQkeyOfIds) : 0,
+          .qkey = datagram ? abi::kUdpQkey : 0,
           .responder_resources = param.responder_resources,
           .initiator_depth = param.initiator_depth,
           .flow_control = param.flow_control != 0,

@@ -7,7 +7,7 @@
 namespace uroce::rdma_cm {
 namespace {
 
-constexpr uint32_t kMulticastQpn = 0xffffff, kMulticastQkey = 0x01234567;
+constexpr uint32_t kMulticastQpn = 0xffffff;
 constexpr uint8_t kMulticastHops = 64;
 
 }  // namespace
@@ -49,7 +49,7 @@ int Manager::join(const IdPtr& id, const Join& join, const Call& call) {
   abi::UdParam& ud = queued.event.param.ud;
   if (const auto address = address_of(*id, join.group.ip)) {
     ud.qp_num = kMulticastQpn;
-    ud.qkey = kMulticastQkey;
+    ud.qkey = abi::kUdpQkey;
     ud.ah_attr = *address;
     ud.ah_attr.hop_limit = kMulticastHops;
     ud.ah_attr.traffic_class = id->tos;

@@ -3,17 +3,17 @@
 #include <cstring>
 #include <endian.h>
 
+#include "cm/timing.h"
 #include "rdma_cm/manager.h"
 
 namespace uroce::rdma_cm {
 namespace {
 
 constexpr uint16_t kDefaultPkey = 0xffff;
-constexpr uint8_t kExactly = 2;          // selector of mtu, rate, lifetime
-constexpr uint8_t kLifetimeOfPath = 18;  // 4.096 us * 2^n
+constexpr uint8_t kExactly = 2;  // selector of mtu, rate, lifetime
 
 uint8_t lifetime_of(const CmId& id) {
-  return id.ack_timeout && *id.ack_timeout > 0 ? static_cast<uint8_t>(*id.ack_timeout - 1) : kLifetimeOfPath;
+  return id.ack_timeout && *id.ack_timeout > 0 ? static_cast<uint8_t>(*id.ack_timeout - 1) : cm::kLifetime;
 }
 
 abi::PathRecord user_path(const CmId& id) {

@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include "engine/base/fork.h"
+#include "engine/net/netdev_settings.h"
 #include "rdma_cm/caller_memory.h"
 #include "rdma_cm/functions.h"
 #include "rdma_cm/manager.h"
@@ -26,7 +27,8 @@ Environment process_environment(engine::Host& host) {
   return {.devices = [&host] { return host.devices(); },
           .view = &host.view(),
           .has_received = [&host](uint32_t netdev, uint32_t qpn) { return has_received(host, netdev, qpn); },
-          .make_agent = make_agent};
+          .make_agent = make_agent,
+          .binds_v6_only = net::binds_v6_only};
 }
 
 // Never destroyed: applications use their files until the very end.

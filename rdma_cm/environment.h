@@ -26,6 +26,7 @@ struct Environment {
   // A packet has come for the QP: false, none has, or it is not known.
   std::function<bool(uint32_t netdev, uint32_t qpn)> has_received;
   std::function<ChosenAgent(cm::Agent::Handler)> make_agent;
+  std::function<bool()> binds_v6_only;  // net.ipv6.bindv6only
 };
 
 // Of this process: the broker if there is one, else QP1 of this process itself.

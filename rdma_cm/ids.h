@@ -66,7 +66,8 @@ struct CmId {
   BoundDevice device{};
   uint8_t tos = 0;
   bool reuse_address = false;
-  std::optional<bool> af_only{};
+  std::optional<bool> af_only{};  // as the application wants it
+  bool v6_only = false;           // as the host had it when the id was bound
   std::optional<uint8_t> ack_timeout{};
   int32_t backlog = 0;
 
@@ -87,6 +88,7 @@ struct CmId {
 
   std::vector<std::shared_ptr<Group>> groups{};
 
+  bool takes_v6_only() const { return af_only.value_or(v6_only); }
   bool is_datagram() const { return qp_type == abi::kUd; }
 };
 

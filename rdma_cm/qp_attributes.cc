@@ -12,7 +12,6 @@ constexpr uint32_t kMaskState = 1 << 0, kMaskAccess = 1 << 3, kMaskPkeyIndex = 1
                    kMaskMinRnr = 1 << 15, kMaskSqPsn = 1 << 16, kMaskMaxDestRdAtomic = 1 << 17, kMaskDestQpn = 1 << 20;
 // enum ib_access_flags.
 constexpr uint32_t kRemoteWrite = 2, kRemoteRead = 4, kRemoteAtomic = 8;
-constexpr uint32_t kUdpQkey = 0x01234567;  // of all datagram ids
 
 bool is_live(Phase phase) {
   return phase != Phase::kNone && phase != Phase::kEnded;
@@ -28,7 +27,7 @@ void init(const CmId& id, abi::QpAttr& out) {
   out.port_num = 1;
   if (id.is_datagram()) {
     out.qp_attr_mask |= kMaskQkey;
-    out.qkey = kUdpQkey;
+    out.qkey = abi::kUdpQkey;
     return;
   }
   out.qp_attr_mask |= kMaskAccess;

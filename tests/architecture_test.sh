@@ -42,7 +42,7 @@ only dissector wire/ dissector/
 only cm wire/ engine/base/time.h cm/
 only rdma_cm wire/ engine/engine.h engine/device/broker_link.h engine/device/host.h engine/device/identity.h engine/base/ engine/io/io_error.h engine/memory/memory_access.h engine/memory/mr_table.h engine/net/ engine/queue/ engine/transport/common/qp_state.h broker/cm_link.h cm/ rdma_cm/
 only files wire/envelope.h engine/device/identity.h engine/net/net_view.h rdma_cm/functions.h files/
-only broker wire/ cm/ engine/base/ engine/io/ engine/net/ broker/ qpn_steer.skel.h socket_lock.skel.h
+only broker wire/ capture/ cm/ engine/base/ engine/io/ engine/net/ broker/ qpn_steer.skel.h socket_lock.skel.h
 only verbs_shim engine/engine.h engine/device/host.h engine/device/identity.h engine/device/port_counters.h engine/base/caller_state.h engine/base/fork.h engine/base/spinlock.h engine/base/unique_fd.h engine/queue/ engine/transport/common/qp_state.h verbs_shim/
 for directory in wire engine/congestion engine/memory engine/queue engine/transport trace oracle dissector/analysis cm; do standard "$directory"; done
 

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <fstream>
+#include <limits>
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
 #include <net/if.h>
@@ -53,6 +54,18 @@ uint8_t default_hop_limit(const std::string& netdev_name) {
 
 uint32_t ipv6_mtu(const std::string& netdev_name) {
   return read_sysctl("ipv6/conf/" + netdev_name + "/mtu");
+}
+
+LocalPorts local_ports() {
+  std::ifstream file("/proc/sys/net/ipv4/ip_local_port_range");
+  uint32_t first = 0, last = 0;
+  constexpr uint32_t kMost = std::numeric_limits<uint16_t>::max();
+  if (!(file >> first >> last) || first == 0 || first > last || last > kMost) return {};
+  return {static_cast<uint16_t>(first), static_cast<uint16_t>(last)};
+}
+
+bool binds_v6_only() {
+  return read_sysctl("ipv6/bindv6only") != 0;
 }
 
 }  // namespace uroce::net

@@ -1,5 +1,6 @@
-// What netlink does not tell about a netdev: speed (ethtool) and default hop limits and the IPv6 MTU (sysctl). All of
-// it belongs to the current network namespace, also where /sys shows another one. Used by NetView.
+// What netlink does not tell: of a netdev the speed (ethtool), default hop limits and the IPv6 MTU (sysctl); of all the
+// rules for local ports (sysctl). All of it belongs to the current network namespace, also where /sys shows another
+// one. Used by NetView and by connection managers.
 #pragma once
 
 #include <cstdint>
@@ -18,5 +19,16 @@ uint8_t default_hop_limit(const std::string& netdev_name);
 
 // The MTU for IPv6, which a router advertisement may have set below the netdev's; 0: unknown.
 uint32_t ipv6_mtu(const std::string& netdev_name);
+
+// net.ipv4.ip_local_port_range, for both families: what port 0 may become. The kernel's default where it cannot be
+// read.
+struct LocalPorts {
+  uint16_t first = 32768;
+  uint16_t last = 60999;
+};
+LocalPorts local_ports();
+
+// net.ipv6.bindv6only: the wildcard address of IPv6 does not take IPv4.
+bool binds_v6_only();
 
 }  // namespace uroce::net

@@ -48,8 +48,11 @@ class GsiSocketTest : public testing::Test {
     start();
   }
   void start(const std::optional<io::FaultSpec>& faults = {}) {
-    host_ = std::make_unique<HostNet>(net::NetView::open());
-    gsi_ = std::make_unique<GsiSocket>(*host_, faults,
+    view_ = net::NetView::open();
+    host_ = std::make_unique<net::HostNet>(*view_);
+    capture_ = std::make_unique<GsiCapture>(*view_);
+    capture_->follow();
+    gsi_ = std::make_unique<GsiSocket>(*host_, *capture_, faults,
                                        [this](const cm::Datagram& datagram, Time) { taken_.push_back(datagram); });
     gsi_->use(v4_.get(), v6_.get());
   }
@@ -95,7 +98,9 @@ class GsiSocketTest : public testing::Test {
 
   std::unique_ptr<VethPair> veth_;
   UniqueFd far_v4_, far_v6_, v4_, v6_;
-  std::unique_ptr<HostNet> host_;
+  std::unique_ptr<net::NetView> view_;
+  std::unique_ptr<net::HostNet> host_;
+  std::unique_ptr<GsiCapture> capture_;
   std::unique_ptr<GsiSocket> gsi_;
   std::vector<cm::Datagram> taken_;
   Time now_{std::chrono::hours(1)};

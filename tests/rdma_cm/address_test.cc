@@ -51,6 +51,27 @@ TEST_F(Addresses, ReuseLastsUntilSomebodyListens) {
   EXPECT_EQ(pair.a.listen(first), EADDRINUSE);
 }
 
+// net.ipv6.bindv6only, which the option AFONLY overrules.
+TEST_F(Addresses, TheWildcardOfIpv6TakesIpv4AsTheHostHasIt) {
+  const abi::Storage v4 = sockaddr_of("0.0.0.0", 7000), v6 = sockaddr_of("::", 7000);
+  const auto both = [&](std::optional<int32_t> af_only) {
+    const uint32_t first = pair.a.create(PortSpace::kTcp), second = pair.a.create(PortSpace::kTcp);
+    if (af_only) {
+      EXPECT_EQ(pair.a.set_option(first, abi::kLevelId, abi::kOptionAfOnly, &*af_only, sizeof(*af_only)), 0);
+    }
+    EXPECT_EQ(pair.a.bind(first, v6), 0);
+    const int error = pair.a.bind(second, v4);
+    EXPECT_EQ(pair.a.destroy(first), 0);
+    EXPECT_EQ(pair.a.destroy(second), 0);
+    return error;
+  };
+  EXPECT_NE(both(std::nullopt), 0);
+  EXPECT_EQ(both(1), 0);
+  pair.host_a.set_binds_v6_only(true);
+  EXPECT_EQ(both(std::nullopt), 0);
+  EXPECT_NE(both(0), 0);
+}
+
 TEST_F(Addresses, TheProbeForAfIbIsAnswered) {
   const uint32_t id = pair.a.create(PortSpace::kIb);
   abi::SockaddrIb address{};

@@ -202,7 +202,7 @@ TEST(Connection, OfDatagrams) {
   ASSERT_EQ(pair.b.accept(request.id, 300, 0x222, "world"), 0);
   const abi::Event established = pair.a.expect(EventKind::kEstablished);
   EXPECT_EQ(established.param.ud.qp_num, 0x222u);
-  EXPECT_EQ(established.param.ud.qkey, 0x01234567u);
+  EXPECT_EQ(established.param.ud.qkey, 0x01234567u) << "whatever was asked for";
   EXPECT_EQ(established.param.ud.private_data_len, 136);
   EXPECT_EQ(established.param.ud.ah_attr.dgid, ip("192.0.2.2").bytes);
   EXPECT_EQ(established.param.ud.ah_attr.is_global, 1);

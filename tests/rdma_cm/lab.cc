@@ -334,6 +334,7 @@ LabHost::LabHost(Wire& wire) {
     agent_ = std::make_shared<TestAgent>(wire, view_, std::move(handler));
     return {.agent = agent_};
   };
+  environment.binds_v6_only = [this] { return binds_v6_only_.load(); };
   manager_ = std::make_unique<Manager>(std::move(environment));
 }
 
@@ -391,6 +392,7 @@ uint64_t pointer(void* to) {
 abi::ConnParam param_of(uint32_t qpn, const std::string& data) {
   abi::ConnParam param{};
   param.qp_num = qpn;
+  param.qkey = 0x111;  // which is for AF_IB only
   std::copy(data.begin(), data.end(), param.private_data.begin());
   param.private_data_len = static_cast<uint8_t>(data.size());
   param.responder_resources = 4;

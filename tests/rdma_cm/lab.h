@@ -140,11 +140,13 @@ class LabHost {
   // Packets have come for the QP.
   void receive_for(uint32_t qpn);
   void refuse_agent() { agent_error_ = ENODEV; }
+  void set_binds_v6_only(bool only) { binds_v6_only_ = only; }
 
  private:
   std::mutex lock_;
   std::set<uint32_t> received_;
   int agent_error_ = 0;
+  std::atomic<bool> binds_v6_only_{false};
   ScriptedView view_;
   std::shared_ptr<TestAgent> agent_;
   std::unique_ptr<Manager> manager_;

@@ -1,21 +1,18 @@
-#include "broker/host_net.h"
-
-#include <fstream>
-#include <limits>
+#include "engine/net/host_net.h"
 
 #include "engine/net/device_guid.h"
 
-namespace uroce::broker {
+namespace uroce::net {
 
 void HostNet::read_again() {
-  const uint64_t generation = view_->generation();
+  const uint64_t generation = view_.generation();
   if (generation_ == generation) return;
   generation_ = generation;
   addresses_.clear();
   guids_.clear();
-  for (const net::Netdev& netdev : view_->netdevs()) {
+  for (const Netdev& netdev : view_.netdevs()) {
     const auto index = static_cast<uint32_t>(netdev.index);
-    guids_[index] = wire::Guid{net::device_guid(netdev.mac)};
+    guids_[index] = wire::Guid{device_guid(netdev.mac)};
     for (const wire::IpAddress& address : netdev.addresses) addresses_.emplace(address.bytes, index);
   }
 }
@@ -30,13 +27,13 @@ bool HostNet::has(uint32_t netdev, const wire::IpAddress& address) const {
 bool HostNet::has_address(uint32_t netdev, const wire::IpAddress& address) {
   read_again();
   if (has(netdev, address)) return true;
-  if (!view_->process_changes()) return false;
+  if (!view_.process_changes()) return false;
   read_again();
   return has(netdev, address);
 }
 
 bool HostNet::reaches(uint32_t netdev, const wire::IpAddress& local, const wire::IpAddress& remote) {
-  return netdev_with(remote, netdev).has_value() || view_->route(static_cast<int>(netdev), local, remote).has_value();
+  return netdev_with(remote, netdev).has_value() || view_.route(static_cast<int>(netdev), local, remote).has_value();
 }
 
 wire::Guid HostNet::guid(uint32_t netdev) {
@@ -53,16 +50,4 @@ std::optional<uint32_t> HostNet::netdev_with(const wire::IpAddress& address, uin
   return found->second;
 }
 
-// ip(7), ip_local_port_range
-cm::PortRange HostNet::port_range() {
-  cm::PortRange range;
-  uint32_t first = 0, last = 0;
-  std::ifstream file("/proc/sys/net/ipv4/ip_local_port_range");
-  constexpr uint32_t kMost = std::numeric_limits<uint16_t>::max();
-  if (file >> first >> last && first > 0 && first <= last && last <= kMost) {
-    range = {static_cast<uint16_t>(first), static_cast<uint16_t>(last)};
-  }
-  return range;
-}
-
-}  // namespace uroce::broker
+}  // namespace uroce::net
