@@ -69,7 +69,7 @@ void ConnectionManager::on(const wire::Req& req, const In& in) {
   }
   const auto found = find_listener(req.service_id, false, req.private_data, in.datagram);
   if (found.listener == nullptr) {
-    if (!in.has_waited && waiting_.keep({req.service_id, false}, in.datagram, in.now)) return;
+    if (!found.bad_names && waits({req.service_id, false}, in)) return;
     return refuse_with(found.bad_names ? wire::RejReason::kConsumer : wire::RejReason::kServiceId);
   }
   if (!is_reached(in.datagram.source, in)) return refuse_with(wire::RejReason::kConsumer);
@@ -134,7 +134,7 @@ void ConnectionManager::on(const wire::SidrReq& req, const In& in) {
   };
   const auto found = find_listener(req.service_id, true, req.private_data, in.datagram);
   if (found.listener == nullptr) {
-    if (!in.has_waited && waiting_.keep({req.service_id, true}, in.datagram, in.now)) return;
+    if (!found.bad_names && waits({req.service_id, true}, in)) return;
     return refuse_with(found.bad_names ? wire::SidrStatus::kReject : wire::SidrStatus::kUnsupported);
   }
   if (!is_reached(in.datagram.source, in)) return refuse_with(wire::SidrStatus::kReject);
@@ -150,6 +150,11 @@ void ConnectionManager::on(const wire::SidrReq& req, const In& in) {
   event.ece.options = in.modifier;
   event.data = data_behind(found.names, req.private_data);
   tell(e, event);
+}
+
+// For a listener that may be about to come.
+bool ConnectionManager::waits(const WaitingRequests::Service& service, const In& in) {
+  return !in.has_waited && waiting_.keep(service, in.datagram, output_.is_bound(service.id), in.now);
 }
 
 ConnectionManager::Found ConnectionManager::find_listener(wire::ServiceId service, bool datagrams,

@@ -42,6 +42,11 @@ class Output {
     static_cast<void>(netdev), static_cast<void>(local), static_cast<void>(remote);
     return true;
   }
+  // Somebody has the port that the service id stands for, listening or not.
+  virtual bool is_bound(wire::ServiceId service) {
+    static_cast<void>(service);
+    return false;
+  }
 
  protected:
   ~Output() = default;
@@ -122,6 +127,7 @@ class ConnectionManager {
 
   // --- arrivals
   void dispatch(const Datagram& datagram, Time now, bool has_waited);
+  bool waits(const WaitingRequests::Service& service, const In& in);
   void on(const wire::Req& req, const In& in);
   void on(const wire::Mra& mra, const In& in);
   void on(const wire::Rej& rej, const In& in);

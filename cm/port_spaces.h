@@ -57,6 +57,8 @@ class PortSpaces {
   const Bind* find(ClientId client, BindingId id) const;
   void end_client(ClientId client);
 
+  // Somebody has it.
+  bool has(wire::PortSpace space, uint16_t port) const { return by_port_.contains({space, port}); }
   size_t size() const { return bindings_.size(); }
 
  private:

@@ -38,7 +38,7 @@ class Surroundings {
 
 class Service final : private Output {
  public:
-  // `output`: as ConnectionManager's, but for reaches(), which is Surroundings'.
+  // `output`: as ConnectionManager's, but for reaches(), which is Surroundings', and is_bound().
   Service(const Limits& limits, std::function<uint32_t()> random, Surroundings& surroundings, Output& output);
 
   void on_datagram(const Datagram& datagram, Time now) { manager_.on_datagram(datagram, now); }
@@ -80,6 +80,9 @@ class Service final : private Output {
   void on_event(const Event& event) override { output_.on_event(event); }
   bool reaches(uint32_t netdev, const wire::IpAddress& local, const wire::IpAddress& remote) override {
     return surroundings_.reaches(netdev, local, remote);
+  }
+  bool is_bound(wire::ServiceId service) override {
+    return ports_.has(wire::port_space(service), wire::service_port(service));
   }
 
   Surroundings& surroundings_;

@@ -33,9 +33,9 @@ void WaitingRequests::ended(wire::ServiceId service, Time now) {
   services_[key_of(service)] = now + kMemory;
 }
 
-bool WaitingRequests::keep(const Service& service, const Datagram& request, Time now) {
+bool WaitingRequests::keep(const Service& service, const Datagram& request, bool bound, Time now) {
   const auto known = services_.find(key_of(service.id));
-  if (known == services_.end() || known->second <= now) return false;
+  if (!bound && (known == services_.end() || known->second <= now)) return false;
   const auto again = [&](const Request& other) { return is_copy(other.datagram, request); };
   if (std::any_of(requests_.begin(), requests_.end(), again)) return true;
   if (requests_.size() >= kMostRequests) return false;

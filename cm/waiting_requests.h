@@ -1,7 +1,8 @@
-// Requests that wait for a listener: for a service that had one a moment ago. Programs that end their listener and
-// listen anew at once (perftest with -R does, for its control connection and then for its QPs) race with their peers;
-// whoever comes between the two finds nobody, and is told so for good. So such a request is not refused at once (cm.md
-// "Ports"). Part of ConnectionManager.
+// Requests that wait for a listener: for a service that had one a moment ago, or whose port somebody has. Programs that
+// end their listener and listen anew at once (perftest with -R does, for its control connection and then for its QPs)
+// race with their peers; whoever comes between the two finds nobody, and is told so for good. So such a request is not
+// refused at once (cm.md "Ports"). Likewise programs that tell their peers the port before they listen (qperf 0.4.11).
+// Part of ConnectionManager.
 #pragma once
 
 #include <deque>
@@ -34,8 +35,9 @@ class WaitingRequests {
   void ended(wire::ServiceId service, Time now);
   // A listener is there.
   void begun() { look_ = !requests_.empty(); }
-  // Nobody listens for what `request` asks. True: it is remembered, or was already, and is not to be answered now.
-  bool keep(const Service& service, const Datagram& request, Time now);
+  // Nobody listens for what `request` asks. `bound`: somebody has its port. True: it is remembered, or was already, and
+  // is not to be answered now.
+  bool keep(const Service& service, const Datagram& request, bool bound, Time now);
 
   // When take() has something to do.
   Time deadline() const;

@@ -170,9 +170,33 @@ TEST_F(CmPorts, WithABindingItsListenersGo) {
   EXPECT_EQ(ask(ReleaseRequest{bound.binding}).error, 0);
   EXPECT_EQ(last_sent<wire::Rej>().reason, wire::RejReason::kConsumer) << "the request that nobody had taken";
   EXPECT_EQ(ask(DestroyRequest{listener.id}).error, ENOENT);
-  EXPECT_EQ(bind(kPort, kBob).error, 0) << "the port is free";
+  const Reply others = bind(kPort, kBob);
+  EXPECT_EQ(others.error, 0) << "the port is free";
+  EXPECT_EQ(ask(ReleaseRequest{others.binding}, kBob).error, 0);
   now += WaitingRequests::kMemory;
   arrive(request());
+  EXPECT_EQ(last_sent<wire::Rej>().reason, wire::RejReason::kServiceId);
+}
+
+// As a program has it that tells its peer the port and listens then.
+TEST_F(CmPorts, ARequestWaitsForWhoHasThePortToListen) {
+  const Reply bound = bind(kPort);
+  arrive(request());
+  EXPECT_TRUE(sent.empty());
+  const Reply listener = listen(bound.binding, kPort);
+  EXPECT_LE(service.deadline(), now) << "the owner is to look at once";
+  service.on_timer(now);
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].listener, listener.id);
+  // Who does not listen in the end.
+  EXPECT_EQ(ask(ReleaseRequest{bound.binding}).error, 0);
+  now += WaitingRequests::kMemory;
+  ASSERT_EQ(bind(kPort).error, 0);
+  sent.clear();
+  arrive(request());
+  EXPECT_TRUE(sent.empty());
+  now += WaitingRequests::kPatience;
+  service.on_timer(now);
   EXPECT_EQ(last_sent<wire::Rej>().reason, wire::RejReason::kServiceId);
 }
 
