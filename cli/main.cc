@@ -144,7 +144,9 @@ CLI::App* add_stat(CLI::App& app, StatOptions& options) {
 
 CLI::App* add_capture(CLI::App& app, CaptureOptions& options) {
   CLI::App* capture = app.add_subcommand("capture", "Listen to the packets of a process that is running");
-  capture->add_option("target", options.target, "Process id, device or netdev, needed if there are several; uroced: the broker's QP1")
+  capture
+      ->add_option("target", options.target,
+                   "Process id, device or netdev, needed if there are several; uroced: the broker's QP1")
       ->option_text(" ");
   capture->add_option("-w,--write", options.file, "Write pcapng to this file, - for standard output")
       ->option_text("FILE");

@@ -15,6 +15,8 @@ import sys
 from pathlib import Path
 
 from suite import Case, check, main
+from broker import end_brokers, start_broker
+from cm_programs import RPINGS_RACE, listens
 from lab import NOBODY, SKIPPED, Program, clean_environment, wait_until
 
 FAULTS = "drop=1%,dup=0.5%,reorder=0.5%,corrupt=0.3%,seed=7"
@@ -395,6 +397,42 @@ def disk_full(lab):
 
 SEND = ["ib_send_bw", "-n", 2000, "-s", 8192]
 READ = ["ib_read_bw", "-n", 1000, "-s", 8192]
+def connection_manager(lab):
+    """The broker's datagrams of QP1 beside a program's packets: in one file, it can be seen how they come to be connected."""
+    directory = lab.new_log()
+    directory.mkdir()
+    data, said, both = (directory / f"{name}.pcapng" for name in ("data", "cm", "both"))
+    end_brokers(lab)
+    broker = start_broker(lab, lab.a)
+    capture = uroce_capture(lab, "uroced", "-w", said, processes=[broker])
+    wait_until(lambda: "capturing" in capture.output or not capture.running(), 10, "uroce capture begins")
+    server = lab.b.start(["rping", "-s", "-a", lab.b.ipv4, "-C", "10"], io="udp")
+    wait_until(lambda: listens(lab.b, server), 20, "rping listens")
+    client = lab.a.run(["rping", "-c", "-a", lab.b.ipv4, "-C", "10"], io="udp", options=["--capture", str(data)])
+    check(client.process.returncode == 0 or RPINGS_RACE in client.output, client.output)
+    wait_until(lambda: len(tshark_messages(said)) >= 5, 20, "the end is captured")
+    capture.process.send_signal(signal.SIGINT)
+    captured, missing = told_counts(ended(capture))
+    check(missing == 0, capture.output)
+    merged = subprocess.run(["mergecap", "-w", both, data, said], capture_output=True, text=True, check=False)
+    check(merged.returncode == 0, merged.stderr)
+    messages = tshark_messages(both)
+    check(messages[:3] == ["0x0010", "0x0013", "0x0014"], f"REQ, REP, RTU: {messages}")
+    check({"0x0015", "0x0016"} <= set(messages[3:]), f"DREQ and DREP: {messages}")
+    order = [row[2] for row in records(both)]
+    check("100" in order[0] and sum(opcode != "100" for opcode in order) >= 20, f"QP1 first, then RC: {order}")
+    for file in (said, both):
+        judge(lab, file)
+    return f"{captured} datagrams, {len(order)} packets"
+
+
+def tshark_messages(file):
+    """Attributes of the connection manager's messages, as far as they have been written."""
+    done = subprocess.run(["tshark", "-r", file, "-Y", "infiniband.mad", "-T", "fields", "-e", "infiniband.mad.attributeid"],
+                          capture_output=True, text=True, check=False)
+    return done.stdout.split()
+
+
 CASES = [
     Case("file-af_xdp", lambda lab: to_file(lab, "af_xdp", SEND)),
     Case("file-udp", lambda lab: to_file(lab, "udp", SEND)),
@@ -413,6 +451,7 @@ CASES = [
     Case("raw-af_xdp", lambda lab: raw(lab, "af_xdp")),
     Case("raw-udp", lambda lab: raw(lab, "udp")),
     Case("several", several),
+    Case("connection-manager", connection_manager),
     Case("nothing-stays", nothing_stays),
     Case("unprivileged", unprivileged),
     Case("stuck-reader", lambda lab: stuck(lab, "af_xdp")),

@@ -30,11 +30,35 @@ class Pair:
     moves_data: bool = True  # over the QPs that it connects
     seconds: int = 60
     quick: bool = True
+    datagrams: bool = False  # unreliable: what is lost is missing
+    variant: bool = False  # one of many of a program
+    over_linux: bool = True  # also Linux's Soft-RoCE can do it
 
 
-def perftest(program, *arguments, quick=False, name=""):
+def perftest(program, *arguments, quick=False, name="", **properties):
     words = [program, "-R", "-n", "100", *arguments]
-    return Pair(f"{program}{name}", words, [*words, "{server}"], versions=("ipv4",), quick=quick)
+    return Pair(f"{program}{name}", words, [*words, "{server}"], versions=("ipv4",), quick=quick, **properties)
+
+
+def perftests():
+    """All of perftest with -R."""
+    yield perftest("ib_send_bw", quick=True)
+    yield perftest("ib_send_lat")
+    yield perftest("ib_write_bw")
+    yield perftest("ib_write_bw", "-q", "16", name="-qps-16", quick=True)
+    yield perftest("ib_write_lat")
+    yield perftest("ib_read_bw", "-o", "16")
+    yield perftest("ib_read_lat", "-o", "16")
+    yield perftest("ib_atomic_bw", "-o", "16")
+    yield perftest("ib_atomic_lat", "-o", "16")
+    yield perftest("ib_send_bw", "-c", "UD", name="-ud", datagrams=True)
+    yield perftest("ib_send_lat", "-c", "UD", name="-ud", datagrams=True)
+    for program in ("ib_send_bw", "ib_read_bw", "ib_atomic_bw"):
+        yield perftest(program, "-q", "16", name="-qps-16", variant=True)
+    yield perftest("ib_send_bw", "-c", "UD", "-q", "16", name="-ud-qps-16", variant=True, datagrams=True)
+    yield perftest("ib_write_bw", "-b", "-T", "105", name="-both-tos", variant=True)
+    yield perftest("ib_write_bw", "-z", name="-z", variant=True)
+    yield perftest("ib_send_bw", "-a", name="-all-sizes", variant=True)
 
 
 def programs():
@@ -47,10 +71,13 @@ def programs():
     many = ["-c", "50", "-m", "-C", "10"]
     yield Pair("ucmatose", ["ucmatose", *many, "-b", "{server}"], ["ucmatose", "-s", "{server}", *many], "return status 0", "return status 0")
     yield Pair("ucmatose-options", ["ucmatose", "-c", "4", "-b", "{server}"], ["ucmatose", "-s", "{server}", "-c", "4", "-a", "14", "-t", "32"], "return status 0", quick=False)
-    yield Pair("udaddy", ["udaddy", "-c", "10", "-b", "{server}"], ["udaddy", "-s", "{server}", "-c", "10"], "return status 0", "return status 0")
-    yield Pair("mckey", ["mckey", "-m", "{group}", "-b", "{server}"], ["mckey", "-m", "{group}", "-s", "-b", "{client}"], "return status 0", "return status 0", versions=("ipv4",), listens=False)
+    yield Pair("udaddy", ["udaddy", "-c", "10", "-b", "{server}"], ["udaddy", "-s", "{server}", "-c", "10"], "return status 0", "return status 0", datagrams=True)
+    yield Pair("mckey", ["mckey", "-m", "{group}", "-b", "{server}"], ["mckey", "-m", "{group}", "-s", "-b", "{client}"], "return status 0", "return status 0", versions=("ipv4",), listens=False, datagrams=True)
     yield Pair("cmtime", ["cmtime", "-b", "{server}", "-c", "100"], ["cmtime", "-s", "{server}", "-c", "100"], "connect", server_ends=False, moves_data=False)
     yield Pair("rdma_client", ["rdma_server"], ["rdma_client", "-s", "{server}"], "rdma_client: end 0", "rdma_server: end 0", versions=("ipv4",))
+    yield Pair("rdma_xclient", ["rdma_xserver"], ["rdma_xclient", "-s", "{server}"], "end 0", "end 0", versions=("ipv4",), quick=False)
+    yield Pair("rdma_xclient-xrc", ["rdma_xserver", "-c", "x"], ["rdma_xclient", "-s", "{server}", "-c", "x"], "end 0", "end 0", versions=("ipv4",),
+               over_linux=False)
     size = ["-S", "4096", "-C", "20", "-I", "5"]
     for letter, what in (("", "async"), ("b", "blocking"), ("n", "nonblocking"), ("r", "resolve"), ("f", "fork")):
         mode = ["-T", letter] if letter else []
@@ -58,16 +85,7 @@ def programs():
                    over_tcp=letter == "f", quick=letter in ("", "n"))
     yield Pair("riostream", ["riostream", "-b", "{server}", *size], ["riostream", "-s", "{server}", *size], "4k", quick=False)
     yield Pair("udpong", ["udpong", "-b", "{server}", "-C", "20", "-S", "1000"], ["udpong", "-s", "{server}", "-C", "20", "-S", "1000"], server_ends=False, listens=False, quick=False)
-    yield perftest("ib_send_bw", quick=True)
-    yield perftest("ib_send_lat")
-    yield perftest("ib_write_bw")
-    yield perftest("ib_write_bw", "-q", "16", name="-qps-16", quick=True)
-    yield perftest("ib_write_lat")
-    yield perftest("ib_read_bw", "-o", "16")
-    yield perftest("ib_read_lat", "-o", "16")
-    yield perftest("ib_atomic_bw", "-o", "16")
-    yield perftest("ib_send_bw", "-c", "UD", name="-ud")
-    yield perftest("ib_send_lat", "-c", "UD", name="-ud")
+    yield from perftests()
 
 
 def words(command, server, client, version, program_of=lambda name: name):

@@ -1,56 +1,76 @@
 #!/usr/bin/env -S python3 -B
-"""Programs over the distribution's own librdmacm, which opens the rdma_cm file of uroce. Names of cases say WHAT/WHERE/WHO/ADDRESSES:
+"""Programs over the distribution's own librdmacm, which opens the rdma_cm file of uroce. Names of cases say WHAT/WHERE/WHO/ADDRESSES, and
+where it matters /IO and /lossy:
 
-  WHAT       a pair of programs (cm_programs.py)
+  WHAT       a pair of programs (cm_programs.py), or a larger one (rdma_cm_apps.py)
   WHERE      hosts       server and client on two hosts
              one-host    both on one
   WHO        root        root, with the broker that `uroce run` starts
              user        ordinary users, under root's broker
              alone       root without a broker (`uroce run --alone`)
   ADDRESSES  ipv4, ipv6
+  IO         af_xdp; else UDP sockets, as these netdevs (veth) have it by default
+  lossy      packets are lost, come twice and late, management datagrams too
 
 life/, many/ and loss/ are others (rdma_cm_life.py).
 
 Options: see suite.py.
 """
 
-import itertools
 import sys
 
+import rdma_cm_apps
 import rdma_cm_life
 from suite import Case, main
-from broker import end_brokers, start_broker
 from cm_programs import programs, run, words
+from rdma_cm_place import Place, places
 
-# Its rconnect() says ENOENT; over Linux's own rdma_cm with rxe, too.
+# Datagrams of rsocket are not for RoCE (docs/rdma-cm.md).
 LEFT_OUT = {"udpong"}
+# What is lost of datagrams, these programs wait for in vain.
+NOT_LOSSY = {"cm_exchange", "udaddy", "mckey"}
 
 
-def run_pair(lab, pair, where, who, version):
-    server, client = lab.b, lab.b if where == "one-host" else lab.a
+def run_pair(lab, pair, place):
+    server, client = place.prepare(lab)
 
     def start(host, command):
-        line = words(command, server, client, version, lambda name: lab.program_for(who == "user", name) if name == "cm_exchange" else name)
-        return host.start(line, user=who == "user", options=["--alone"] if who == "alone" else [])
+        def path_of(name):
+            return place.path_of(lab, name) if name == "cm_exchange" else name
 
-    end_brokers(lab)
-    if who == "user":
-        for host in {server, client}:
-            start_broker(lab, host)
-    run(pair, server, client, start, start, alone=who == "alone")
+        return place.start(host, words(command, server, client, place.version, path_of))
+
+    run(pair, server, client, start, start, seconds=240 if place.lossy else None, alone=place.who == "alone")
+
+
+def is_quick(pair, place):
+    if place.io or place.lossy:
+        return False
+    what = (place.where, place.who, place.version)
+    quick = pair.quick and what in (("hosts", "root", "ipv4"), ("one-host", "user", "ipv4"))
+    quick |= pair.name == "rping" and what == ("hosts", "root", "ipv6")
+    return quick or (pair.name in ("rping", "cm_exchange") and what == ("hosts", "alone", "ipv4"))
+
+
+def places_of(pair):
+    """Variants of perftest, of which there are many, run as root only."""
+    yield from (place for place in places() if not pair.variant or place.who == "root")
+    yield from (Place(version=version, io="af_xdp") for version in ("ipv4", "ipv6"))
+    yield Place(who="user", io="af_xdp")
+    if not pair.datagrams and pair.name not in NOT_LOSSY:
+        yield Place(lossy=True)
+        yield Place(io="af_xdp", lossy=True)
 
 
 def cases():
-    for pair, where, who in itertools.product(programs(), ("hosts", "one-host"), ("root", "user", "alone")):
-        if pair.name in LEFT_OUT or (where == "one-host" and who == "alone"):
+    for pair in programs():
+        if pair.name in LEFT_OUT:
             continue
-        for version in pair.versions:
-            quick = pair.quick and (where, who, version) in (("hosts", "root", "ipv4"), ("one-host", "user", "ipv4"))
-            quick |= pair.name == "rping" and (where, who, version) == ("hosts", "root", "ipv6")
-            quick |= pair.name in ("rping", "cm_exchange") and who == "alone" and version == "ipv4"
-            name = f"{pair.name}/{where}/{who}/{version}"
-            yield Case(name, lambda lab, p=pair, a=where, o=who, v=version: run_pair(lab, p, a, o, v), quick=quick)
+        for place in places_of(pair):
+            if place.version in pair.versions:
+                name, quick = f"{pair.name}/{place.name}", is_quick(pair, place)
+                yield Case(name, lambda lab, p=pair, at=place: run_pair(lab, p, at), quick=quick)
 
 
 if __name__ == "__main__":
-    sys.exit(main(__doc__, [*cases(), *rdma_cm_life.cases()]))
+    sys.exit(main(__doc__, [*cases(), *rdma_cm_apps.cases(), *rdma_cm_life.cases()]))

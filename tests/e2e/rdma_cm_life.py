@@ -76,6 +76,20 @@ def broker_dies(lab):
     nothing_left(lab, server)
 
 
+def netdev_goes(lab):
+    """Both sides are told that their device is gone; nobody hangs, and the brokers live."""
+    living = brokers(lab)
+    programs = endless_rping(lab)
+    lab.b.system("ip", "link", "delete", "dev", lab.b.netdev)  # of a veth pair: the other one goes with it
+    for program in programs:
+        wait_until(lambda who=program: "detected device removal" in who.output, 10, "RDMA_CM_EVENT_DEVICE_REMOVAL")
+        program.kill()
+    for host, broker in zip((lab.a, lab.b), living):
+        check(broker.running(), broker.output)
+        # What is left of connections has nobody any more, and is given up when nobody has answered for long enough.
+        wait_until(lambda where=host: all(client is None for _, client in cm_ids(lab, where)), 15, "the programs' ids are gone")
+
+
 def nothing_left(lab, server):
     """Of connections, once TIMEWAIT is over; the server listens."""
     wait_until(lambda: [state for state, _ in cm_ids(lab, lab.b)] == ["listen"], 15, "all ids but the listener are gone")
@@ -115,6 +129,7 @@ def cases():
     yield Case("life/client-dies", client_dies)
     yield Case("life/server-dies", server_dies)
     yield Case("life/broker-dies", broker_dies)
+    yield Case("life/netdev-goes", netdev_goes, mtu=2048)  # the only one on these hosts
     yield Case("many/1000", many(1000))
     yield Case("many/10000", many(10000), quick=False)
     yield Case("loss/one-in-ten", loss, quick=False)

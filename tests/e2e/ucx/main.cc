@@ -25,6 +25,7 @@ constexpr const char* kUsage =
     "  --parts LIST     of tag,stream,am,put,get,atomic (all)\n"
     "  --connections N  one after the other (1)\n"
     "  --sleep          on events instead of polling\n"
+    "  --by-address     UCX connects by itself to the server's address and port (UCX_SOCKADDR_TLS_PRIORITY says how)\n"
     "  --timeout N      seconds for one operation (120)\n"
     "  --plant PART     corrupt something in this part, which the other side has to notice\n";
 
@@ -66,10 +67,11 @@ std::string parts(const std::string& list) {
 }
 
 Options parse(int argc, char** argv) {
-  const option known[] = {{"port", 1, nullptr, 'p'},     {"seed", 1, nullptr, 's'},    {"min-size", 1, nullptr, 'm'},
-                          {"max-size", 1, nullptr, 'M'}, {"parts", 1, nullptr, 'P'},   {"connections", 1, nullptr, 'c'},
-                          {"sleep", 0, nullptr, 'S'},    {"timeout", 1, nullptr, 't'}, {"plant", 1, nullptr, 'x'},
-                          {nullptr, 0, nullptr, 0}};
+  const option known[] = {
+      {"port", 1, nullptr, 'p'},     {"seed", 1, nullptr, 's'},       {"min-size", 1, nullptr, 'm'},
+      {"max-size", 1, nullptr, 'M'}, {"parts", 1, nullptr, 'P'},      {"connections", 1, nullptr, 'c'},
+      {"sleep", 0, nullptr, 'S'},    {"by-address", 0, nullptr, 'a'}, {"timeout", 1, nullptr, 't'},
+      {"plant", 1, nullptr, 'x'},    {nullptr, 0, nullptr, 0}};
   constexpr uint64_t kLargest = uint64_t{1} << 30;
   Options options;
   for (int letter; (letter = getopt_long(argc, argv, "", known, nullptr)) != -1;) {
@@ -87,6 +89,8 @@ Options parse(int argc, char** argv) {
       options.connections = static_cast<unsigned>(number(optarg, 1, 1000));
     else if (letter == 'S')
       options.sleep = true;
+    else if (letter == 'a')
+      options.by_address = true;
     else if (letter == 't')
       options.timeout = static_cast<unsigned>(number(optarg, 1, 86400));
     else if (letter == 'x')

@@ -40,6 +40,22 @@ void Session::create_worker() {
 
 void Session::open() {
   create_worker();
+  if (!options.by_address) {
+    connect_to_worker();
+  } else if (options.server) {
+    listen();
+    barrier();
+    accept();
+  } else {
+    barrier();
+    connect_to_address();
+  }
+  flush_endpoint();
+  barrier();
+}
+
+// What UCX needs to know of the other one is told out of band.
+void Session::connect_to_worker() {
   ucp_address_t* own = nullptr;
   size_t length = 0;
   require("worker address", ucp_worker_get_address(worker, &own, &length));
@@ -51,19 +67,17 @@ void Session::open() {
   params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
   params.address = reinterpret_cast<const ucp_address_t*>(peer.data());
   require("endpoint", ucp_ep_create(worker, &params, &endpoint));
-  flush_endpoint();
-  barrier();
 }
 
 void Session::close() {
   for (unsigned turn : {1u, 0u}) {
     barrier();
     if (turn != side()) continue;
-    const ucp_request_param_t param{};  // flushes first
-    wait("disconnect", ucp_ep_close_nbx(endpoint, &param));
-    endpoint = nullptr;
+    close_endpoint();
   }
   barrier();
+  if (listener_ != nullptr) ucp_listener_destroy(listener_);
+  listener_ = nullptr;
   ucp_worker_destroy(worker);
   ucp_cleanup(context);
   worker = nullptr;

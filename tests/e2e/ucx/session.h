@@ -21,6 +21,7 @@ struct Options {
   size_t max_size = size_t{4} << 20;
   unsigned connections = 1;  // one after the other
   bool sleep = false;        // on the worker's file descriptor, instead of polling
+  bool by_address = false;   // UCX connects to an IP address and port by itself (rdma_cm, TCP)
   unsigned timeout = 120;    // seconds that a wait may take
   std::string parts = "tsmpga";
   char plant = 0;  // part in which this side corrupts something that it sends
@@ -76,10 +77,21 @@ class Session {
 
  private:
   void create_worker();
+  void connect_to_worker();
+  // connect.cc
+  void listen();
+  void connect_to_address();
+  void accept();
+  void close_endpoint();
+  static void on_request(ucp_conn_request_h request, void* session);
+  static void on_error(void* session, ucp_ep_h endpoint, ucs_status_t status);
   void sleep_a_while(const char* where);
 
   OutOfBand& out_of_band_;
   int event_fd_ = -1;
+  ucp_listener_h listener_ = nullptr;
+  ucp_conn_request_h request_ = nullptr;
+  bool peer_has_left_ = false;
   uint64_t plant_countdown_;
 };
 
