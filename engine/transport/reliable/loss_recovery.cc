@@ -16,6 +16,7 @@ void LossRecovery::reset() {
   probe_ = Probe::kNone;
   backoff_ = 0;
   probe_unanswered_ = lossy_ = false;
+  repeats_asked_ = 0;
 }
 
 // --- what happens ---------------------------------------------------------------------------------------------------
@@ -38,6 +39,7 @@ void LossRecovery::on_progress(const SendWindow& window, Time now) {
     sample_.reset();
     if (backoff_ > 0) --backoff_;
   }
+  if (window.offset(repeats_end_) >= wire::kPsnHalf) repeats_asked_ = 0;
   if (window.idle()) {
     timers_.stop();
   } else {
@@ -79,13 +81,20 @@ Decision LossRecovery::on_rnr_nak(uint8_t code, Time now) {
   return Decision::kRewind;
 }
 
-void LossRecovery::on_spurious(bool of_read, bool idle, Time now) {
+void LossRecovery::on_spurious(uint32_t read_responses, bool idle, Time now) {
   if (std::exchange(probe_unanswered_, false)) {  // the first news of the last probe
     lossy_ = false;
-    if (of_read) backoff_ = std::min<uint8_t>(backoff_ + 1, kMaxBackoff);
+    if (read_responses > 0) backoff_ = std::min<uint8_t>(backoff_ + 1, kMaxBackoff);
   }
   // The peer comes to what is waited for after that READ, and the more it is reminded of it the later.
-  if (of_read && !idle && !waits(now)) postpone_probe(now);
+  const uint32_t asked = std::min(repeats_asked_, read_responses);
+  repeats_asked_ -= asked;
+  if (read_responses == 0 || idle || waits(now)) return;
+  if (asked > 0) {
+    restart_timers(now);  // it does what it was asked for
+  } else {
+    postpone_probe(now);
+  }
 }
 
 // The time is not the peer's silence: the timer is put off by as much. The first pause since the timers were started
@@ -105,15 +114,19 @@ void LossRecovery::on_pause(Duration late, Time now) {
   timers_.set(Timer::kProbe, now);
 }
 
-Decision LossRecovery::on_timer(bool long_read, Time now) {
+Decision LossRecovery::on_timer(const std::optional<LongRead>& read, Time now) {
   if (!may_send(now)) return Decision::kNothing;
   if (timers_.expired(Timer::kRetransmission, now)) {
     qp_.counters.add(Counter::kTimeouts);
     episode_.rewound = episode_.overtaken = false;
+    ask_to_repeat(read);
     restart_timers(now);
     return rewind(SendReason::kTimeout);
   }
-  return timers_.expired(Timer::kProbe, now) ? probe(long_read, now) : Decision::kNothing;
+  if (!timers_.expired(Timer::kProbe, now)) return Decision::kNothing;
+  const Decision decision = probe(read.has_value(), now);
+  if (decision != Decision::kNothing) ask_to_repeat(read);
+  return decision;
 }
 
 // --- what to do -----------------------------------------------------------------------------------------------------
@@ -147,6 +160,12 @@ Decision LossRecovery::probe(bool long_read, Time now) {
   return Decision::kRewind;
 }
 
+void LossRecovery::ask_to_repeat(const std::optional<LongRead>& read) {
+  if (!read) return;
+  repeats_asked_ += std::min(read->responses, UINT32_MAX - repeats_asked_);
+  repeats_end_ = read->end;
+}
+
 void LossRecovery::begin_probe(wire::Psn oldest, wire::Psn newest) {
   if (sample_ && (sample_->psn == oldest || sample_->psn == newest)) sample_.reset();
   if (!probe_due()) probe_ = Probe::kOldest;
@@ -157,7 +176,7 @@ void LossRecovery::restart_timers(Time from) {
   probes_put_off_ = probes_sent_ = 0;
   paused_ = false;
   timers_.set(Timer::kRetransmission, qp_.attr.timeout == 0 ? kNever : from + retransmission_time());
-  timers_.set(Timer::kProbe, from + probe_timeout());
+  timers_.set(Timer::kProbe, from + (repeats_asked_ > 0 ? kMaxProbe : probe_timeout()));
 }
 
 // The peer is alive, and busy with what it was asked for too often: the probes start anew. The retransmission timer

@@ -104,14 +104,18 @@ class LossRecovery {
   // has executed (rxe) says so in front of every answer that it repeats, and each would spend a retry.
   Decision on_overtaken(Time now);
   Decision on_rnr_nak(uint8_t code, Time now);
-  // Something was answered twice: what was sent again had not been lost. `of_read`: the peer is at a READ that was
-  // asked for once more than necessary.
-  void on_spurious(bool of_read, bool idle, Time now);
+  // Something was answered twice: what was sent again had not been lost. `read_responses`: so many PSNs; the peer is at a
+  // READ that was asked for once more than necessary. 0: it was no READ.
+  void on_spurious(uint32_t read_responses, bool idle, Time now);
   // The next timer is `late` by so much because this host stood still: its process was stopped, a debugger had it, the
   // machine slept. Comes before on_timer().
   void on_pause(Duration late, Time now);
-  // `long_read`: whatever is sent again makes the peer send all that is left of a long READ.
-  Decision on_timer(bool long_read, Time now);
+  // Whatever is sent again makes the peer send all that is left of a long READ.
+  struct LongRead {
+    uint32_t responses;  // that are left
+    wire::Psn end;       // behind the last of them
+  };
+  Decision on_timer(const std::optional<LongRead>& read, Time now);
 
   // --- what to do ---------------------------------------------------------------------------------------------------
   // What the packets that are sent again are sent for.
@@ -156,6 +160,7 @@ class LossRecovery {
 
   Decision rewind(io::SendReason cause);
   Decision probe(bool long_read, Time now);
+  void ask_to_repeat(const std::optional<LongRead>& read);
   void restart_timers(Time from);
   void postpone_probe(Time now);
   void put_off_probe(Time now);
@@ -174,6 +179,10 @@ class LossRecovery {
   // lost as well, and sending everything again takes fewer round trips; a peer that has everything and is only slow
   // would drown in it.
   bool lossy_ = false;
+  // Responses of a long READ that the peer was asked for once more, and has not repeated. It may be that they were not
+  // lost, only late: then it does nothing else until it has repeated them, and asking again makes them more.
+  uint32_t repeats_asked_ = 0;
+  wire::Psn repeats_end_{};  // an answer to what lies behind comes after all of them
   bool paused_ = false;          // this host has, since the timers were started
   uint32_t probes_put_off_ = 0;  // times since the timers were started
   RoundTrip round_trip_;

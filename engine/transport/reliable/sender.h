@@ -118,7 +118,7 @@ class Sender {
 
   Entry oldest_entry() const { return qp_.sq.entry(qp_.sq.tail()); }
   bool oldest_awaits_response() const;
-  bool oldest_is_long_read() const;
+  std::optional<LossRecovery::LongRead> oldest_long_read() const;
   bool belongs_to_oldest(wire::Psn psn) const;
   bool refuses_oldest(const wire::Packet& packet) const;
   void on_credits(wire::Aeth aeth);

@@ -52,7 +52,8 @@ void Sender::on_credits(wire::Aeth aeth) {
 
 void Sender::on_answered_twice(const wire::Packet& packet, Time now) {
   if (packet.info->has_aeth && packet.aeth.kind() != wire::AethKind::kAck) return;  // a refusal, late
-  recovery_.on_spurious(packet.info->operation == wire::Operation::kReadResponse, window_.idle(), now);
+  const bool of_read = packet.info->operation == wire::Operation::kReadResponse;
+  recovery_.on_spurious(of_read ? packet.psns : 0, window_.idle(), now);
 }
 
 // --- acknowledgements -----------------------------------------------------------------------------------------------
@@ -162,10 +163,12 @@ bool Sender::oldest_awaits_response() const {
   return awaits_response(oldest_entry().wqe.opcode);
 }
 
-// Whenever it is asked for again the peer sends all that is left of it.
-bool Sender::oldest_is_long_read() const {
+// The oldest message, if it is one: whenever it is asked for again the peer sends all that is left of it.
+std::optional<LossRecovery::LongRead> Sender::oldest_long_read() const {
   const Entry oldest = oldest_entry();
-  return oldest.wqe.opcode == WrOpcode::kRdmaRead && oldest.progress.psn_count - oldest.progress.responses > kWindow;
+  const uint32_t left = oldest.progress.psn_count - oldest.progress.responses;
+  if (oldest.wqe.opcode != WrOpcode::kRdmaRead || left <= kWindow) return std::nullopt;
+  return LossRecovery::LongRead{left, wire::Psn(oldest.progress.first_psn) + oldest.progress.psn_count};
 }
 
 // --- responses ------------------------------------------------------------------------------------------------------
@@ -241,7 +244,7 @@ Outcome Sender::answered(wire::Psn psn, bool message_done, Time now) {
 // --- timers and endings ---------------------------------------------------------------------------------------------
 
 Outcome Sender::on_timer(Time now) {
-  return window_.idle() ? Outcome::kGoesOn : carry_out(recovery_.on_timer(oldest_is_long_read(), now));
+  return window_.idle() ? Outcome::kGoesOn : carry_out(recovery_.on_timer(oldest_long_read(), now));
 }
 
 Outcome Sender::carry_out(Decision decision, WcStatus giving_up) {

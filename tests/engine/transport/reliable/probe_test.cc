@@ -155,6 +155,74 @@ TEST(Probe, PeerThatRepeatsAReadIsWaitedFor) {
   EXPECT_THAT(host.sends(), ElementsAre(IsCompletion(2, WcStatus::kRetryExceeded)));
 }
 
+// A peer that is slow, and sends what it was asked for with pauses (rxe on an emulated machine): each READ that is asked
+// for again it will answer as well, before it comes to the next one. So it is reminded seldom, ...
+class SlowRead : public testing::Test {
+ protected:
+  static constexpr uint32_t kResponses = 4 * Sender::kWindow;
+  static constexpr Duration kPause = std::chrono::milliseconds(10), kNext = std::chrono::microseconds(20);
+  static constexpr uint32_t kInARow = 8;
+
+  SlowRead() {
+    attributes.retry_count = 1;
+    host.to_rts(attributes);
+    buffer = host.make_buffer((kResponses + 1) * kMtu);
+    host.post(rdma(WrOpcode::kRdmaRead, 1, 0x1000, 1), {buffer.sge(0, kResponses * kMtu)});
+    host.post(rdma(WrOpcode::kRdmaRead, 2, 0x2000, 1), {buffer.sge(kResponses * kMtu, kMtu)});
+    take(host.pull());
+  }
+
+  // Of the first READ each request that the host sends makes the peer send all that is left.
+  void take(const std::vector<SentPacket>& packets) {
+    for (const SentPacket& packet : packets) {
+      const uint32_t first = (packet.headers.bth.psn.value() - kSqPsn) & wire::kMask24;
+      if (first < kResponses) asked += kResponses - first;
+    }
+  }
+  void respond(uint32_t n) {
+    const Opcode opcode = n == 0                ? Opcode::kRcReadResponseFirst
+                          : n + 1 == kResponses ? Opcode::kRcReadResponseLast
+                                                : Opcode::kRcReadResponseMiddle;
+    take(host.run_until(host.now + (++responded % kInARow == 0 ? kPause : kNext)));
+    host.receive(read_response(opcode, kSqPsn + n, data));
+    take(host.pull());
+  }
+
+  QpAttributes attributes = default_attributes();
+  ScriptedQp host;
+  Buffer buffer;
+  const Bytes data = pattern(kMtu);
+  uint32_t asked = 0;  // responses, the repeated ones included
+  uint32_t responded = 0;
+};
+
+TEST_F(SlowRead, IsNotAskedForAgainAndAgain) {
+  for (uint32_t n = 0; n < kResponses; ++n) respond(n);
+  EXPECT_THAT(host.sends(), ElementsAre(IsCompletion(1, WcStatus::kSuccess)));
+  EXPECT_LT(asked, 5 * kResponses) << host.count(Counter::kProbes) << " probes";
+}
+
+// ... and while it repeats what it was asked for, it is waited for, however long that takes. Not for what nobody asked.
+TEST_F(SlowRead, IsWaitedForWhileItRepeats) {
+  for (uint32_t n = 0; n < kResponses; ++n) respond(n);
+  ASSERT_GT(asked, kResponses);
+  const Time begun = host.now;
+  for (uint32_t n = 0; n < asked - kResponses; ++n) respond(kResponses - 2);
+  ASSERT_GT(host.now - begun, 8 * LossRecovery::transport_timeout(attributes.timeout)) << "too short to tell";
+  EXPECT_EQ(host.count(Counter::kTimeouts), 0u);
+  host.receive(read_response(Opcode::kRcReadResponseOnly, kSqPsn + kResponses, data));
+  EXPECT_THAT(host.sends(), ElementsAre(IsCompletion(1, WcStatus::kSuccess), IsCompletion(2, WcStatus::kSuccess)));
+}
+
+TEST_F(SlowRead, ThatIsRepeatedForEverIsGivenUp) {
+  for (uint32_t n = 0; n < kResponses; ++n) respond(n);
+  host.sends();
+  const Duration budget = 4 * LossRecovery::transport_timeout(attributes.timeout) * (attributes.retry_count + 1);
+  const Time latest = host.now + (asked - kResponses) * kPause + budget + std::chrono::seconds(1);
+  while (host.sends().empty() && host.now < latest) respond(kResponses - 2);
+  EXPECT_LT(host.now, latest);
+}
+
 // The wait that an RNR NAK asked for is no silence, whatever comes late meanwhile.
 TEST(Probe, LateAnswerInAnRnrWaitChangesNothing) {
   ScriptedQp host;
