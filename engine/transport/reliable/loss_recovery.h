@@ -104,8 +104,8 @@ class LossRecovery {
   // has executed (rxe) says so in front of every answer that it repeats, and each would spend a retry.
   Decision on_overtaken(Time now);
   Decision on_rnr_nak(uint8_t code, Time now);
-  // Something was answered twice: what was sent again had not been lost. `read_responses`: so many PSNs; the peer is at a
-  // READ that was asked for once more than necessary. 0: it was no READ.
+  // Something was answered twice: what was sent again had not been lost. `read_responses`: so many PSNs; the peer is at
+  // a READ that was asked for once more than necessary. 0: it was no READ.
   void on_spurious(uint32_t read_responses, bool idle, Time now);
   // The next timer is `late` by so much because this host stood still: its process was stopped, a debugger had it, the
   // machine slept. Comes before on_timer().
@@ -182,7 +182,7 @@ class LossRecovery {
   // Responses of a long READ that the peer was asked for once more, and has not repeated. It may be that they were not
   // lost, only late: then it does nothing else until it has repeated them, and asking again makes them more.
   uint32_t repeats_asked_ = 0;
-  wire::Psn repeats_end_{};  // an answer to what lies behind comes after all of them
+  wire::Psn repeats_end_{};      // an answer to what lies behind comes after all of them
   bool paused_ = false;          // this host has, since the timers were started
   uint32_t probes_put_off_ = 0;  // times since the timers were started
   RoundTrip round_trip_;

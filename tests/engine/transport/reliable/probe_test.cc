@@ -155,8 +155,8 @@ TEST(Probe, PeerThatRepeatsAReadIsWaitedFor) {
   EXPECT_THAT(host.sends(), ElementsAre(IsCompletion(2, WcStatus::kRetryExceeded)));
 }
 
-// A peer that is slow, and sends what it was asked for with pauses (rxe on an emulated machine): each READ that is asked
-// for again it will answer as well, before it comes to the next one. So it is reminded seldom, ...
+// A peer that is slow, and sends what it was asked for with pauses (rxe on an emulated machine): each READ that is
+// asked for again it will answer as well, before it comes to the next one. So it is reminded seldom, ...
 class SlowRead : public testing::Test {
  protected:
   static constexpr uint32_t kResponses = 4 * Sender::kWindow;
