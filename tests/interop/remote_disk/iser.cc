@@ -166,13 +166,13 @@ void IserDisk::wait() {
 template <typename Done>
 void IserDisk::serve_until(Done done, const char* what) {
   const auto start = steady_clock::now();
-  bool asked = !logged_in_;
+  auto asked = start;
   while (!done()) {
     serve(milliseconds(100));
-    const auto waited = steady_clock::now() - start;
-    if (waited > kPatience) throw Wrong(std::string(what) + ": neither an answer nor an error");
-    if (asked || waited < kSilence) continue;
-    asked = true;
+    const auto now = steady_clock::now();
+    if (now - start > kPatience) throw Wrong(std::string(what) + ": neither an answer nor an error");
+    if (!logged_in_ || now - asked < kSilence) continue;
+    asked = now;
     started(iscsi_testunitready_task(iscsi_, lun_, on_end, this));
   }
 }
