@@ -141,8 +141,9 @@ def check_io(host, mode, io, faults):
         check(mode.startswith(io) and (faults or "") in mode, f"uroce says '{mode}', not {io} {faults}")
 
 
-def start_transfer(roles, arguments, gid="ipv4", io="af_xdp", faults=None, evidence=None):
-    """Starts both sides of rc_transfer; returns (server, client). With `evidence` uroce captures there."""
+def start_transfer(roles, arguments, gid="ipv4", io="af_xdp", faults=None, evidence=None, captures=lambda host: True):
+    """Starts both sides of rc_transfer; returns (server, client). With `evidence` uroce captures there, on hosts for which
+    captures(host)."""
     port = next(_ports)
     own = ["--port", port, *(() if "--ack-timeout" in arguments else ("--ack-timeout", PATIENCE))]
     if "--mix" not in arguments:
@@ -159,7 +160,7 @@ def start_transfer(roles, arguments, gid="ipv4", io="af_xdp", faults=None, evide
         return [program, "--device", host.device, "--gid-index", host.gid_index[gid], *own, *each, *rest]
 
     def seeded(host, seed):
-        how = dataclasses.asdict(ours(host, evidence, io, f"{faults},seed={seed}" if faults else None))
+        how = dataclasses.asdict(ours(host, evidence if captures(host) else None, io, f"{faults},seed={seed}" if faults else None))
         return {**how, "env": {"UROCE_COUNTERS": "1"}} if host.uroce else how
 
     server = roles.a.start(command(roles.a, ["--server"]), **seeded(roles.a, 1))

@@ -71,8 +71,65 @@ class GuestProgram:
             probe.kill()
 
 
+class Qemu:
+    """A QEMU process, its monitor (QEMU Machine Protocol) and the socket to the agent in its guest."""
+
+    def __init__(self, command, control, monitor, log):
+        self.log = log
+        with open(log, "wb") as out:
+            self.process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        try:
+            self.control = self._connect(control)
+            self._monitor = self._connect(monitor)
+            self._monitor_file = self._monitor.makefile("rw")
+            self._monitor_file.readline()  # its greeting
+            self.command("qmp_capabilities")
+        except BaseException:
+            self.end()
+            raise
+
+    def _connect(self, path):
+        end = socket.socket(socket.AF_UNIX)
+
+        def try_to():
+            if not self.running():
+                raise LabError(f"QEMU ended: {self.log.read_text()}")
+            try:
+                end.connect(os.fspath(path))
+                return True
+            except OSError:
+                return False
+
+        wait_until(try_to, 20, "QEMU starts")
+        return end
+
+    def running(self):
+        return self.process.poll() is None
+
+    def end(self):
+        if self.running():
+            self.process.kill()
+        self.process.wait()
+
+    def command(self, name, **arguments):
+        """A command of the monitor and its result."""
+        try:
+            self._monitor_file.write(json.dumps({"execute": name, "arguments": arguments}) + "\n")
+            self._monitor_file.flush()
+            while True:
+                answer = json.loads(self._monitor_file.readline())
+                if "error" in answer:
+                    raise LabError(f"QEMU: {name}: {answer['error']['desc']}")
+                if "return" in answer:
+                    return answer["return"]
+        except (OSError, ValueError) as error:
+            raise LabError(f"QEMU does not answer {name}: {error}\n{self.log.read_text()}") from error
+
+
 class Vm:
     """A running guest. A context manager: leaving it ends the guest."""
+
+    qemu = None
 
     def __init__(self, image, netns, tap, mac, mtu, directory, accelerators=("kvm", "tcg,thread=multi")):
         self.image = image
@@ -86,7 +143,8 @@ class Vm:
 
     def __enter__(self):
         try:
-            self._start()
+            self.directory.mkdir(parents=True, exist_ok=True)
+            self.qemu = self._launch()
             wait_until(self._says_ready, BOOT_TIMEOUT, f"the guest boots\n{self.console()}")
         except BaseException:
             self.__exit__()
@@ -94,14 +152,14 @@ class Vm:
         return self
 
     def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
+        if self.qemu is not None:
+            self.qemu.end()
 
-    def _start(self):
-        self.directory.mkdir(parents=True, exist_ok=True)
-        control, monitor = self.directory / "control", self.directory / "qmp"
-        self.console_log = self.directory / "console"
+    def _launch(self, name="", more=()):
+        """Starts QEMU. name: what tells its sockets from those of another one that has the same guest; more: words for its
+        command line."""
+        control, monitor = self.directory / f"control{name}", self.directory / f"qmp{name}"
+        self.console_log = self.directory / f"console{name}"
         command = ["ip", "netns", "exec", self.netns, "setpriv", "--pdeathsig", "KILL", "--", "qemu-system-x86_64"]
         command += ["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-m", MEMORY, "-smp", "2", "-cpu", "max,arch-capabilities=off"]
         for accelerator in self.accelerators:
@@ -122,35 +180,22 @@ class Vm:
         command += ["-chardev", f"socket,id=control,path={control},server=on,wait=off"]
         command += ["-device", "virtserialport,chardev=control,nr=1"]
         for slot in SLOTS:
-            command += ["-chardev", f"file,id=slot{slot},path={self.directory}/slot-{slot}"]
+            command += ["-chardev", f"file,id=slot{slot},append=on,path={self.directory}/slot-{slot}"]
             command += ["-device", f"virtserialport,chardev=slot{slot},nr={slot}"]
-        self.log = open(self.directory / "qemu", "wb")
-        self.process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
-        self.control = self._connect(control)
-        self.monitor = self._connect(monitor)
-        self.monitor_file = self.monitor.makefile("rw")
-        self.monitor_file.readline()  # its greeting
-        self.monitor_command("qmp_capabilities")
-
-    def _connect(self, path):
-        end = socket.socket(socket.AF_UNIX)
-
-        def try_to():
-            if not self.running():
-                raise LabError(f"QEMU ended: {(self.directory / 'qemu').read_text()}")
-            try:
-                end.connect(os.fspath(path))
-                return True
-            except OSError:
-                return False
-
-        wait_until(try_to, 20, "QEMU starts")
-        return end
+        return Qemu([*command, *more], control, monitor, self.directory / f"qemu{name}")
 
     # --- the machine -----------------------------------------------------------------------------------------------------
 
+    @property
+    def process(self):
+        return self.qemu.process
+
+    @property
+    def control(self):
+        return self.qemu.control
+
     def running(self):
-        return self.process.poll() is None
+        return self.qemu.running()
 
     def console(self):
         """What the guest's kernel has said."""
@@ -158,20 +203,7 @@ class Vm:
 
     def monitor_command(self, name, **arguments):
         """A command of the QEMU Machine Protocol and its result."""
-        try:
-            return self._monitor_command(name, arguments)
-        except (OSError, ValueError) as error:
-            raise LabError(f"QEMU does not answer {name}: {error}\n{self.console()}") from error
-
-    def _monitor_command(self, name, arguments):
-        self.monitor_file.write(json.dumps({"execute": name, "arguments": arguments}) + "\n")
-        self.monitor_file.flush()
-        while True:
-            answer = json.loads(self.monitor_file.readline())
-            if "error" in answer:
-                raise LabError(f"QEMU: {name}: {answer['error']['desc']}")
-            if "return" in answer:
-                return answer["return"]
+        return self.qemu.command(name, **arguments)
 
     def accelerator(self):
         """kvm or tcg."""
@@ -195,7 +227,7 @@ class Vm:
 
     def _says_ready(self):
         if not self.running():
-            raise LabError(f"QEMU ended: {(self.directory / 'qemu').read_text()}\n{self.console()}")
+            raise LabError(f"QEMU ended: {self.qemu.log.read_text()}\n{self.console()}")
         for line in self._read_lines():
             if line.startswith("ready "):
                 self.release_name = line.split()[1]

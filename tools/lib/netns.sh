@@ -11,6 +11,9 @@
 #   netns.sh join A B MTU         the same with namespaces that are there
 #   netns.sh tap A MTU            makes the namespace A with a tap device, called roce0, and the addresses of A above: the
 #                                 wire of a virtual machine.
+#   netns.sh switch A S MTU TAP...
+#                                 makes the namespace A as above, and S with a bridge that joins A's roce0 and tap devices
+#                                 of these names: virtual machines, one of which may move from one port to another.
 #
 # The functions can be sourced as well.
 
@@ -65,6 +68,20 @@ netns_tap() {
   netns_host "$name" 1 "$mtu"
 }
 
+netns_switch() {
+  local name=$1 switch=$2 mtu=$3 tap
+  shift 3
+  ip netns add "$name"
+  ip netns add "$switch"
+  ip -n "$switch" link add bridge mtu "$mtu" type bridge
+  ip -n "$name" link add roce0 type veth peer name host netns "$switch"
+  for tap in "$@"; do ip -n "$switch" tuntap add "$tap" mode tap; done
+  for tap in host "$@"; do ip -n "$switch" link set "$tap" mtu "$mtu" master bridge up; done
+  ip -n "$switch" link set bridge up
+  netns_host "$name" 1 "$mtu"
+  netns_wait_up "$name"
+}
+
 if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
   set -euo pipefail
   case ${1-} in
@@ -72,6 +89,7 @@ if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
     pair) shift; netns_pair "$@" ;;
     join) shift; netns_join "$@" ;;
     tap) shift; netns_tap "$@" ;;
+    switch) shift; netns_switch "$@" ;;
     *) sed -n '2,/^$/s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
   esac
 fi

@@ -122,11 +122,11 @@ Provider provider_of(const ibv_context* context) {
   return name.starts_with("rxe") ? Provider::kRxe : Provider::kOther;
 }
 
-std::string Device::unexpected_events() {
+std::string Device::unexpected_events(bool port_changes) {
   std::string text;
   ibv_async_event event;
   while (ibv_get_async_event(context(), &event) == 0) {
-    if (!is_harmless(event.event_type))
+    if (!is_harmless(event.event_type) && !(port_changes && event.event_type == IBV_EVENT_PORT_ERR))
       text += fmt::format("{}{}", text.empty() ? "" : ", ", ibv_event_type_str(event.event_type));
     ibv_ack_async_event(&event);
   }

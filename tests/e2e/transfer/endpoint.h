@@ -47,8 +47,9 @@ class Device {
   const ibv_gid& gid() const { return gid_; }
   uint8_t gid_index() const { return gid_index_; }
   uint32_t active_mtu() const { return active_mtu_; }  // bytes
-  // Asynchronous events that no healthy run produces, since the last call; empty when none.
-  std::string unexpected_events();
+  // Asynchronous events that no healthy run produces, since the last call; empty when none. `port_changes`: that the
+  // port goes down and up is part of the run.
+  std::string unexpected_events(bool port_changes);
 
  private:
   Verbs<ibv_context> context_;

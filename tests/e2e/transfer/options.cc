@@ -12,9 +12,10 @@ namespace {
 
 constexpr const char* kDescription =
     "Proves data integrity and exactly-once, in-order completions of RC over libibverbs.\n"
-    "The client's options say what is transferred; --device, --gid-index, --events, --rnr, --ack-timeout and "
-    "--timeout-s\n"
-    "are each side's own. Exit code: 0 all is well, 1 a mismatch, 2 an option or set-up error, 3 nothing moved any "
+    "The client's options say what is transferred; --device, --gid-index, --events, --rnr, --port-changes, "
+    "--ack-timeout\n"
+    "and --timeout-s are each side's own. Exit code: 0 all is well, 1 a mismatch, 2 an option or set-up error, 3 "
+    "nothing moved any "
     "more.";
 
 // What a client sends when --mix is absent: all that needs no memory windows.
@@ -59,8 +60,8 @@ std::string Options::command() const {
   if (mode == Mode::kClient) text += " --client " + host;
   if (mode != Mode::kSelf) text += fmt::format(" --port {}", port);
   if (!device.empty()) text += " --device " + device;
-  text += fmt::format(" --gid-index {}{}{} --ack-timeout {} --timeout-s {}", gid_index, events ? " --events" : "",
-                      starve ? " --rnr" : "", ack_timeout, timeout.count());
+  text += fmt::format(" --gid-index {}{}{}{} --ack-timeout {} --timeout-s {}", gid_index, events ? " --events" : "",
+                      starve ? " --rnr" : "", port_changes ? " --port-changes" : "", ack_timeout, timeout.count());
   if (mode != Mode::kServer) return text + plan_arguments(plan);
   return text + fmt::format("' and 'rc_transfer --client SERVER --port {}", port) + plan_arguments(plan);
 }
@@ -98,6 +99,7 @@ Options parse_options(int argc, char** argv) {
   app.add_flag("--unsignaled", plan.unsignaled, "most requests do not ask for a completion");
   app.add_flag("--events", options.events, "poll after completion events only");
   app.add_flag("--rnr", options.starve, "post one receive at a time, which provokes RNR NAKs");
+  app.add_flag("--port-changes", options.port_changes, "that the port goes down and up is no failure");
   app.add_option("--ack-timeout", ack_timeout, "of the QPs, 4.096 us * 2^n")
       ->check(CLI::Range(1, 31))
       ->capture_default_str();

@@ -19,6 +19,7 @@ struct Options {
   int gid_index = 0;
   bool events = false;
   bool starve = false;  // --rnr
+  bool port_changes = false;
   uint8_t ack_timeout = 14;
   std::chrono::seconds timeout{30};
   PlanOptions plan;  // server: replaced by the client's

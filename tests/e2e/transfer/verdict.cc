@@ -30,7 +30,7 @@ void Session::watch_silence() {
                   fmt::format("another completion after all were there: the {}, status {}",
                               WorkId::decode(batch_[0].wr_id).describe(), ibv_wc_status_str(batch_[0].status)));
   }
-  if (const std::string events = device_.unexpected_events(); !events.empty()) {
+  if (const std::string events = device_.unexpected_events(options_.port_changes); !events.empty()) {
     throw Failure(ExitCode::kMismatch, "asynchronous events: " + events);
   }
 }
