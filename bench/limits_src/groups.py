@@ -12,6 +12,8 @@ SIZES = {"64 KiB": 65536, "1 MiB": 1 << 20}
 TESTS = ("ib_write_bw", "ib_read_bw", "ib_send_bw")
 # Names that ratios need.
 RUNS, SUMMED, IPERF, UCX_TCP = "raw runs, contiguous", "raw runs, summed", "iperf3", "UCX tcp"
+ACKNOWLEDGED = "raw runs, summed, acknowledged"
+ACK_EVERY = 32  # packets
 BESIDE = {"alone": 0, "beside WRITEs of 64 KiB": SIZES["64 KiB"]}
 
 
@@ -140,6 +142,8 @@ def bulk_at(settings: Settings, path_mtu: int, cores: int) -> Group:
         sockets(RUNS, "raw runs (UDP_SEGMENT, UDP_GRO), contiguous", *runs),
         sockets("raw runs, gathered", "raw runs, gathered: 3 iovecs per packet", *runs, "--gather"),
         sockets(SUMMED, "raw runs, copied and summed at both ends", *runs, "--sum"),
+        sockets(ACKNOWLEDGED, f"the same with a window of 264 packets, an answer to every {ACK_EVERY}",
+                *runs, "--sum", "--acknowledge", ACK_EVERY),
         *([sockets("raw runs, IPv6", "raw runs over IPv6, contiguous", *runs, "--ipv6")] if settings.ipv6 else []),
         sockets("tcp", "kernel TCP, 64 KiB per send()", "--tcp", "--bytes", 65536),
         row(IPERF, "iperf3, TCP, 1 stream", iperf3, "iperf3"),
@@ -162,6 +166,7 @@ def bulk_at(settings: Settings, path_mtu: int, cores: int) -> Group:
                     lambda rig, p=plane, t=test, c=count(SIZES[size]): p.bandwidth(rig, t, path_mtu, c), test))
                 ratio(f"{test} {size}, {io} / raw runs, contiguous", name, RUNS, ">= 0.7" if io == "udp" else "")
                 ratio(f"{test} {size}, {io} / raw runs, summed", name, SUMMED, "")
+                ratio(f"{test} {size}, {io} / raw runs, summed, acknowledged", name, ACKNOWLEDGED, "")
                 ratio(f"{test} {size}, {io} / iperf3", name, IPERF, ">= 1.0" if io == "udp" else "")
                 if io == "af_xdp":
                     ratio(f"{test} {size}, {io} / raw AF_XDP", name, "raw AF_XDP",

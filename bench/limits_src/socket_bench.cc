@@ -44,6 +44,9 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 64));
   app.add_flag("--gather", options.gather, "UDP blast of runs: headers, payload and ICRC of a datagram lie apart");
   app.add_flag("--sum", options.sum, "UDP blast and sink of runs: payload is copied and summed (CRC-32) at both ends");
+  app.add_option("--acknowledge", options.acknowledge,
+                 "UDP blast and sink of runs: an answer to every so many datagrams, at most 264 without one under way")
+      ->check(CLI::Range(1, 128));
   app.require_subcommand(1);
   app.fallthrough();
   for (const Mode& mode : kModes) app.add_subcommand(mode.name, mode.help);

@@ -22,6 +22,7 @@ struct SocketBenchOptions {
   uint32_t segments = 1;          // UDP bulk: datagrams of a run; 1 is sendmmsg() of single datagrams instead
   bool gather = false;            // UDP blast of runs: each datagram out of three places
   bool sum = false;               // UDP runs: what any RoCE endpoint has to do besides, copy and CRC at both ends
+  uint32_t acknowledge = 0;       // UDP runs: the sink answers every so many datagrams, the blast has a window of them
 };
 
 void run_socket_ping(const SocketBenchOptions& options);
@@ -30,6 +31,9 @@ void run_socket_blast(const SocketBenchOptions& options);  // until the peer lea
 void run_socket_sink(const SocketBenchOptions& options);
 
 void blast_runs(const SocketBenchOptions& options);  // run_socket_blast() with UDP_SEGMENT
+
+// How many datagrams a blast that is acknowledged may have under way, as many as an RC QP of uroce has packets.
+inline constexpr uint64_t kWindow = 264;
 
 // What the receiving end of --sum does with a run: sums each datagram, then copies its payload to another place.
 class Summer {

@@ -63,12 +63,21 @@ void sink_runs(int fd, uint64_t window_ns, const SocketBenchOptions& options, Ra
   std::vector<uint8_t> block(kReceiveBytes);
   Summer summer(options);
   uint32_t sums = 0;
+  uint64_t arrived = 0, acknowledged = 0;
+  Endpoint from{};
+  const int flags = options.acknowledge > 0 ? MSG_DONTWAIT : 0;  // who waits for answers does not wait for a sleeper
   while (!stop_requested() && rate.last_ns - rate.first_ns < window_ns) {
-    const ssize_t got = recv(fd, block.data(), block.size(), 0);
+    from.length = sizeof from.v6;
+    const ssize_t got = recvfrom(fd, block.data(), block.size(), flags, &from.any, &from.length);
+    if (got < 0 && errno == EAGAIN) continue;
     if (got <= 0) break;
     const auto bytes = static_cast<uint64_t>(got);
     if (options.sum) sums ^= summer.take({block.data(), bytes});
     rate.add(bytes, bytes / options.bytes);
+    arrived += bytes / options.bytes;
+    if (options.acknowledge == 0 || arrived - acknowledged < options.acknowledge) continue;
+    sendto(fd, &arrived, sizeof arrived, 0, &from.any, from.length);
+    acknowledged = arrived;
   }
   if (options.sum) std::fprintf(stderr, "sums: %08x\n", sums);  // they are used, so they are made
 }

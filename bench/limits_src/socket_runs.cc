@@ -2,6 +2,8 @@
 // them. The socket is not connected and sets DF: so the IP IDs of every run count up from 0, which an ICRC has to know.
 // Contiguous: the run in one buffer. Gathered: of each datagram the headers, the payload and the ICRC in a place each.
 // Summed: contiguous, and each payload is copied there from application memory and summed on the way.
+// Acknowledged: no more than a window leaves without an answer, which says how many datagrams have come.
+#include <algorithm>
 #include <cstring>
 #include <netinet/in.h>
 #include <netinet/udp.h>
@@ -91,13 +93,38 @@ class Run {
   msghdr message_{};
 };
 
+// Datagrams sent and acknowledged.
+class Window {
+ public:
+  explicit Window(int fd) : fd_(fd) {}
+
+  // Looks for answers, as an endpoint does in every round; waits until so many more may leave.
+  void take(uint64_t datagrams) {
+    uint64_t idle_looks = 0;
+    do {
+      uint64_t arrived = 0;
+      const bool answered = recv(fd_, &arrived, sizeof arrived, MSG_DONTWAIT) == sizeof arrived;
+      if (answered) acknowledged_ = std::max(acknowledged_, arrived);
+      if (!answered && ++idle_looks == kLooksForLost) acknowledged_ = sent_;  // it does not repeat anything
+    } while (sent_ - acknowledged_ > kWindow - datagrams && !stop_requested());
+    sent_ += datagrams;
+  }
+
+ private:
+  static constexpr uint64_t kLooksForLost = 1'000'000;  // a second or so
+  const int fd_;
+  uint64_t sent_ = 0, acknowledged_ = 0;
+};
+
 }  // namespace
 
 void blast_runs(const SocketBenchOptions& options) {
   const int fd = open_unconnected(options.peer);
   Run run(options);
+  Window window(fd);
   const std::vector<uint8_t> payload(options.sum ? size_t{options.segments} * payload_bytes_of(options) : 0);
   while (!stop_requested()) {
+    if (options.acknowledge > 0) window.take(options.segments);
     if (options.sum) run.fill_from(payload, options.bytes);
     if (!run.send_by(fd) && !stop_requested()) fail_with_errno("sendmsg");
   }
