@@ -7,7 +7,6 @@
 #include <sys/epoll.h>
 #include <utility>
 
-#include "engine/base/clock.h"
 #include "engine/io/frame_builder.h"
 #include "wire/bth.h"
 #include "wire/ip_udp.h"
@@ -260,9 +259,9 @@ bool SameHost::write(const io::TxPacket& packet, uint8_t* record) const {
 }
 
 // Whether a peer with a full ring may still be waited for.
-bool SameHost::is_patient(Peer& peer) {
+bool SameHost::is_patient(Peer& peer) const {
   peer.look();
-  const Time now = monotonic_now();
+  const Time now = config_.now();
   if (!peer.full_since) peer.full_since = now;
   return !peer.ended() && now - *peer.full_since < kPatience;
 }

@@ -24,6 +24,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/clock.h"
 #include "engine/base/unique_fd.h"
 #include "engine/io/packet_io.h"
 #include "engine/io/same_host/peer.h"
@@ -56,6 +57,7 @@ class SameHost final : public PacketIo {
     // Asks for the process with that range as a peer, which may come by `arrivals`. Called while packets are sent.
     std::function<void(uint32_t range)> meet;
     std::shared_ptr<NewPeers> arrivals;
+    Time (*now)() = monotonic_now;  // how long a ring has been full
   };
   SameHost(std::unique_ptr<PacketIo> network, Config config);
 
@@ -84,7 +86,7 @@ class SameHost final : public PacketIo {
   void ask_for_peers(std::span<const io::TxPacket> packets);
   size_t send_to(Peer& peer, std::span<io::TxPacket> packets);
   bool write(const io::TxPacket& packet, uint8_t* record) const;
-  static bool is_patient(Peer& peer);
+  bool is_patient(Peer& peer) const;
   size_t receive_before_peers(std::span<RxPacket> out);
   size_t receive_from_peers(std::span<RxPacket> out);
   size_t receive_from(Peer& peer, std::span<RxPacket> out);
