@@ -128,7 +128,7 @@ def sockets(first):
         outputs = finish(client, server, 60)
         for output in outputs:
             check("ok: " in output, output)
-            check_carried(output, 1000, "the sockets")
+            check_carried(output, 100, "the sockets")  # on one host a packet may have 64 KiB
         return "ok"
 
     return run
