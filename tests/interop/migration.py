@@ -27,6 +27,7 @@ from guest_image import GuestImage
 from interop_lab import JUMBO, Guest, UroceGuest
 from lab import SKIPPED, Lab, LabError, Unavailable, wait_until
 from migrating_vm import MigratingVm
+from picture import draw
 from suite import Case, Failure, check, main
 from vm import Vm
 
@@ -222,6 +223,9 @@ class Transfer:
     def pauses(self, lab, evidence, done):
         if self.peer != "uroce":
             return ""
+        if self.options.picture:
+            _, began, ended, _ = done[0]
+            Path(self.options.picture).write_text(draw(evidence / OWN_CAPTURE, lab.a.ipv4, lab.guest.ipv4, began, ended - began + 1.5))
         found = silences(packet_times(evidence / OWN_CAPTURE, lab.guest.ipv4), done)
         return "; silent for " + ", ".join(f"{what} {silence:.0f} ms" for (what, *_), silence in zip(done, found))
 
@@ -274,6 +278,7 @@ def add_options(parser):
     parser.add_argument("--peer", choices=PEERS, help="only this peer (both; the short form: uroce)")
     parser.add_argument("--moves", type=int, metavar="N", help="migrations in each transfer (3; --full: 12)")
     parser.add_argument("--live", action="store_true", help="the guest runs while it is copied; emulated guests may die of it (docs/migration.md)")
+    parser.add_argument("--picture", metavar="FILE", help="draw the first move as an SVG (peer uroce)")
     parser.add_argument("--keep", action="store_true", help="keep what was captured, and say where")
     parser.add_argument("--accel", action="append", metavar="NAME", help="QEMU's accelerator (tcg,thread=multi), e.g. kvm")
 

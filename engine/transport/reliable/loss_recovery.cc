@@ -150,9 +150,12 @@ Decision LossRecovery::probe(bool long_read, Time now) {
   probe_unanswered_ = true;
   // The waits double; between probes that make the peer do much work they quadruple.
   if (probes_sent_ < kManyProbes) ++probes_sent_;
-  const bool away = probes_sent_ >= kMaxProbes;
+  // Of a peer that is away: from the longest wait before on, so that it is found back after half its absence.
+  const int away = probes_sent_ - kMaxProbes;
+  const Duration longest =
+      away < 0 ? kMaxProbe : std::min<Duration>(kMaxProbe * (2 << std::min(away, 4)), kMaxSlowProbe);
   const Duration wait = probe_timeout() * (int64_t{1} << std::min((long_read ? 2 : 1) * probes_sent_, +kManyProbes));
-  timers_.set(Timer::kProbe, now + std::min<Duration>(wait, away ? kMaxSlowProbe : kMaxProbe));
+  timers_.set(Timer::kProbe, now + std::min(wait, longest));
   // A peer that is away gets no more than the two packets: when it comes back, it says what it lacks.
   if (!lossy_ || probes_sent_ > kMaxProbes) return Decision::kProbe;
   sample_.reset();

@@ -311,6 +311,31 @@ TEST(Probe, APeerThatIsAwayGetsTwoPacketsWhateverWasLostBefore) {
   EXPECT_EQ(host.count(Counter::kTimeouts), 0u);
 }
 
+// Where round trips are long, too, the waits double from one to the next and do not leap to the longest.
+TEST(Probe, WaitsForAPeerThatIsAwayDoubleToASecond) {
+  using std::chrono::milliseconds;
+  ScriptedQp host;
+  QpAttributes a = default_attributes();
+  a.timeout = 0;
+  host.to_rts(a);
+  send_many(host, 1);
+  host.advance(milliseconds(40));
+  host.receive(ack(kSqPsn));
+  send_many(host, 2);
+  for (int i = 0; i < LossRecovery::kMaxProbes; ++i) {
+    const Time before = host.now;
+    host.expire();
+    EXPECT_EQ(host.now - before, LossRecovery::kMaxProbe);
+    EXPECT_THAT(host.pull(), SizeIs(2));
+  }
+  for (const int wait : {128, 256, 512, 1000, 1000, 1000}) {
+    const Time before = host.now;
+    host.expire();
+    EXPECT_EQ(host.now - before, Duration(milliseconds(wait)));
+    EXPECT_THAT(host.pull(), SizeIs(2));
+  }
+}
+
 // --- what is learnt --------------------------------------------------------------------------------------------------
 
 // Where packets get lost the answer to a probe gets lost as well: everything is sent again at once, until the peer
