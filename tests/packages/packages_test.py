@@ -84,6 +84,9 @@ class Debian(unittest.TestCase):
 
     def test_no_paths_of_the_build(self):
         for name in CONTENTS:
+            for file in unpacked(name).rglob("*"):
+                if file.is_file():
+                    self.assertNotIn(str(REPOSITORY).encode() + b"/", file.read_bytes(), str(file))
             dynamic = [run("readelf", "--dynamic", "--wide", file) for file in unpacked(name).rglob("*")
                        if file.is_file() and file.read_bytes()[:4] == b"\x7fELF"]
             self.assertEqual(re.findall(r"\((?:RPATH|RUNPATH)\).*", "".join(dynamic)), [], name)
