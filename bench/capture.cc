@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What the capture stage costs per packet sent and received, over a memory loop, where nothing else takes time but
 // making and parsing the frame with its ICRC: bare, wrapped while nobody listens, and while a capture writes to
 // /dev/null. The variants take turns, so that a slower moment of the machine is everybody's; medians, and their ratios

@@ -1,4 +1,5 @@
 #!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: BSD-2-Clause
 """What a capture costs real traffic: perftest between two namespaces, the capturing side with and without a capture.
 
 Variants: no capture (the stage is there, and nobody listens); all frames to a ring of files on tmpfs; 96 bytes of each; all

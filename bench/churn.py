@@ -1,4 +1,5 @@
 #!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: BSD-2-Clause
 """What it costs a transfer that routes come and go and neighbours change on its hosts (tools/lib/churn.py).
 
 Usage: bench/churn.py [BUILD_DIR] [ROUNDS]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
 """tshark over a large capture with and without the dissector plugin: time and memory.
 
 Usage: bench/dissector.py PLUGIN MAKE_LARGE [MEGABYTES] [ROUNDS]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // How fast CRC-32 and the ICRC are, by implementation and size, beside memcpy and ISA-L. All data is in the L1 or L2
 // cache. GB are 10^9 bytes of message.
 #include "wire/icrc.h"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 # bench_icrc: our CRC-32 and ICRC against memcpy and ISA-L.
 find_package(benchmark REQUIRED)
 find_library(ISAL_LIBRARY isal REQUIRED)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What benchmarks over verbs begin with: a device with a memory region, its completion queues, and connected RC QPs.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Where the broker of a network namespace listens: UNIX sockets of the abstract namespace, which each network namespace
 // has of its own, which only one process can have, and which are gone with that process. Root's broker serves many
 // users; a user's own one serves that user only. A name that a stranger has taken is no broker: both sides look at who

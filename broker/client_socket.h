@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The broker's end of a connection to a client, who may be hostile. To close a descriptor can take as long as its
 // sender likes: a TCP socket with SO_LINGER and a peer that reads nothing, a file of his own file system (FUSE). So
 // descriptors that nobody asked for are never taken, and those that are asked for are looked at before they are closed.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The connection manager of the broker (cm_server.h) for a process: cm::Agent over a Link.
 //
 // A thread reads what comes, and calls the handler's functions. When the connection ends, requests that wait fail with

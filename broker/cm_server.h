@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The broker's connection manager (cm/service.h) and those who use it: a connection for each client over which it asks
 // and is told of events (cm/codec.h), and QP1 (gsi_socket.h). Used by the broker's only thread, which never waits here.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What a broker says of its connection manager to who looks on (protocol.h: kIds): lines of words in a file without a
 // name, written by the broker and read by `uroce stat`. Lines that the reader does not know are skipped.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "broker/file_limit.h"
 
 #include <sys/resource.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Shows the datagrams of QP1 to `uroce capture`, as a process's engine shows its packets (capture/): a tap for each
 // netdev with a device. Those between programs of this host are on an interface of their own. While nobody listens it
 // costs a load for each datagram.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What became of datagrams to and from QP1, by name (architecture.md, decision 8).
 #pragma once
 

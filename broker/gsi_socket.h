@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // QP1 of a host: management datagrams as UDP packets, through the broker's own sockets on port 4791, to which packets
 // come that are for no lease. Here they are checked, given the addresses that they came with, and sent with an ICRC.
 // Datagrams to an address of this host do not leave: the kernel would bring them over lo, and a socket could not tell

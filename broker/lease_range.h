@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What a client leases: QPNs that have the same upper ten bits, one range for each device that it opens.
 #pragma once
 

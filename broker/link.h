@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A process's connection to the broker of its host, and the leases that it has from it. Used by the engine when it
 // opens packet I/O (engine/device/open_io.cc).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Looks at the processes that use a broker, for `uroce stat`: who they are, as the broker says, and what they say of
 // themselves (statistics.h). A process that does not answer delays nobody for longer than kPatience.
 #pragma once

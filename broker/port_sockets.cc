@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "broker/port_sockets.h"
 
 #include <algorithm>

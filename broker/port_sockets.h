@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The sockets on UDP port 4791 that one client has, and how they are told from others: a filter that nobody can change
 // lets through the packets of one range of QPNs and multicast packets. It keeps a client from packets of others, and
 // says to a new broker which lease the sockets are of when an earlier broker has died.

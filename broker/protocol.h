@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What a process that uses uroce and the broker of its host say to each other, over a UNIX socket (address.h). One
 // message is one packet of fixed size; both are on one machine, so numbers are in host order.
 //

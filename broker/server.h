@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The broker's work: who is there, which QP numbers each has, and the answers to what clients ask (protocol.h). One
 // thread, which sleeps in poll(). No packet passes through here.
 //

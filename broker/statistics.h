@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What a process that uses uroce says of itself to whom the broker has brought to it (protocol.h: kReport): lines of
 // words, written by the engine and read by `uroce stat`. Lines that the reader does not know are skipped, so that
 // programs of other versions can be looked at.

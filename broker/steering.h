@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Who gets the packets of UDP port 4791 among the processes of a network namespace. The broker makes all sockets on the
 // port, one SO_REUSEPORT group for each IP version that is bound to no netdev, and the kernel picks the member by the
 // packet's QPN. Two kinds: MapSteering (steering_map.h, with privileges) and SlotSteering (steering_slots.h, without).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A directory of cgroup v2 in which sockets are made, so that its programs stay with them when it is gone.
 #pragma once
 

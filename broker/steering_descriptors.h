@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Messages with descriptors over a UNIX socket, between processes that trust each other.
 #pragma once
 

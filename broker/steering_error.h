@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Errors of steering, for people.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Who has sockets on UDP port 4791 in this network namespace.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // libbpf writes to stderr what goes wrong. Here the error's code says enough, and often another kind of steering is
 // next.
 #pragma once

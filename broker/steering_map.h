@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Steering with privileges (CAP_BPF, CAP_NET_ADMIN): the program of bpf/qpn_steer.bpf.c looks the socket up in a map. A
 // socket that is closed is out of it, so that nothing is left of a client that died.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Multicast groups that a socket has joined, of which the kernel tells nobody the list.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Sockets for clients, made in advance: members of the port's groups that a client of another user cannot misuse. Used
 // by MapSteering.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Steering without privileges, for the processes of one user. A classic BPF program picks a member of the group by its
 // place in the kernel's list, to which the last member moves when another one closes. So all members are made at
 // the beginning, for ranges 1, 2, 3 ... at places 1, 2, 3 ..., the program is attached once, and no member closes while

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // uroced: the broker of a host, one for each network namespace (server.h). Started by `uroce run` for as long as it is
 // needed, or by hand or by systemd for good.
 #include <CLI/CLI.hpp>

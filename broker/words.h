@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Reading lines of words that somebody else has written (statistics.h, connections.h).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A PacketIo that wraps another one and shows its packets to captures (engine/io/capture/). The engine puts it around
 // any backend and outside the fault injector, so that a capture shows what the engine meant to send and what it got to
 // see; what the injector did in between is said with each packet, and the packets that it took away on receive are

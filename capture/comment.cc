@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "capture/comment.h"
 
 #include "engine/base/counters.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What a capture says of a packet, in words: why it was sent, what became of it, what a fault injector did to it.
 // Called by the writer thread of a capture.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The captures of this process and the packet I/Os that they listen to: each capture gets the packets of every device
 // that is open now or later. One per process; a child after fork() has its own, without the parent's captures.
 #pragma once

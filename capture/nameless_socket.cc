@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "capture/nameless_socket.h"
 
 #include <algorithm>

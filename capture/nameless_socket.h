@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The socket of a process that `uroce capture` finds, and that nothing remembers once the process is gone, however it
 // ends: it has no name in a file system. It is bound to one that is removed at once; what is left is a descriptor
 // (O_PATH) of the process that stands for the socket's inode. Whoever may look into /proc/PID/fd connects through it,

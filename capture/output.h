@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Where a capture goes: files that it opens itself, one or a ring of several, or descriptors that somebody else hands
 // it. And a stream onto such a descriptor. Used by the writer thread of a CaptureSession.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What `uroce capture` and a process that uses uroce say to each other, over a UNIX socket (nameless_socket.h). One
 // message is one packet; all on one machine, so numbers are in host order.
 //

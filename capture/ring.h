@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Where captured packets wait for the writer: a bounded ring of bytes, one producer, one consumer, no locks. A full
 // ring refuses; nobody waits. The producer is whoever holds the engine's progress lock, which orders one after the
 // other.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Lets `uroce capture` listen to this process: a thread that sleeps on a UNIX socket of the process. Started
 // when the first packet I/O opens. Whoever may not have a socket goes without: traffic does not depend on it.
 #pragma once

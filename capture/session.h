@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // One capture under way: a ring at each tap, and a thread that empties them into a pcapng file or stream. Made by
 // CaptureHub. Traffic never waits: what a slow disk or reader leaves no room for is missing in the capture, and
 // counted.

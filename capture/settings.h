@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Capture settings as people write them: in UROCE_CAPTURE_* and on the command line.
 #pragma once
 

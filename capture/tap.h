@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The point of one packet I/O where captures listen. Copies of the packets go into a ring for each listener; traffic
 // never waits for one. Made beside the packet I/O and kept by Capture (capture/capture.h) and the process's
 // CaptureHub.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Marks where the program begins on the command line of `uroce run`: the program's arguments may look like options of
 // uroce, and CLI11 would take them for its own. Used by main.cc.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // `uroce capture`: listens to the packets of a process that is running.
 #pragma once
 

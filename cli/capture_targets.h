@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The processes that `uroce capture` can listen to: those whose packet I/O is open, found by a descriptor that they
 // have.
 #pragma once

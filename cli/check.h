@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // `uroce check`: judges the endpoints of a capture file with the trace oracle. Needs neither engine nor privileges.
 #pragma once
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 # Writes the header FILE that says from which commit of the repository SOURCE the build is: empty without a repository or
 # git. Only when it changes, so that nothing is compiled again for it.
 set(commit "")

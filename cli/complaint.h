@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What goes wrong is said on stderr, in one line that says who says so.
 #pragma once
 

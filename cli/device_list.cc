@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "cli/device_list.h"
 
 #include "engine/device/host.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The devices that an application would see, with what is known about their netdevs. The only part of the command line
 // that asks the engine; devices and doctor work on the plain values.
 #pragma once

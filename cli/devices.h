@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // `uroce devices`: what the devices are and how their packets would travel.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // `uroce doctor`: judges what the probes found and says for every problem what to do.
 #pragma once
 

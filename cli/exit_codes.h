@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What the exit codes of uroce mean; the same in docs/uroce.1.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What this host and this process allow: kernel, privileges, limits, who holds the RoCE port. Reads only; opens at most
 // a socket and closes it again. Used by run, devices and doctor.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Where liburoce.so and liburoce_files.so lie, and how they get into a program. Used by run and doctor.
 //
 // They lie in a directory of their own, lib/uroce beside bin. There liburoce.so is called libibverbs.so.1 and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The command line: uroce run | devices | doctor | stat | capture | check | version. Parses the arguments and hands
 // over.
 #include <CLI/CLI.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What devices and doctor say of a netdev besides what decides on its packet I/O (engine/device/io_choice.h). Needs no
 // privilege.
 #pragma once

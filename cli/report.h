@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A list of findings in sections, printed for people or as JSON. Filled by doctor.
 #pragma once
 

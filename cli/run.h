@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // `uroce run`: starts a program with the uroce libraries preloaded.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A terminal as a full-screen view that is drawn anew again and again, and given back as it was: at the end, when a
 // signal ends the program, and while it is stopped (Ctrl-Z).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // `uroce run` sees to it that a broker runs (broker/uroced.cc), so that programs share the netdevs of the host.
 #pragma once
 

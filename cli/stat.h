@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // `uroce stat`: what the programs of this host move, of all that use its broker.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What `uroce stat` shows: totals and rates from what the processes of a broker have said (broker/observer.h) at two
 // times.
 #pragma once

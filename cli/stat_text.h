@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What `uroce stat` prints for people.
 #pragma once
 

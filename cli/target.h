@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The program that `uroce run` is about to start: where it is, and whether a preloaded library can work in it at all.
 // Used by run.cc.
 #pragma once

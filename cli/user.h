@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // `uroce run --user`: becomes another user who keeps just the rights that AF_XDP takes. Called by run(), as root.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "cli/version.h"
 
 #include "uroce_commit.h"  // UROCE_COMMIT; made at each build (commit.cmake)

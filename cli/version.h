@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What `uroce --version` says. Used by main.cc.
 #pragma once
 

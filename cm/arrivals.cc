@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The part of ConnectionManager that is about what arrives: whom it is for, and what it does (connection_states.h).
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Requests, replies and events (requests.h) as bytes, for a connection between two processes of one host. Each side
 // takes the other for hostile: what is decoded has only values that its types have, lengths are at most those of the
 // types, and nothing is left over. What is encoded is the values, byte by byte: no padding, nothing of the sender's

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The part of ConnectionManager that is about commands, time, states and sending. What arrives: arrivals.cc.
 #include "cm/connection_manager.h"
 

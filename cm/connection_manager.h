@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The connection manager of the GSI (IBTA 12, cm.md): makes and ends connections of QPs by datagrams between the QP1s
 // of two hosts. One for all that share a port space: a process, or the broker for all processes of a network namespace.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The protocol as tables: what each message does to a connection in each state, and what each state is (cm.md
 // "States").
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What became of datagrams, by name (architecture.md, decision 8).
 #pragma once
 

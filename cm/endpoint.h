@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What is remembered of a connection, of a request for one, or of a SIDR exchange. Owned by EndpointTable.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "cm/endpoint_table.h"
 
 namespace uroce::cm {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // All endpoints, the ways to find one, and their timers. Ordered containers: what the network chooses as keys cannot
 // make them slow, and a run is a function of its seed.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Who listens for which service ids, and which listener a request is for.
 #pragma once
 

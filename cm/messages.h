@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The connection manager's messages from endpoints and the parameters of commands, and what messages say as parameters
 // of events. How the fields are used: cm.md "Messages".
 #pragma once

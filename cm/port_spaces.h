@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Who has which port: bind() and listen() of the RDMA IP CM service, with the rules of Linux (cm.md "Ports"). Beside
 // the connection manager, which knows service ids only; whoever owns one has one of these.
 #pragma once

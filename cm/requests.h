@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What a process asks of the connection manager, wherever that is: in the process itself or in the broker of its host.
 // Values of bounded size; cm/codec.h makes bytes of them.
 #pragma once

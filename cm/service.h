@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Everything that clients can ask of the connection manager of a host (requests.h): ports, listeners, connections.
 // Whoever owns QP1 has one: the broker, or a process alone. Checks what clients may not do; what it must know of the
 // host it asks Surroundings.

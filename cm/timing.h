@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // How long things take (cm.md "Timers").
 #pragma once
 

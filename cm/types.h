@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What goes into the connection manager and comes out of it (cm/connection_manager.h): datagrams, the parameters of
 // commands, events. Plain values of bounded size, so that they can be sent to another process.
 #pragma once

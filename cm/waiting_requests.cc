@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "cm/waiting_requests.h"
 
 #include <algorithm>

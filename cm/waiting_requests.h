@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Requests that wait for a listener: for a service that had one a moment ago, or whose port somebody has. Programs that
 // end their listener and listen anew at once (perftest with -R does, for its control connection and then for its QPs)
 // race with their peers; whoever comes between the two finds nobody, and is told so for good. So such a request is not

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 # Packages for distributions that have RPM: cpack -G RPM --config build/DIRECTORY/CPackConfig.cmake. Those for Debian are
 # made by tools/package. Which libraries they need, rpm finds out.
 set(CPACK_GENERATOR RPM)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 # Shared target settings: warnings are errors, sanitizers by preset, precompiled headers, one function per kind of target.
 
 option(UROCE_WERROR "Warnings are errors; for packages, whose compilers and flags are others, they are not" ON)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The engine's data path, status and counters. Its calls about objects: device/objects.cc, device/memory.cc.
 #include "engine/engine.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The engine: everything one process does on one netdev. Owns the packet I/O, the QPs, the memory regions and the
 // progress of all of them. This is the public face that the verbs shim uses; nothing of the shim is known here, and
 // nothing of the engine's inside is known to the shim.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What this implementation offers; the shim reports exactly these, and quota.h keeps the numbers of objects.
 #pragma once
 

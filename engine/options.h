@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What the environment of a process says (UROCE_*, docs/environment.md).
 #pragma once
 

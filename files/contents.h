@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What stands under /sys/class/infiniband, /sys/class/infiniband_verbs, /sys/class/infiniband_mad and /dev/infiniband,
 // as a value: made from netdevs, compared and written by tree.cc. Formats are those of Linux's drivers/infiniband/core
 // (sysfs.c, uverbs_main.c) as its users read them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What the real sysfs knows: the bus device below a netdev, and the host's CPUs. Reads only. Used by view.cc.
 #pragma once
 

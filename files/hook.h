@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // How glibc's functions are replaced. UROCE_HOOK defines the function of that name, under another one within C++, so
 // that it does not meet the declarations of glibc's headers; Next finds what it replaces. Used by the hooks_*.cc.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Going through directories: opendir(), scandir(), ftw(), nftw(), glob() and their variants.
 #include <cstdlib>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Loading libraries: dlopen(). A program that asks for libibverbs by a path of its own, or whose DT_RPATH leads to one,
 // gets the liburoce.so that is there already; by any other way the loader finds that by itself (cli/library.h).
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Where paths lead: readlink(), realpath(), chdir(), getcwd() and their variants. A path that a program gets back is
 // one of /sys or /dev again, not that of the directory where the files really are.
 #include <cerrno>

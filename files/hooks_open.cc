@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Opening files: open(), openat(), creat(), fopen(), freopen() and their variants.
 #include <cerrno>
 #include <cstdarg>

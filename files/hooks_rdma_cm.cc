@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The rdma_cm file in use: commands are written to it, and it may be closed. Every write() and close() of the program
 // passes here, so what is not ours costs a load or two as long as no such file is open, and then a look at the length
 // and the first bytes, or an fstat().

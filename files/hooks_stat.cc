@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Asking about files: stat(), fstat(), access(), statfs(), extended attributes (ls -l asks for them) and their
 // variants. Most structs are passed on, so their types do not matter.
 #include <cstddef>

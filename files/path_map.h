@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Which paths belong to the view: pure text, no look at any file. Used by redirect.cc for every path that a program
 // names, and by the hooks that hand paths back.
 #pragma once

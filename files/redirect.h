@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // One path that a program names, on its way to the kernel: the path of the view's file when it is one of the view's,
 // else unchanged. Made and dropped within a hook.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The view as real files: a directory of this process in shared memory, private to its user. Used by view.cc, which
 // serialises the calls.
 #pragma once

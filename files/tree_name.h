@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Names of the directories in which processes keep their view: they say whose it is, so that those that a killed
 // process left behind can be told from those in use. Used by tree.cc; hidden_length() by the hooks that hand paths
 // back.

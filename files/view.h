@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The view of this process: made when it first names one of the paths, brought up to date with every further one,
 // removed when it ends. Nothing is kept open in between, because a program may close descriptors that it does not know.
 // Used by redirect.cc. Thread-safe; a forked child makes a view of its own.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What was said so far about one connection, or one request for the QP of a service (SIDR), between the judged host and
 // another. Owned by CmTable, filled in and judged by CmJudge.
 #pragma once

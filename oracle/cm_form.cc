@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "oracle/cm_form.h"
 
 #include <algorithm>

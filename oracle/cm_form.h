@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What a single packet to QP1 has to keep, whatever was said before it: the packet, the MAD, and the fields of the
 // connection manager's messages. Called by CmJudge for every packet that the judged host sends to QP1.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The part of CmJudge that is about both directions, what the RC judges are told, and the summary. What comes in and
 // goes out: cm_received.cc, cm_sent.cc.
 #include "oracle/cm_judge.h"

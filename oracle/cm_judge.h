@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Judges what the judged host says as a connection manager (IBTA 12, annexes A11 and A17) over whole exchanges, from
 // REQ to DREP and from SIDR_REQ to SIDR_REP: who may say what when, with which ids, how often and how soon. And tells
 // the judges of RC which connections begin and end, with the attributes that both sides agreed on. Owned by Oracle.

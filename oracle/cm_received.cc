@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The part of CmJudge that is about what the judged host receives: nothing of it is judged, all of it may be answered.
 #include "oracle/cm_judge.h"
 #include "wire/bytes.h"

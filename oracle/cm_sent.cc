@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The part of CmJudge that is about what the judged host sends: to which exchange it belongs, and whether it may be
 // sent now.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "oracle/cm_table.h"
 
 namespace uroce::oracle {

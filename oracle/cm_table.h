@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Which exchange a message of the connection manager belongs to, by the communication ids of both sides. Owned by
 // CmJudge.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Judges the completions of a QP's send requests against what was posted and what the wire says: exactly once, in
 // order, success not before the acknowledgement. Only where somebody tells posts and completions: the simulator.
 // Held by Connection.

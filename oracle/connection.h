@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // One connection of the judged host, or one direction of it as long as the other is not known. Gives each packet to the
 // judge of the host's part in it: requester, responder, and what ends both. Owned by ConnectionTable.
 #pragma once

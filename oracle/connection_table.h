@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Which connection a packet belongs to. A packet names only the QP that it goes to, so the two directions of a
 // connection are found one by one, and belong together when they were declared, or when a response in one has a PSN
 // that only one direction of requests between the same hosts can have asked for. Owned by Oracle.

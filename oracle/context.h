@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What the judges of one connection share: what is known of it, what was counted, and where findings go. Owned by
 // Connection.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "oracle/message_sequence.h"
 
 namespace uroce::oracle {

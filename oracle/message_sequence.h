@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Follows new requests in PSN order through their messages: may this packet come next, has it the size it must have
 // (IBTA 9.7.3.2, 9.7.3.3, 9.7.4.1). The requester judge finds violations with it, the responder judge what the endpoint
 // must refuse. A small value: copied to go back to an earlier state.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The trace oracle: reads the packets of one endpoint host and tells which rules of the reliable connected service, and
 // of the connection manager, it broke. Written from the specification, shares nothing with the transport that it judges
 // but the packet formats. Called by the simulator after every run, and by `uroce check` on captures of anybody's

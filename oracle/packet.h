@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A record as the judges see it: parsed, with what they compare. And the rules that hold for any packet, whatever it
 // belongs to. Called by Oracle for every record.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "oracle/read_judge.h"
 
 #include <string_view>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Judges the responses that READs and atomics get (FLUSH and ATOMIC WRITE too): place, size, order, replays
 // (IBTA 9.7.5). Held by ResponderJudge, which tells what arrived and in which order it counts.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The oracle's findings as text for people. Used by `uroce check` and by failing simulator runs.
 #pragma once
 

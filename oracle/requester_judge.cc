@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "oracle/requester_judge.h"
 
 #include "oracle/completion_judge.h"

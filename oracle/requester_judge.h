@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Judges the requests that the host sends on one connection, with the responses that it receives (IBTA 9.7.3, 9.7.6).
 // Called by Connection for every such packet. Sub-judges follow messages, retries and credits.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The half of ResponderJudge that looks at what the host sends.
 #include "oracle/responder_judge.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "oracle/responder_judge.h"
 
 namespace uroce::oracle {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Judges the responses that the host sends on one connection, with the requests that it receives (IBTA 9.7.4, 9.7.5).
 // Called by Connection for every such packet.
 //

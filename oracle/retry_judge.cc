@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "oracle/retry_judge.h"
 
 #include "wire/aeth.h"

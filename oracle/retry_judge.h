@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // When a requester may send again, must, and must no longer: RNR waits, PSN NAKs and the two retry budgets (IBTA
 // 9.7.5.2.8, 9.7.6.1, 9.9.2). Held by RequesterJudge, which tells what arrived and what was sent.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The rules of a reliable connection, and of its making and ending by the connection manager, that the oracle judges,
 // with their clauses in IBTA volume 1. One table: judges name a rule, reports print it.
 #pragma once

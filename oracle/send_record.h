@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What a requester has sent and not yet seen acknowledged, in PSN order without holes; what was acknowledged stays for
 // the slack, in which the endpoint need not know it yet. Held by RequesterJudge.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // printf into a string: the numbers in the oracle's findings.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What the oracle finds: violations, and what it saw of each connection. Filled by the judges, printed by report.h.
 #pragma once
 

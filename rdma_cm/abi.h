@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The user ABI of the rdma_cm file, version 4 (rdma-cm-file.md "Commands"): what librdmacm writes, and what it wants to
 // be answered. Native byte order but where a type says otherwise. Fields keep the names of rdma/rdma_user_cm.h, with
 // which tests/rdma_cm/abi_test.cc compares every size and offset.

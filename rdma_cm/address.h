@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Socket addresses as the rdma_cm file has them. What comes in is of a length that the caller has checked.
 #pragma once
 

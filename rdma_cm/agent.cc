@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The way to the connection manager: found when it is first needed, lost when the broker ends, and taken up again.
 #include <cerrno>
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Memory that an application points to in a command. It may point anywhere.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // An open rdma_cm file: a socket, of which the application has one end and we have the other (rdma-cm-file.md "The
 // file"). So poll(), epoll, fcntl(), dup() and fork() work on it without our help. Holds the events that wait to be
 // read. Used by Manager, under its lock.

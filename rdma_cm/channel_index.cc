@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "rdma_cm/channel_index.h"
 
 #include <array>

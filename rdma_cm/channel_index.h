@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Which sockets of this process are channels, that is, open rdma_cm files: asked for every write() that looks like a
 // command, and for every fstat(). So it can be read without a lock, also in a signal handler, and in a child after
 // fork(), where it still knows what the parent had open.

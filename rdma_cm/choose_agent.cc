@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Which connection manager a process uses: that of the broker, where there is one, else its own.
 #include <cerrno>
 #include <memory>

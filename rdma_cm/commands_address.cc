@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Addresses: bound, resolved, listened on.
 #include <algorithm>
 #include <cerrno>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Connections: asked for, accepted, rejected, ended; and the attributes of their QPs.
 #include <algorithm>
 #include <cerrno>

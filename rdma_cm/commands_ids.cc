@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Ids as such: made, destroyed, moved to another channel; their options.
 #include <algorithm>
 #include <cerrno>

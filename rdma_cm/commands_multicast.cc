@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Multicast groups. Nobody has to be asked: the event says to which GID a datagram QP is to be attached, which
 // librdmacm does, and then the engine joins the group (IGMP, MLD).
 #include <cerrno>

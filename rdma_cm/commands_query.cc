@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What is known of an id: addresses, path, GIDs.
 #include <cerrno>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The export of liburoce.so by which liburoce_files.so serves the rdma_cm file (functions.h), and the Manager of the
 // process behind it.
 #include <cerrno>

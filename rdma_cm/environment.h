@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What the rdma_cm file needs of the process around it. Of a real process: process_environment() (entry.cc); tests
 // bring their own.
 #pragma once

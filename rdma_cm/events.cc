@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What the connection manager says, turned into what the application is told.
 #include <algorithm>
 #include <cerrno>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What liburoce.so does for liburoce_files.so, which has the hooks through which a program meets the rdma_cm file.
 // Found by name: the two libraries are not linked with each other.
 #pragma once

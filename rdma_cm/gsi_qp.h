@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // QP1 of a device of this process (IBTA 13.5, the general services interface): sends and receives management datagrams.
 // There where no broker has it; used by LocalAgent.
 #pragma once

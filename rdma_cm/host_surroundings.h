@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The host as the connection manager of a process alone sees it: addresses, routes, devices, and what the process may.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What the ids of the rdma_cm file are: what an application has a number for. Plain state; what may happen to it is in
 // the commands and in events.cc.
 #pragma once

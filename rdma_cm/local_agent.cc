@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "rdma_cm/local_agent.h"
 
 #include <algorithm>

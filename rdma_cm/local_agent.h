@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The connection manager of a process that has its netdevs to itself (`uroce run --alone`, or where there is no
 // broker): in this process, with the QP1 of each of its devices. A thread takes what arrives, and timers.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What others tell Manager's thread: the agent's threads, and whoever reads the kernel's news of the network. Nothing
 // of Manager is touched by them, so nobody waits for anybody.
 #pragma once

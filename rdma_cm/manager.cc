@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Opening, commands on their way to those who answer them, and what all of these need.
 #include "rdma_cm/manager.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // All rdma_cm files of a process and their ids: answers commands, turns what the connection manager says into events
 // (rdma-cm-file.md). One per process (entry.cc), with a thread of its own from the first open() on.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Things with numbers: a new one gets the lowest that is free, as in the kernel.
 #pragma once
 

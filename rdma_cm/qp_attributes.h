@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What INIT_QP_ATTR answers: the attributes with which librdmacm takes a QP to INIT, RTR and RTS.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Where a connection leaves this host: source address, netdev, next hop. Asks NetView; nothing here waits.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Manager's thread: letters of the connection manager, channels that nobody has any more, next hops that are found or
 // not, QPs whose first packet stands for the RTU, netdevs that change.
 #include "engine/base/thread.h"

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
 # The include rules of docs/architecture.md, and that wire/ and engine/transport stay without I/O, clock and allocation.
 # Usage: architecture_test.sh SOURCE_DIR BUILD_DIR
 set -euo pipefail

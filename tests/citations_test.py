@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
 """What comments and documents cite is in the repository: no dead file, section, decision or fault number.
 
 Usage: citations_test.py SOURCE_DIR

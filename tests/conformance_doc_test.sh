@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
 # Every test that docs/conformance.md and docs/faults.md name, as `Suite.Name` or `Suite.*`, exists in the sources.
 # Usage: conformance_doc_test.sh SOURCE_DIR
 set -euo pipefail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // main() of the GoogleTest binaries that need no other.
 #include <gmock/gmock.h>
 

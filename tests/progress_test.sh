@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
 # tools/lib/progress.sh: a step that fails is never taken for one that succeeds, however its caller treats errors.
 # Usage: progress_test.sh SOURCE_DIRECTORY
 set -euo pipefail

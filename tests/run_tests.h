@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What main() of every GoogleTest binary ends with.
 #pragma once
 

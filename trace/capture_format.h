@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Inside of CaptureReader: bytes with their offset, and what the two file formats have in common.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "trace/capture_reader.h"
 
 #include <algorithm>

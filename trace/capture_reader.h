@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Reads capture files: pcapng and classic pcap, as tcpdump, Wireshark and uroce write them. Called by `uroce check`.
 // Not libpcap: that hides directions, interfaces and comments of pcapng.
 //

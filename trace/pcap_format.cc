@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Classic pcap files (draft-ietf-opsawg-pcap).
 #include "trace/capture_format.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Numbers of the pcapng format (draft-ietf-opsawg-pcapng) and link types (www.tcpdump.org/linktypes.html). Shared by
 // writer and reader.
 #pragma once

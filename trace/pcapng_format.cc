@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // pcapng files (draft-ietf-opsawg-pcapng).
 #include <algorithm>
 #include <limits>

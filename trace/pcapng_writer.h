@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Writes frames as pcapng (draft-ietf-opsawg-pcapng): one section, Ethernet interfaces, nanoseconds. Called by the
 // capture stage for every packet, by the simulator and by tests. Reads back with capture_reader.h, Wireshark and
 // tcpdump.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // One captured frame: what capture files hold, and what the simulator and the capture stage hand to the oracle.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Asynchronous events from the engine to ibv_get_async_event.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The asynchronous events that an object can report: one source for each type of event.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "verbs_shim/command_file.h"
 
 #include <cerrno>

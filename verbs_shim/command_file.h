@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What cmd_fd of a context refers to: in the kernel the open uverbs file, to which objects belong and from which every
 // process that holds it can import them; here what the contexts of this process that share it have in common. Made by
 // ibv_open_device, found by ibv_import_device.

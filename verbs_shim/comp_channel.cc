@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Completion channels: descriptors that become readable when an armed CQ gets a completion.
 
 #include <cerrno>

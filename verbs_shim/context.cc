@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Opening and closing a device: the ibv_context with its dispatch tables.
 
 #include <cerrno>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Completion queues: creation, polling, arming, resizing, moderation.
 
 #include "verbs_shim/cq.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What ibv_create_cq and ibv_create_cq_ex share.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Extended completion queues: one completion at a time, read field by field. ibv_start_poll takes the first and keeps
 // the queue for the calling thread until ibv_end_poll; both work on Cq::current.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // ibv_get_device_list and what can be asked of a device without opening it: its name, index and GUID. Nothing is opened
 // and no privilege is needed (architecture.md, decision 6).
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // ibv_query_device and ibv_query_device_ex: what the engine really offers.
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The verbs that applications reach through function pointers in ibv_context and verbs_context instead of symbols.
 // Each is defined in the file of its object; context.cc fills the tables.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Device memory. A device that is a process has none of its own: ordinary memory stands for it, of a size that is
 // reported and held to, so that applications that want some get what they ask for.
 

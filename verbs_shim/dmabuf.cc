@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Regions on file descriptors: the buffer is mapped here for as long as the region exists. DMA buffers whose exporter
 // lets processes map them, memfds, files.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "verbs_shim/event_descriptor.h"
 
 #include <cerrno>

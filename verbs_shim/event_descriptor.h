@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A file descriptor that counts pending events: what comp_channel->fd and async_fd are.
 // An eventfd in semaphore mode, so that it can be polled, made non-blocking and dup2()ed like the kernel's uverbs
 // files. Used by EventQueue.

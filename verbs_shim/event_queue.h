@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Events on their way to the application, with a descriptor that is readable while there are any. Completion channels
 // and the asynchronous events of a context are made of it. push() comes from the engine, under its progress lock.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Structs as the kernel's user ABI has them to structs of the verbs API and back. librdmacm calls these with what it
 // reads from the rdma_cm file.
 

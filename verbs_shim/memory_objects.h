@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The objects behind memory verbs: regions, windows, device memory. What handles created by ibv_import_* share with the
 // handle they come from is a state of its own; a context keeps these states by number.
 #pragma once

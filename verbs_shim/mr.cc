@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Memory regions. Registration checks what hardware would: the range exists and the access rights make sense. Nothing
 // is pinned: work that meets memory which the application has unmapped ends with an error
 // (engine/memory/memory_access.h). So on-demand paging costs nothing, and only leaves out the check that the range

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // ibv_advise_mr: brings pages in before work requests touch them. The regions are named by local keys, so the engine is
 // asked which they are.
 

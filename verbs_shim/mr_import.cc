@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // ibv_import_mr: a second handle of a region of this context, or of one that shares its objects. Freeing the second
 // leaves the region alone.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // ibv_rereg_mr: another range, protection domain or access for a region under the same keys. For the data path it is
 // one step; when it fails, the old region is as it was.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Multicast groups of UD queue pairs.
 
 #include <cerrno>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Memory windows. The engine binds and invalidates them in the order of work requests; here they are made, and work
 // requests that name them are checked.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Buffers that the provider allocates (rdma-core 64, IBVERBS_1.17): newer than the headers that this is built with.
 // Their struct is opaque to applications.
 

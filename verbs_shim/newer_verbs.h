@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What verbs.h of newer rdma-core releases has and the header that this is built with (44) has not. Layouts and values
 // are part of the ABI.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The objects behind the pointers that applications hold. Each begins with its ibv_* struct as the libibverbs ABI lays
 // it out, followed by what the shim keeps with it; from() leads from the one to the other.
 // The layouts that applications reach into are in docs/reference/verbs-abi.md and asserted in tests/verbs_shim/.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Objects that a child has inherited through fork(). The engine behind them works in the parent (engine/base/fork.h),
 // so in the child they are empty shells: what would create, change or post says EIO, as on a device that was pulled;
 // queues have nothing; and destroying takes the shell alone, in any order and without waiting for anybody: threads of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Protection domains, and what extends them: thread domains, parent domains, and domains imported from another context
 // of the same command descriptor. The engine knows them by number only.
 

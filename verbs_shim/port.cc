@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The one port of a device and its tables: state, GIDs, P_Keys. All of it follows the netdev.
 
 #include <algorithm>

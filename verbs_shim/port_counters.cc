@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What a process's engines have counted and the GID tables of its devices, for liburoce_files.so, which shows them as
 // files. The exports that are not of libibverbs.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // ibv_post_send and ibv_post_recv: work requests become WQEs in the engine's rings. The data path of the shim.
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The symbols that rdma-core keeps for its own provider libraries, at IBVERBS_PRIVATE_34 (57, 59 and 64 in newer
 // releases), and the entry points of the ABI before 2007, at IBVERBS_1.0. Programs that link with libmlx5 or libefa do
 // not load without the former; nothing here is ever called for a device of ours. What works is elsewhere:

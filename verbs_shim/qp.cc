@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Queue pairs: creation, state changes, queries. The engine judges transitions and attribute masks
 // (engine/transport/common/qp_state.h); here attributes change their form.
 

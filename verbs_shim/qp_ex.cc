@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // ibv_wr_start .. ibv_wr_complete: builds a batch of WQEs in reserved slots and publishes it as a whole, or not at all
 // after any error. The QP's send lock is held in between.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The ibv_wr_* way of posting.
 #pragma once
 

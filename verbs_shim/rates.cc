@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Conversions between enum ibv_rate, multiples of 2.5 Gb/s and Mb/s.
 
 #include <infiniband/verbs.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Which send work requests a queue pair takes; for ibv_post_send and ibv_wr_*. Protection is not checked here: that is
 // the engine's, and ends in a completion.
 #pragma once

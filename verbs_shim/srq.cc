@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Shared receive queues: plain ones, and those of XRC domains.
 
 #include <cerrno>

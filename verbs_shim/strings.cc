@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Names of enumerators, in libibverbs' own words: tools and logs of applications show them.
 
 #include <cstddef>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Access to sysfs that libibverbs exports to its tools and to librdmacm.
 
 #include <climits>

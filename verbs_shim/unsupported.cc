@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Public verbs that this endpoint does not offer. Applications ask for them and fall back, so each says EOPNOTSUPP.
 // Also the fork functions, which have nothing to do here.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Values that verbs and the engine express differently: path MTUs, GIDs, address vectors.
 #pragma once
 

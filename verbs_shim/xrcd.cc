@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // XRC domains: what XRC targets and the shared receive queues they deliver to have in common. A file gives a domain a
 // name that others find it by; here within the process.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The ACK Extended Transport Header: what a responder says about a request (IBTA 9.3, 9.7.5).
 #pragma once
 

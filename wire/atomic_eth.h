@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The headers of atomic operations: AtomicETH in the request, AtomicAckETH in the answer (IBTA 9.3).
 #pragma once
 

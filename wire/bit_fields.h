@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Messages whose fields lie anywhere among their bits, as those of the connection manager do. A message says where its
 // fields are, once, in a function layout(message, codec); FieldReader and FieldWriter are the codecs that take them out
 // of bytes and put them in. Set-up messages only: a loop per field.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The Base Transport Header, first in every RoCE v2 packet (IBTA 9.2).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Integers to and from bytes in a fixed byte order, at any alignment. Used by everything that reads or writes packets.
 // Written with shifts, so that they work in constant expressions; compilers turn them into one load or store.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The messages of the connection manager (IBTA 12.6 to 12.11, wire.md "RDMA CM"), each as a value with all of its
 // fields, and the MAD around it. A message says in layout() where its fields are, counted from the end of the MAD's
 // header: what is not named there is written as 0 and ignored.

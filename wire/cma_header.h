@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What the RDMA IP CM service (IBTA annex A11) adds to REQ and SIDR_REQ: the addresses and ports of a connection, at
 // the beginning of the private data, and service ids made of a port space and a port.
 #pragma once

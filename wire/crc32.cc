@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The reference, the table implementation for every CPU, and the choice of the fastest.
 #include "wire/crc32.h"
 

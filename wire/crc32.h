@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // CRC-32 of Ethernet and zlib, the checksum under the ICRC, as functions from register state to register state:
 // reflected, without the initial and final inversion (zlib's crc32() is ~crc32_update(~0, p, n)).
 //

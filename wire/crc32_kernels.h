@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The implementations behind crc32.h, one by one: for the choice at start-up, for tests and for benchmarks.
 #pragma once
 

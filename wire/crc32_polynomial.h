@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Arithmetic modulo the CRC-32 polynomial, in its reflected form: bit 31 - i of a value is the coefficient of x^i, so
 // 0x80000000 is 1. Gives the constants of the fast CRC kernels at compile time, and lets icrc.cc solve for a hidden IP
 // ID.

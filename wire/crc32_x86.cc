@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // CRC-32 by carry-less multiplication. The method is that of Gopal et al., "Fast CRC Computation for Generic
 // Polynomials Using PCLMULQDQ Instruction" (Intel, 2009): a register full of message may be moved D bits towards the
 // end of the message by multiplying it with x^D mod P and adding what stands there; at the end one register is left to

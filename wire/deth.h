@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The Datagram Extended Transport Header: Q_Key and sender of a UD packet (IBTA 9.3).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What surrounds the InfiniBand part of a RoCE v2 packet: Ethernet, IP and UDP header values.
 // A received packet is described by one, and a QP keeps one ready for everything it sends.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The Flush Extended Transport Header: what an RDMA FLUSH makes visible or persistent (IBTA annex A19).
 #pragma once
 

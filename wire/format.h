@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A packet as one line of text for people, in the manner of tcpdump. Used by traces, test failures and the command
 // line.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What the views of all headers have in common: a view is a pointer to bytes whose number has been checked.
 // Every header file (bth.h, reth.h, ...) has a view to read fields in place and a plain value to keep and to emit.
 #pragma once

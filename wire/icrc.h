@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The invariant CRC at the end of every RoCE v2 packet: CRC-32 over everything that no router may change (IBTA 7.8.1,
 // annex A17). Fields that may change count as all ones.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The Invalidate Extended Transport Header: the R_Key that SEND with Invalidate ends (IBTA 9.3).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Immediate data (IBTA 9.3): four opaque bytes. Verbs hands them to applications in network byte order (imm_data is
 // __be32), so they are copied and never converted.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Ethernet, IP and UDP around a RoCE v2 packet: taking a frame apart into Envelope and InfiniBand bytes, and writing
 // the headers for an Envelope. Used by the backends that see frames (AF_XDP, memory link, capture) and by the
 // dissector.

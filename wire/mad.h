@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Management datagrams (MADs): the header that all have (IBTA 13.4), and the UD packet in which those to QP1, the
 // general services interface (GSI), travel.
 #pragma once

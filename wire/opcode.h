@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The BTH opcodes and what a packet of each one carries, as one table (IBTA 9.2.1, annexes A14, A17, A19; wire.md
 // "Headers", "Opcodes").
 // Parsing, formatting and the transport ask the table; nothing else decodes opcodes.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A received InfiniBand packet as values: all headers its opcode has, and the payload in place.
 // Called for every packet that arrives, before the ICRC is verified.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The 24-bit numbers of the InfiniBand transport as distinct types: packet sequence number (PSN), message sequence
 // number (MSN) and queue pair number (QPN). Used by headers, the transport and everything that names a QP.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The RDMA Extended Transport Header: where an RDMA WRITE or READ goes (IBTA 9.3).
 #pragma once
 

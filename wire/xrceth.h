@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The XRC Extended Transport Header: the shared receive queue an XRC request is for (IBTA annex A14).
 #pragma once
 

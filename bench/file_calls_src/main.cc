@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // How long write() and close() take: a line "nanoseconds<TAB>name" for each kind of call.
 // Usage: file_calls ROUNDS [rdma_cm]     rdma_cm: while the program has an rdma_cm file open
 #include <cerrno>

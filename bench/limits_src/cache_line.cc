@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // cache_line: how long a cache line takes from one CPU to the other, in ns. Run by bench/limits around each
 // measurement. A host that moves virtual CPUs between core complexes changes it several times over, and with it every
 // ping-pong.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Frame template of xsk_bench. The MAC addresses are broadcast and a local one: XDP on the peer redirects before
 // anything looks at them.
 #include "bench/limits_src/frame.h"

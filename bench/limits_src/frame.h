@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The Ethernet frames that xsk_bench sends: IPv4 and UDP to port 4791 as RoCE v2 has them, with a stamp as payload.
 #pragma once
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """The groups of measurements of bench/limits, and the ratios that each is about."""
 
 import dataclasses

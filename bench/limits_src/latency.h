@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Time stamps and the summary of many short durations. Used by every mode of xsk_bench and socket_bench.
 #pragma once
 

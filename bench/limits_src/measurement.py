@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """A measurement of bench/limits: what runs on a Rig, samples of its repetitions, and which were disturbed."""
 
 import dataclasses

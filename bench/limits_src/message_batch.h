@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What sendmmsg() and recvmmsg() take: several messages, all with the same buffer. Used by socket_bench.
 #pragma once
 

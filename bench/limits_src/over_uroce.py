@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """What bench/limits measures over uroce: perftest, UCX, and verbs_bench for what perftest cannot do."""
 
 import dataclasses

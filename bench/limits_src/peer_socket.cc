@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "bench/limits_src/peer_socket.h"
 
 #include <arpa/inet.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The kernel's sockets between the two sides: a UDP or TCP socket to the peer, and the socket of the side that waits
 // for it. Errors are thrown.
 #pragma once

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Results of bench/limits as a picture: bulk by path MTU, latency, messages, one QP beside another. With matplotlib."""
 
 import statistics

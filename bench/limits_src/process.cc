@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Process set-up shared by xsk_bench and socket_bench.
 #include "bench/limits_src/process.h"
 

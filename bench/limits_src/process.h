@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What measuring processes need: to run on one CPU, to say that they are ready, and to end on SIGTERM.
 #pragma once
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """What bench/limits prints: the tables of each group, and the ratios of uroce to the references."""
 
 import dataclasses

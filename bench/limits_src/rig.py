@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """The stage of bench/limits: two network namespaces joined by a veth pair, and the processes that run in them."""
 
 import dataclasses

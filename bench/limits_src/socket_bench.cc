@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // socket_bench: what the kernel's UDP and TCP do between the same two netdevs. Run by bench/limits.
 #include "bench/limits_src/socket_bench.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The modes of socket_bench: the same exchanges as xsk_bench through the kernel's UDP and TCP. Every mode prints one
 // JSON object on stdout; the side that waits for a peer prints a line "ready" first. Errors are thrown.
 #pragma once

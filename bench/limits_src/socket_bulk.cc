@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // socket_bench blast and sink: bulk data through kernel UDP, datagram by datagram (sendmmsg, recvmmsg) or in runs
 // (socket_runs.cc, received with UDP_GRO), and through kernel TCP. Rates are taken at the receiver.
 #include <cerrno>

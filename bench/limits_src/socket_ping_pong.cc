@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // socket_bench ping and pong: the round trip of a message, or of several at a time, through kernel UDP or TCP
 // (TCP_NODELAY), blocking or spinning. Several datagrams can be one run, as uroce sends an answer and an ACK.
 #include <cerrno>

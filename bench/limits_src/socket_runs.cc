@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // socket_bench blast of runs: equal datagrams that leave as one message (UDP_SEGMENT), as the bulk plane of uroce wants
 // them. The socket is not connected and sets DF: so the IP IDs of every run count up from 0, which an ICRC has to know.
 // Contiguous: the run in one buffer. Gathered: of each datagram the headers, the payload and the ICRC in a place each.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // verbs_bench: the latency of one QP beside the bulk traffic of another. Run by bench/limits.
 #include "bench/limits_src/verbs_bench.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The modes of verbs_bench, which is run below `uroce run`: what perftest cannot measure, since it has a process for
 // each kind of traffic and a netdev belongs to one process. Errors are thrown.
 #pragma once

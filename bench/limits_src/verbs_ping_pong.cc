@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // verbs_bench ping and pong: round trips of 2-byte SENDs on one QP while another keeps its queue full of WRITEs. One
 // thread of each side drives both QPs: with one for each, two cores would measure the scheduler.
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Set-up and transmit side of the AF_XDP socket of xsk_bench.
 #include "bench/limits_src/xsk.h"
 

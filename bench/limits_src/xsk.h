@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // One AF_XDP socket on queue 0 of a netdev, with its UMEM and, if it receives, an XDP program that redirects everything
 // to it. As thin as possible: what the modes of xsk_bench measure is the kernel, not this class.
 #pragma once

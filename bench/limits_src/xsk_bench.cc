@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // xsk_bench: what AF_XDP sockets can do on this machine with nothing above them. Run by bench/limits.
 #include "bench/limits_src/xsk_bench.h"
 

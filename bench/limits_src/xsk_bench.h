@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The modes of xsk_bench, one file each. Every mode prints one JSON object on stdout; those that wait for a peer print
 // a line "ready" first. Set-up errors are thrown.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // xsk_bench blast and sink: frames in one direction as fast as the kernel takes them. Upper bound for ib_write_bw,
 // ib_send_bw and ib_read_bw: nobody copies a payload, computes an ICRC or sends an ACK.
 #include <cerrno>

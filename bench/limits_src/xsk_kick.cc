@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // xsk_bench kick and arrivals: what one sendto() on the TX ring costs its caller, by the number of descriptors queued,
 // and when each frame of the call gets to the receiver. It tells whether an extra packet (an ACK, say) is cheaper as
 // part of a call that is made anyway, and whether a long call holds its first frames back.

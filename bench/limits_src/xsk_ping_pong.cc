@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // xsk_bench ping and pong: the round trip of one frame between two AF_XDP sockets. Lower bound for ib_send_lat,
 // ib_write_lat and, with different lengths for request and reply, ib_read_lat. With two frames each way it is closer to
 // ib_send_lat, which goes on when the SEND of the peer and the ACK of its own have come.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """The build to compare with: a build directory, or a commit, which is built."""
 
 import os

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // messages_bench: measures one configuration of bench/messages, which says what the figures mean, and prints it as
 // JSON. Alone, so that valgrind and perf can be put in front of it.
 #include <CLI/CLI.hpp>

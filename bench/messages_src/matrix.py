@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Which configurations bench/messages measures."""
 
 from __future__ import annotations  # a field is called list

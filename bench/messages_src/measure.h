@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // One configuration measured: repetitions of the same number of messages, after one that does not count.
 #pragma once
 

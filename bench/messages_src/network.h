@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A host with two netdevs that a memory link joins: what the verbs devices of this process are made from.
 #pragma once
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """What bench/messages prints for people."""
 
 from matrix import HEADING

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Runs of messages_bench: for times, for where they go, and below valgrind."""
 
 import contextlib

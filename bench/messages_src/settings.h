@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What one run of messages_bench measures.
 #pragma once
 

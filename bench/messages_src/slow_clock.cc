@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Preloaded below valgrind, where a program runs some fifty times slower: so does its clock then, and no more timers
 // expire per message than at full speed.
 #include <cstdint>

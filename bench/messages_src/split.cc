@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "bench/messages_src/split.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Where the time goes that one thread spends in calls of verbs, in cycles of the TSC. By call, so that the parts mean
 // the same whatever the engine does inside:
 //   wire        in the packet I/O (send, receive, flush of the memory link), from whichever call

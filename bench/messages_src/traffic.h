@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The two sides of the messages of one thread, as an application would write them: the requester keeps its window full
 // and polls, the responder polls and posts the receives again that were used.
 #pragma once

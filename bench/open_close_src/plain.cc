@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What the kernel takes to open AF_XDP on all queues of a netdev and to close it again, one plain call after the other.
 // Usage: open_close_plain NETDEV QUEUES ROUNDS
 #include <bpf/bpf.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Times of steps, printed one a line: milliseconds, a tab, the name.
 #pragma once
 

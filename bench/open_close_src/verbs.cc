@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Opens a device, makes its first queue pair, closes it. Usage: open_close_verbs DEVICE ROUNDS; with 0 rounds it
 // exits without closing anything, and its last line is the time then (CLOCK_MONOTONIC, ms).
 #include <cerrno>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Keeps system calls that the engine makes in an application's thread out of the application's sight: errno stays as
 // it is, and pthread_cancel() does not act inside. Posting and polling are no cancellation points on hardware, and a
 // thread that is unwound while it holds a lock of the engine would leave it locked for ever.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The rights that a process gets only so that it can open AF_XDP, as `uroce run --user` gives them to a program of an
 // ordinary user: ambient capabilities. Once the packet I/O is open nobody needs them any more, and they are given up.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The one clock of the engine. Not for the transport, which is told the time.
 #pragma once
 

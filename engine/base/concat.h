@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Text for people from parts, without a formatting library: the engine lives in other people's processes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Named counters of a shard. One writer at a time (the holder of its lock), any number of readers.
 // Every reason for which a packet is dropped has its own name here (architecture.md, decision 8).
 #pragma once

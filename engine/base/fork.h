@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What fork() does to a library with threads, sockets and locks, and what we do about it (verbs-abi.md
 // "Pitfalls"). The child has a copy of every object and none of the threads behind them; what it got that way belongs
 // to the parent and is an orphan in the child. Three rules keep the parent intact and the child alive:

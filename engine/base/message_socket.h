@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Messages over a UNIX socket that keeps them apart (SOCK_SEQPACKET), with descriptors. What comes may be from anybody:
 // no more is taken than the caller has room for, and descriptors that nobody asked for are closed.
 #pragma once

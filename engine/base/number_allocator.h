@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Gives numbers out, which rest when they come back: QP numbers in a device (IBTA: timewait), ranges of them in
 // the broker. Packets for who had a number may still be under way, or a peer may go on repeating them, and a new holder
 // with the same peer would take them for its own. Only the peer knows how long it goes on, so the rest is not counted

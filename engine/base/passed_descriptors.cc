@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "engine/base/passed_descriptors.h"
 
 #include <algorithm>

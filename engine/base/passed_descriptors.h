@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Descriptors that one process passes to another one with bytes over a UNIX socket (SCM_RIGHTS).
 #pragma once
 

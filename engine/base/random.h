@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Random numbers from the kernel's CSPRNG, for keys, QP numbers and ranges. Set-up only.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A test-and-test-and-set lock for sections of a few dozen instructions. On a machine with as few cores as threads the
 // holder may be descheduled, so waiting yields soon. Yielding does not let a thread of lower priority run, though: who
 // waits for long sleeps now and then, or a real-time thread would wait for ever for a holder that it keeps off its

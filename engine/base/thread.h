@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Threads of ours in other people's processes.
 #pragma once
 

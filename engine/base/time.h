@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Time as the transport sees it: nanoseconds handed in from outside, never read here (architecture.md, decision 3).
 // The engine passes CLOCK_MONOTONIC, the simulator its virtual clock.
 #pragma once

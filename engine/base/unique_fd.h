@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Owner of a file descriptor: closes it at the end, whichever way a function is left. For descriptors that children may
 // inherit; those that stand for the netdev go through ForkGuard (fork.h).
 #pragma once

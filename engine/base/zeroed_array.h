@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Large arrays of zeroes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The notification point of one QP: which congestion-marked packets are answered with a CNP. Asked by the receiving
 // side of a QP for every packet that carries CE, has passed its checks (ICRC included) and is not itself a CNP;
 // counters are the caller's.

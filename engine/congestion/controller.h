@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Congestion control of one destination (architecture.md, decision 7; congestion.md): when its senders may send, given
 // what they tell it. The destination owns one by value; all QPs and address handles to it share it.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The reaction point of one QP: how fast it may send after congestion notifications (CNPs), by the rules and default
 // parameters of ConnectX firmware (wire.md "ConnectX and DCQCN"). Driven by Controller; sans-IO.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "engine/congestion/delay_control.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // How fast to send to one destination, from round-trip times: what is above the time of an empty network is queueing.
 // Driven by Controller; sans-IO. The rule is Swift's, on a rate instead of a window (docs/congestion.md).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // When packets to one destination may leave under a rate limit: who asked first goes first. Asked and told by
 // Controller.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A rate of sending, and what it says about bytes and time. Used by everything in engine/congestion.
 #pragma once
 

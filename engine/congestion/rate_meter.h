@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // How fast packets have left for a destination lately: where a rate limit has to begin, for the speed of the port is
 // often unknown (a veth claims 10 Gb/s whatever it can do). Fed by Controller.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // When the ACKs that QPs owe leave. The transport says that one is owed; everything else about it is decided here:
 //
 //   delayed        An ACK waits for the next round. The application that polls sees the message first, and what it

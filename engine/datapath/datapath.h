@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Everything that happens to packets of one netdev between the packet I/O and the QPs, one round at a time: doorbells,
 // transmissions (tx_scheduler.h), arrivals (rx_demux.h), timers and ACKs (schedule.h), waits for next hops
 // (next_hop_waits.h). All of it under the progress lock, except where it says any thread. Owned by Device, as are

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The doorbells of a datapath: posting threads push their QPs to a stack without a lock, and the holder of the progress
 // lock answers them in the order in which they rang. Owned by Datapath.
 #pragma once

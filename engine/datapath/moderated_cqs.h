@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The completion queues whose notifications are moderated and the deadlines that brings. A round looks at one time
 // only; at the queues, when it has come. Owned by Datapath; under the progress lock.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Packets whose next hop has no link-layer address yet, and the QPs that wait for one. Called by TxScheduler for every
 // packet; the engine takes what the kernel is to be asked for. Owned by Datapath; under the progress lock, except where
 // it says any thread.

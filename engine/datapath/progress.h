@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Who drives the datapath, and when (architecture.md, decision 2).
 //
 // Application threads that poll run it inline, under a lock that they only try. A background thread takes over when

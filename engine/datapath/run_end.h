@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Tells when a run of a QP's packets (PacketIo::run) is as long as it gets: what is behind it would begin another one,
 // and is left for the QP's next turn, so that runs are not parted by the length of a turn. A packet shorter than the
 // one before it ends a run early, and one that is longer begins one (io/udp/run.h): the QP goes on.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What becomes of a packet that has arrived: it is checked, counted with the reason where it is dropped, and else given
 // to its QP, or to all members of its multicast group. Owned by Datapath; under the progress lock.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What the QPs of a datapath do next: which have packets to send, which owe ACKs, when whose timer expires. Whoever has
 // given a QP something to think about (a doorbell, a packet, a timer, another state) calls reschedule(), which asks the
 // transport and puts the QP into the lists where it belongs. Owned by Datapath; under the progress lock.

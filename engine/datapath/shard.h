@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A shard of a device: a datapath, and the lock under which one thread at a time drives it. Application threads that
 // poll or post drive it inline, under a lock that they only try; the background thread does when nobody else does
 // (progress.h). Shards do not stop each other: they share only what changes while all of them are locked.

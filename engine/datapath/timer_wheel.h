@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Timers by the tens of thousands at the price of a few: a hierarchical timer wheel (Varghese and Lauck). Setting,
 // moving and cancelling a timer takes constant time and touches its own cache line and one slot's.
 //

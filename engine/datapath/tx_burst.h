@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Packets on their way from QPs to one PacketIo: collected in bursts, kept over backpressure.
 //
 // A burst costs a system call or two. A post alone is worth them: its packets leave at once. A thread that goes on

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The transmit queues of a datapath, one to the wire and one between QPs of this process, and what to do when memory
 // that their packets point to goes away. Part of TxScheduler; under the progress lock.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Which packets leave next, and where they go. QPs that have packets take turns, a quantum each, until the budget of
 // the transmission is spent or the packet I/O has no room; ACKs leave ahead of these and behind them (ack_scheduler.h).
 // Owned by Datapath; under the progress lock.

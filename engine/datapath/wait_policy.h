@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // How the background thread waits between two rounds: the heuristics of Progress, without threads and without a clock.
 //
 // It is there for programs whose threads do not poll, and must not be in the way of those that do. Some programs poll

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The connection of this process to the broker of its host: one, whoever needs it first (open_io.h, the connection
 // manager).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "engine/device/capture_setup.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Makes the packets of a netdev's packet I/O visible: to the file that UROCE_CAPTURE names, and to `uroce capture`.
 // Called when the packet I/O opens.
 #pragma once

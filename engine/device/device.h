@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The inside of an Engine (engine.h): one netdev of this process with its packet I/O, its tables, its shards and who
 // drives them. It follows the netdev and the network around it (network.cc). Engine does on it what the verbs ask for.
 //

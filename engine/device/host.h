@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The devices of this process: one engine per usable netdev, made from netlink on demand. Process-wide state; the verbs
 // shim and the command line start here.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "engine/device/io_choice.h"
 
 #include "engine/base/concat.h"

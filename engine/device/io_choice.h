@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Which packet I/O is best for a netdev, and why. One answer for all: the engine opens what it says (open_io.h), `uroce
 // devices` and `uroce doctor` show it. docs/packet-io.md has it as a table by kind of netdev.
 #pragma once

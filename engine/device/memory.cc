@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The memory calls of the engine: regions and windows, changed under the progress lock, so between two packets.
 
 #include <cerrno>

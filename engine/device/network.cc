@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What a device knows of its netdev and the network around it, and how it follows changes: addresses, link state,
 // routes, neighbours, and the events that tell applications.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The calls of the engine that make, change and end QPs, shared receive queues, address handles and memberships in
 // multicast groups, and change completion queues.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Which packet I/O an engine gets: what UROCE_IO asks for, or the best that the process may open (io_choice.h).
 #pragma once
 

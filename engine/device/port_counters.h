@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The counters of a port under the names that kernel drivers give them in sysfs: "counters/..." as InfiniBand's
 // PortCounters, "hw_counters/..." as ConnectX. Of one engine, so of one process. Shown by files/ through the verbs
 // shim.

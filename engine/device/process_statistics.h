@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What this process says of itself to whom the broker brings (broker/link.h).
 #pragma once
 

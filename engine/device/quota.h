@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // How many objects of each kind a device has out at a time: the limits that it reports hold exactly, and one past them
 // is ENOMEM, as in the kernel's drivers. Quota belongs to the engine; a QuotaAccount is the part of it that one open
 // device has, which closing gives back whatever the application has left. The verbs shim takes and gives. QPs,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What people should know of a device while a program runs: a line on stderr.
 #pragma once
 

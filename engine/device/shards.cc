@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // How the work of a device is spread over its shards (datapath/shard.h).
 
 #include <algorithm>

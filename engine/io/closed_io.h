@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What takes the place of the packet I/O when its netdev is gone: packets go nowhere and none come, so that QPs end as
 // they do on a dead wire and nobody waits for a descriptor. Made by the engine.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A PacketIo that wraps another one and makes faults on purpose (UROCE_FAULTS). The engine puts it around any backend.
 //
 // Packets are dropped, duplicated, reordered and corrupted on their way in and on their way out. Each probability

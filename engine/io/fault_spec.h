@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What UROCE_FAULTS asks for: the faults that FaultInjector makes, and their text form.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "engine/io/frame_builder.h"
 
 #include <algorithm>

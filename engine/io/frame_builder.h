@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Makes the bytes of a packet: Ethernet, IP and UDP headers, transport headers, payload, pad and ICRC. For the backends
 // that hand out whole frames (AfXdp, MemoryLink) and, without the outer headers, UdpIo.
 #pragma once

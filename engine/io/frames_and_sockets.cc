@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "engine/io/frames_and_sockets.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // PacketIo of a process that has leased a netdev's AF_XDP queues, beside others with UDP sockets on it: two as one.
 // Packets to the wire leave as frames. Packets to this host's own address, which no wire brings back, and to multicast
 // groups, of which this host's kernel makes copies for other processes too, leave through sockets. What arrives comes

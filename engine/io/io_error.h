@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Why a packet I/O could not be opened, for people and for programs. Made by AfXdp::open and UdpIo::open; the engine
 // prints it and hands the code to the application as errno.
 #pragma once

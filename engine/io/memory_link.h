@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // PacketIo without a network: two hosts joined in memory, or one that receives what it sends. For tests, and for the
 // engine when QPs of one process are connected to each other.
 //

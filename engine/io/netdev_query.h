@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What the packet I/O needs to know of a netdev at the moment it opens it. Used by AfXdp.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The contract between the engine and whatever moves packets: AF_XDP, UDP sockets, a memory link, and the wrappers
 // (fault injector, capture) that are PacketIo themselves.
 //

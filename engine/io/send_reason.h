@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Why a packet is sent: set by the transport for every packet, read by the capture stage, which writes it beside the
 // packet. An enum on the packet path; the words are for whoever reads a capture.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Which shard of a device has a QP. A device may have several shards, each with QPs, a lock and a PacketIo of its own
 // (architecture.md "Shards"). Whoever spreads packets over these PacketIos does it by this rule.
 #pragma once

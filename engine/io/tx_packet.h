@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A packet to send, before it has bytes: where it goes, its transport headers, and where its payload lies.
 // The transport fills headers and fragments; the engine adds the envelope; a PacketIo backend makes the bytes
 // (Ethernet/IP/UDP in front, pad and ICRC behind). architecture.md, decision 4.

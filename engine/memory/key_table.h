@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A hash table of what keys name: memory regions by all 32 bits of their key, memory windows by the upper 24. Keys are
 // random, so their bits are their hash. The upper bits choose a segment, and every segment grows by itself: with a
 // million entries an insertion moves some thousand at worst, and the data path, which looks up for every packet under

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "engine/memory/memory_access.h"
 
 #include <algorithm>

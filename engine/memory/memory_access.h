@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Access to memory that belongs to the application. It was registered, but nothing pins it: the application may unmap
 // or protect it at any time, also while we copy. Then the access fails, and the process lives (faults.md, 42).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "engine/memory/mr_table.h"
 
 #include <algorithm>

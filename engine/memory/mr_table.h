@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Memory regions and windows, and the one place where a key, an address and a length become a pointer.
 // Looked up for every packet by the transport, under the lock of its shard; regions and windows come and go through the
 // engine, which holds the locks of all shards then. So a region that has been removed is never touched again. Windows

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Memory windows: remote keys of their own for a part of a region, given and taken without registering anew (IBTA
 // 10.6.7). Here they are only kept; MrTable knows the regions and decides what may be bound, and says under
 // which locks (MrTable::use_windows).

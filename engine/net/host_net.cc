@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "engine/net/host_net.h"
 
 #include "engine/net/device_guid.h"

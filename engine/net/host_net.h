@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What a connection manager knows of the host, the broker's or that of a process alone: which netdev has which address
 // and GUID, and where routes lead. Kept from one change of the network to the next, as it is asked for with each
 // request.

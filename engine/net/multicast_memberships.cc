@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "engine/net/multicast_memberships.h"
 
 #include <cerrno>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Multicast groups that this process is in, as the kernel knows them: it tells switches and routers (IGMP, MLD) and
 // opens the NIC's filter. The packets are not taken here. Works without privileges.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // NetView on two netlink sockets: one is subscribed to changes, the other asks. Links and addresses are kept, since
 // they are few and wanted as a whole; routes and neighbours are asked for one by one, however many the host has.
 #include "engine/net/net_view.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A live view of the host's network configuration, read from netlink (libnl) and followed by notifications: netdevs,
 // addresses as GIDs, routes and neighbours. Reading needs no privilege and changes nothing (architecture.md,
 // decisions 5, 6). Host makes one per process and its engines share it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What a netdev and its driver can do, as far as it decides how packets travel. Asked of the kernel; needs no
 // privilege.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The kernel's own word on what a netdev's driver can do with XDP: family "netdev" of generic netlink (Linux 6.3).
 // Spoken with libnl's core; the kernel headers of Debian 12 do not have the family yet. Used by netdev_features.cc.
 #pragma once

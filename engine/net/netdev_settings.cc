@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // See netdev_settings.h.
 #include "engine/net/netdev_settings.h"
 

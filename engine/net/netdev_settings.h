@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What netlink does not tell: of a netdev the speed (ethtool), default hop limits and the IPv6 MTU (sysctl); of all the
 // rules for local ports (sysctl). All of it belongs to the current network namespace, also where /sys shows another
 // one. Used by NetView and by connection managers.

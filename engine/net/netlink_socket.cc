@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // See netlink_socket.h.
 #include "engine/net/netlink_socket.h"
 

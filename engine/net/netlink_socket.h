@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A netlink socket: requests answered by the kernel, or a subscription to its notifications. A thin owner of
 // libnl's socket that turns its callbacks into one function per message. Used by NetView, whose tests change what it
 // answers; not thread-safe.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A next hop as everybody who sends to it shares it: one entry per netdev and address, which NetView keeps up to date.
 // Paths hold it, so a change of a neighbour is a change of one entry, however many QPs send there. Reading it is one
 // load and needs no lock: the data path does it for every packet.

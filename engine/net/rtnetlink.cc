@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // See rtnetlink.h. Attribute names and meanings: Linux rtnetlink(7) and the uapi headers if_link.h, if_addr.h,
 // rtnetlink.h and neighbour.h.
 #include "engine/net/rtnetlink.h"

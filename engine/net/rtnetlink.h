@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The rtnetlink messages that NetView needs, as values: requests to send, answers and notifications to read.
 // Pure functions on bytes; the socket is netlink_socket.h. What is read is bounded by the lengths that libnl has
 // checked against the message's: nlmsg_parse() for attributes, nla_len() for what is in one (rtnetlink_fuzzer.cc).

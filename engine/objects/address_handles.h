@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The address handles of a device: where UD messages go. Work requests name them by number, so that one which is
 // destroyed too early is noticed. Under the progress lock.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Where packets between two addresses go: what the kernel's routes and its neighbour table say of them. All QPs and
 // address handles with the same addresses share one, so that a route which changes is looked up once and applied once.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Which UD QPs of this process are in which multicast groups. Under the progress lock.
 #pragma once
 

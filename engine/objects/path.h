@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Where a QP's or an address handle's packets go: from an address vector to a filled-in envelope.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A QP as the engine keeps it: the transport, its queues and path, and its place in the engine's lists.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The QP numbers that a shard of a device may give, and which QP has which. A device has a range of numbers: one drawn
 // at random, or that which the broker has leased to it (architecture.md, decision 1). Its shards have them by turns, so
 // that the low bits of a number tell the shard (io/steering.h).

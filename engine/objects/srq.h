@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Shared receive queues, and the table by which XRC requests find theirs. Under the progress lock, except posting.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What a device has once, however many shards serve its QPs: the tables in which packets and work requests find what
 // they name. Owned by the engine. Read under the lock of any shard, changed by set-up calls under the locks of all of
 // them. The one change that a round makes is to memory windows, which work requests bind and invalidate

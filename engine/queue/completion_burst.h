@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The completion queues that have got completions in a round and not published them: each is published once, however
 // many there are. An armed queue is published at once, because somebody sleeps until it is, and so is one that other
 // shards fill too. Under the shard's lock, which nobody lets go before all is published.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The completion queue: a ring of CQEs filled by the engine and emptied by application threads.
 //
 // append() and publish() are called under the lock of the shard that fills the queue (single producer). A queue that

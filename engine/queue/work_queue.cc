@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "engine/queue/work_queue.h"
 
 #include <algorithm>

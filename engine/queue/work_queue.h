@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Send and receive queues: rings of work queue elements (WQEs) between application threads and the engine.
 //
 // The application side (post) runs under the QP's post lock, held by the verbs shim. The engine side (everything else)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The XDP programs run by the kernel on exact packets (BPF_PROG_TEST_RUN): which frames are taken and which go on.
 #include <algorithm>
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Where brokers listen, and what is at a path there already.
 #include "broker/address.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A broker in a thread of the test, whose steering gives out pipes instead of sockets on port 4791.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The client's side of the broker's connection manager: requests of several threads, events, and the end of a broker.
 #include "broker/cm_link.h"
 

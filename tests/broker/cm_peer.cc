@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A process that makes connections by the connection manager of the broker, without QPs and without packets of data:
 // for cm_test.py, which runs two brokers, and for measurements.
 //

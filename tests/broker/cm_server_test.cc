@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The broker's connection manager and what several clients of it may do to each other: one host, two netdevs, time that
 // passes as the tests say.
 #include "broker/cm_server.h"

@@ -1,4 +1,5 @@
 #!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: BSD-2-Clause
 """Two brokers on two hosts (network namespaces, joined by a veth pair), and programs that make connections by their connection
 managers (cm_peer): over IPv4, IPv6 and link-local addresses, as root and as an ordinary user, with loss, and when programs and
 brokers are killed.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The listing of the connection manager as text: it comes back as it was, and what breaks a rule is refused.
 #include "broker/connections.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Netdevs of a host that is not there: eth1 with 10.0.0.1, 2001:db8::1 and fe80::1, eth2 with 10.0.1.1. All else is
 // reached through eth1.
 #pragma once

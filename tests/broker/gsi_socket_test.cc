@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Management datagrams on the wire, between two hosts that a veth pair joins: what is taken, by which name each other
 // one is counted, and how datagrams leave. As root; skips itself otherwise.
 #include "broker/gsi_socket.h"

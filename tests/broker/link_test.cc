@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A client's connection to its broker, over the broker's death.
 #include "broker/link.h"
 

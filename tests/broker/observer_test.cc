@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Who looks at the processes of a broker: whom it sees, and what processes that break the rules cost it.
 #include "broker/observer.h"
 

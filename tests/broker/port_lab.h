@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // For tests of steering: two hosts joined by a veth pair, the broker on one of them, packets with a QPN from anywhere.
 // The test's thread is on the broker's host.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Messages between clients and broker: what is taken for one and what is not.
 #include "broker/protocol.h"
 

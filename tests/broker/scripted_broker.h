@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A broker that answers what the test says: of another version, or hostile.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The broker's answers, and what clients that break the rules get.
 #include "broker/server.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What processes say of themselves: from the engine to `uroce stat`, and what is not believed.
 #include "broker/statistics.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What clients of other users try with their sockets, and what they bring to a new broker.
 #include <arpa/inet.h>
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Which kind of steering a process gets, and what it is told when the port is taken.
 #include <array>
 #include <filesystem>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Steering between real sockets on real netdevs: who gets which packet, while clients come, go and are killed.
 #include "broker/steering.h"
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: BSD-2-Clause
 """The built uroced as it is started: options, whom it serves, what it says and its exit codes, each as uroced(8) has them.
 
 In a network namespace of its own. As root; skips itself otherwise.

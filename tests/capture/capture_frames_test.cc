@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Received frames are in a capture as they arrived, whatever is in their headers; and packets between queue pairs of
 // one process are in it, once.
 #include <algorithm>

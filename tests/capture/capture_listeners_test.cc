@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Captures that begin and end while traffic flows, several at a time, and the settings they begin with.
 #include <algorithm>
 #include <array>

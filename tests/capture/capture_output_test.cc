@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Captures whose output is slow, stuck, full, or a ring of files.
 #include <algorithm>
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What the tests of the capture stage share: a link with the stage at one end, a directory of their own, a session that
 // writes into it, and what is in the files afterwards.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The ring between the packet path and the writer of a capture.
 #include <cstring>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The socket through which `uroce capture` attaches, driven as that program drives it, and by what is not that program.
 #include <array>
 #include <atomic>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What is in a capture: frames, times, filters, reasons, verdicts, faults.
 #include "capture/capture.h"
 

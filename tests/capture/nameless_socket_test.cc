@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The socket without a name: who finds it, who may connect, and that nothing of it stays.
 #include "capture/nameless_socket.h"
 

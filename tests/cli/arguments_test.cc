@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Where the program begins on the command line of `uroce run`.
 #include "cli/arguments.h"
 

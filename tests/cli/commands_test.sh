@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
 # The built `uroce` as a user types it: output, exit codes, environment of the program started. Changes nothing.
 # Usage: commands_test.sh PATH_OF_UROCE
 set -u

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The judgement of `uroce doctor` and `uroce devices` on given facts.
 #include "cli/doctor.h"
 

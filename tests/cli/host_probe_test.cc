@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Reading what the kernel says about itself.
 #include "cli/host_probe.h"
 

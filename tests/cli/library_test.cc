@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // How liburoce.so gets into a program.
 #include "cli/library.h"
 

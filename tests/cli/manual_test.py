@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
 """The manual page and docs/environment.md say what the command takes: every subcommand, option and UROCE_ variable, and no other.
 
 Usage: manual_test.py UROCE SOURCE_DIR

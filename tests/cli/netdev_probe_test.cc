@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What is asked of the kernel about one netdev.
 #include "cli/netdev_probe.h"
 

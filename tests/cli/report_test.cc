@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // How findings look for people and for programs.
 #include "cli/report.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The full-screen view on a pseudo terminal: what ends it, and that the terminal is as it was.
 #include "cli/screen.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What `uroce stat` makes of what processes say: rates, and output for people and programs.
 #include <cstdint>
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What `uroce run` says about programs it is to start.
 #include "cli/target.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // cm.md "States": what arrives, row by row.
 #include "tests/cm/states.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Requests, replies and events as bytes: they come back as they were, and what is none is refused.
 #include "cm/codec.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // cm.md "States": what commands do, by state; and datagram services, of which there is little.
 #include "tests/cm/states.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The oracle's opinion of what one host of the Lab sends, and the capture that it is of. Held by Host; a host that
 // begins anew after a crash has another one, as it knows nothing of what it had said.
 #pragma once

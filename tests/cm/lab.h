@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Hosts with a connection manager each, and the network between them, under virtual time. A run is a function of its
 // seed.
 #pragma once

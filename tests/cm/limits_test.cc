@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What a hostile network or client can make the connection manager remember (cm/types.h: Limits).
 #include <gtest/gtest.h>
 

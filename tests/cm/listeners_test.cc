@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Which listener a request is for.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What the messages say, and what both sides make of it.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Random applications by the hundred (scenario.h). UROCE_TEST_SEED decides where the seeds begin and is printed with
 // what failed; cm_seeds runs more of them.
 #include <cstdlib>

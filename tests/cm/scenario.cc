@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Checked for each id: no event twice, at most one end, nothing after destroy(), in an order that makes sense. For each
 // connection: what one side is told, the other side has said, with its private data; both have the same PSNs, QPNs and
 // depths. At the end of a run the network is faultless and applications only finish what they began: then every

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Random applications on two hosts, decided by a seed: they connect, accept, reject, disconnect, destroy, die, in any
 // state; hosts crash; the network loses, repeats and delays. What is checked meanwhile and at the end is said at the
 // head of tests/cm/scenario.cc.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Random applications of the connection manager by the thousand: cm_seeds [--seeds N] [--first SEED|fresh]
 // Exit code 0 if all passed. The first failure prints the command that repeats it.
 #include <cinttypes>

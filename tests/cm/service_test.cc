@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What clients may and may not do (cm/service.h), and what becomes of bindings and listeners.
 #include "cm/service.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Two hosts, a listener, and connections brought into any state: for the tests of cm.md "States" and "Timers".
 #pragma once
 

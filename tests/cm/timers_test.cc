@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // cm.md "Timers", row by row.
 #include "tests/cm/states.h"
 

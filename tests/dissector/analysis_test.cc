@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The analysis by itself, without Wireshark, so that it also runs under sanitizers: ICRC vectors, and hostile packets.
 #include "dissector/analysis/analysis.h"
 

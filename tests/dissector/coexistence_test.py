@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
 """The plugin beside the built-in dissector, its preferences, its profile and its statistics.
 
 Usage: coexistence_test.py PLUGIN MAKE_GOLDEN TOOLS_DIRECTORY

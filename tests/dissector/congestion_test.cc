@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Congestion with DCQCN as the transport has it: four senders through a switch that marks. The analysis of what one
 // sender's NIC saw finds every CNP and that the sender slowed down after them; that of what the receiver saw, the
 // marks.

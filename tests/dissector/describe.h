@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A captured frame as the analysis takes it. Used by the tests of the analysis without Wireshark.
 #pragma once
 

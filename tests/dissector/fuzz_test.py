@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
 """tshark with the plugin over damaged packets: every field of every tree, two passes, all statistics. Fails if it crashes,
 warns of a bug in a dissector of ours, or hangs.
 

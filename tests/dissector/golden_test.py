@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
 """What tshark with the plugin says about the golden captures, against the text in expected/.
 
 Usage: golden_test.py PLUGIN MAKE_GOLDEN [--update] [NAME...]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
 """`cmake --install` places the plugin where Wireshark looks, below DESTDIR, and it loads from there.
 
 Usage: install_test.py BUILD_DIRECTORY MAKE_GOLDEN

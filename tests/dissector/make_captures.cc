@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The captures of truth.h as files.
 // Usage: make_captures DIRECTORY [SEED [no-ids]]. Writes for each case and each end NAME-a.pcapng, NAME-b.pcapng (what
 // that host's NIC saw) and beside it NAME-a.truth: lines "FRAME KIND".

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The golden captures: small, each about one thing, written down packet by packet. golden_test.py compares what tshark
 // says about them with the text in expected/. Usage: make_golden DIRECTORY
 #include <algorithm>

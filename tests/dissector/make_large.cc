@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A large capture for timing: WRITEs of 8 packets over 16 connections, acknowledged, with a READ now and then and one
 // packet in 500 lost and sent again. Usage: make_large FILE MEGABYTES
 #include <cstdio>

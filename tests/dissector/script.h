@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Captures written down packet by packet: who sends what when, and what is wrong with it. Used by make_golden.cc.
 #pragma once
 

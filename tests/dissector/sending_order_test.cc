@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What the analysis makes of IPv4 IDs: copies that come late, IDs that go around, counters that others use too; and
 // what a requester does with copies and with what it drops. Two hosts, packets without ICRC.
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
 """What Wireshark's built-in dissector says about the golden captures, and what the plugin says: a table for docs/.
 
 Usage: side_by_side.py PLUGIN MAKE_GOLDEN

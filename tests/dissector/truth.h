@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Simulated connections whose faults are known, for the tests of the dissector: make_captures.cc writes them as files,
 // truth_seeds.cc hands them to the analysis directly.
 //

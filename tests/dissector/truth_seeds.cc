@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Precision and recall of the analysis over many seeds, without Wireshark in between: the captures of truth.h, handed
 // to the analysis packet by packet as the plugin would. Below 100 % it fails, but for captures without IP IDs, where
 // nobody can always tell a copy, a late packet and a retransmission.

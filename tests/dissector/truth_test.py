@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
 """Precision and recall of the analysis against faults that are known. Fails below 100 %.
 
 Usage: truth_test.py PLUGIN MAKE_CAPTURES [SEED...]

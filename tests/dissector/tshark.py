@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """tshark with the plugin under test and nothing of the user's: own configuration directory, own plugin directory.
 
 As root Wireshark loads no plugins but those of the system, so root runs it as nobody; the plugin and the captures are

@@ -1,4 +1,5 @@
 #!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: BSD-2-Clause
 """What is said when AF_XDP cannot be had: exactly one line with the remedy, no crash, nothing left behind. See suite.py."""
 
 import re

@@ -1,4 +1,5 @@
 #!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: BSD-2-Clause
 """Large applications between two hosts: UCX, libfabric, Open MPI, MPICH. Each must have been carried by uroce: the engine counts
 the packets on both sides. See suite.py."""
 

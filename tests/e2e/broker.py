@@ -1,4 +1,5 @@
 #!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: BSD-2-Clause
 """Several programs on one host, which share its netdev through uroced. See suite.py."""
 
 import itertools

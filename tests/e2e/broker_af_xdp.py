@@ -1,4 +1,5 @@
 #!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: BSD-2-Clause
 """One program with the AF_XDP queues of a netdev, and others with UDP sockets on it at the same time. See suite.py."""
 
 import itertools

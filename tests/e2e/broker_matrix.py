@@ -1,4 +1,5 @@
 #!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: BSD-2-Clause
 """What people run on a host with several processes, in all ways in which they share the netdev. Names of cases say
 WHAT/WHO/ADDRESSES/PLANE:
 

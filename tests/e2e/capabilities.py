@@ -1,4 +1,5 @@
 #!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: BSD-2-Clause
 """`uroce run --user`: AF_XDP for a program of an ordinary user, which has no capabilities left once it is open, and
 follows the network all the same. See suite.py."""
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: BSD-2-Clause
 """Captures of running programs: what is in them is what was on the wire and what the engine says of it, and whoever
 listens disturbs nobody. Read back with tshark and `uroce check`. See suite.py."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Programs over UCX, and whether uroce has carried what they say that they moved: the engine counts its packets. Used by the
 test files about applications."""
 

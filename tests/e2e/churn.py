@@ -1,4 +1,5 @@
 #!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: BSD-2-Clause
 """A transfer goes on while routes come and go and neighbours change state by the thousand. What is judged is the cause
 of a slow-down, not the time: how often the process asked the kernel about the network. bench/churn.py measures what
 it costs. See suite.py."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Programs over rdma_cm, as pairs of a server and a client: how they are started, and what they say when it is right.
 Shared by rdma_cm.py (two hosts with uroce) and tests/interop (uroce and Linux Soft-RoCE)."""
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: BSD-2-Clause
 """uroce beside everything else on the host: other traffic flows while it runs, nothing is left when it is gone, and it
 takes no CPU when idle. See suite.py."""
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: BSD-2-Clause
 """Containers, made of the namespaces that container engines make theirs of, as docs/broker.md tells people to use them. See suite.py.
 
   own network       user, network, mount and pid namespace: has a broker of its own

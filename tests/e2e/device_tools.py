@@ -1,4 +1,5 @@
 #!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: BSD-2-Clause
 """What people look at a device with: ibv_devices, ibv_devinfo -v, ibv_asyncwatch. Options: see suite.py."""
 
 import re

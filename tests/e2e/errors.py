@@ -1,4 +1,5 @@
 #!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: BSD-2-Clause
 """rc_errors (errors/README.md) between two hosts: requests that must fail do, and nothing else suffers. See suite.py."""
 
 import itertools

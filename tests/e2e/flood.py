@@ -1,4 +1,5 @@
 #!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: BSD-2-Clause
 """A stranger floods UDP port 4791 of a host with large datagrams that are no RoCE packets while a transfer goes on. The
 transfer loses nothing. The datagrams are counted where the program is alone on its netdev; where there is a broker, they
 go to the kernel, as they are for none of the program's QP numbers. See suite.py.

@@ -1,4 +1,5 @@
 #!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: BSD-2-Clause
 """What `cmake --install` makes: it takes nothing over, and works from where it lies. Options: see suite.py.
 
 The hosts run uroce from the tree that is installed here, not from the build directory.

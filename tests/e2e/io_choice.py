@@ -1,4 +1,5 @@
 #!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: BSD-2-Clause
 """What programs get without --io (docs/packet-io.md), and that doctor and devices say it before. See suite.py."""
 
 import contextlib

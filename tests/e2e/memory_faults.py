@@ -1,4 +1,5 @@
 #!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: BSD-2-Clause
 """An application takes registered memory away while it is in use, or lets a CQ overrun (memory_faults/main.cc). Both
 processes live, a new QP pair works, the application's own SIGSEGV handler still gets its own faults. See suite.py."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Runs mpi_exchange (mpi/main.cc) under Open MPI or MPICH on the hosts of the lab. Used by applications.py and broker_matrix.py."""
 
 import os

@@ -1,4 +1,5 @@
 #!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: BSD-2-Clause
 """Processes that stand still in the middle of a transfer (SIGSTOP, SIGCONT), and netdevs that change under one: every byte
 is right afterwards. Who is away for longer than the attributes allow is given up in order, and a new connection works.
 See suite.py."""

@@ -1,4 +1,5 @@
 #!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: BSD-2-Clause
 """Unmodified perftest and ibv_rc_pingpong between two hosts, in every way that users run them.
 
 Names of cases say what is run: PROGRAM/WAY, e.g. ib_send_bw/qps-64. Options: see suite.py.

@@ -1,4 +1,5 @@
 #!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: BSD-2-Clause
 """Programs over the distribution's own librdmacm, which opens the rdma_cm file of uroce. Names of cases say WHAT/WHERE/WHO/ADDRESSES, and
 where it matters /IO and /lossy:
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Cases of rdma_cm.py: larger programs over rdma_cm, and programs over TCP sockets that librspreload puts onto it."""
 
 import filecmp

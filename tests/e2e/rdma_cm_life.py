@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Cases of rdma_cm.py about the life of programs and brokers, and about loss: who ends how, and what is left of it."""
 
 import json

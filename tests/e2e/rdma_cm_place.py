@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Where programs over rdma_cm run: on which hosts, as whom, over which packet I/O, over which network. Used by rdma_cm.py and
 rdma_cm_apps.py."""
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: BSD-2-Clause
 """rdma-core's own tests as a judge: all of them, by Python and pyverbs, over AF_XDP and UDP. rdma_core_expected.txt says
 which are skipped or fail, and why; all others have to pass, and what does otherwise than it says fails here. The two
 ends of each connection are objects of one process, on one netdev; only tests of rdma_cm, which pass over UDP sockets, and one of device memory, fork. See

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Runs rdma-core's tests in this process and notes what became of each: a line [name, outcome, words] of JSON. For
 rdma_core.py, which judges.
     rdma_core_run.py TESTS RESULTS [OPTION...]     options: those of rdma-core's run_tests.py

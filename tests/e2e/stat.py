@@ -1,4 +1,5 @@
 #!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: BSD-2-Clause
 """uroce stat beside programs that run: whether its figures are those of perftest, who sees whom, and programs that mean harm. See suite.py."""
 
 import fcntl

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """What the end-to-end tests share: cases with names, run one after the other, a line for each, a summary at the end.
 
 A test file makes a list of Case (or a function of the options that does) and calls main(). Every file has the same options, and may have more:

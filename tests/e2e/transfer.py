@@ -1,4 +1,5 @@
 #!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: BSD-2-Clause
 """rc_transfer (transfer/README.md) between two hosts: every byte right, every completion exactly once. See suite.py."""
 
 import itertools

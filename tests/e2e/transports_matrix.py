@@ -1,4 +1,5 @@
 #!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: BSD-2-Clause
 """Unmodified programs over the transports beyond RC: UC, UD, XRC, shared receive queues, multicast.
 
 Names of cases say what is run: PROGRAM/WAY, e.g. ib_send_bw/uc. Options: see suite.py.

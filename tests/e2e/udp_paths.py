@@ -1,4 +1,5 @@
 #!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: BSD-2-Clause
 """Paths that do not take all that leaves by UDP sockets. The MTU shrinks under a transfer, so that its packets do not
 leave any more: that is said once; the transfer goes on when the MTU grows again in time, and ends with an error
 completion otherwise. The peer is an AF_XDP socket in generic mode, which gets packets and no runs: that is said once as

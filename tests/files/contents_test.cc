@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The files of given netdevs, as the kernel's RoCE drivers would have them.
 #include "files/contents.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The counters of a port are those of the process's own engine.
 #include <cstring>
 #include <ctime>

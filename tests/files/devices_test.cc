@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Which netdevs become devices, and in which order (engine/device/identity.h): the shim and the files ask the same.
 #include <gmock/gmock.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 /* A library that looks for RDMA devices as soon as it is loaded. Preloaded by programs_test.cc. */
 #include <dirent.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Every function of glibc through which a program can name a file finds the view. That it is our function, and not the
 // file's being there by other means, is asked of the loader first.
 #include <cerrno>

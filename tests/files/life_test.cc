@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The view through a process's life: threads, fork, change of user, exit, sudden death.
 #include <atomic>
 #include <cerrno>

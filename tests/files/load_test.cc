@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Loading libraries by hand: libibverbs is ours by whatever name, and whatever else is loaded is searched for as
 // without us.
 #include <cstring>

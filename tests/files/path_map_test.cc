@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Which paths belong to the view, and what other ways there are to write them.
 #include "files/path_map.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Programs that have nothing to do with RDMA work as ever, and see the files.
 #include <array>
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The view as files: made, brought up to date, removed, and what dead processes left swept away.
 #include "files/tree.h"
 

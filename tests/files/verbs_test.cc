@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The files say what verbs say, also when the network changes.
 #include <algorithm>
 #include <cerrno>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The netdev of the test's network namespace (verbs_shim/network_namespace.cc) as the files show it.
 #pragma once
 

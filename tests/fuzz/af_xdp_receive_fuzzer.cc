@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // AF_XDP receive over rings of our own: frames of every size and shape on several queues, in chunks that arrive over
 // several calls. The kernel is an honest one, and then every frame that is a packet has to come out exactly, in order,
 // and every chunk go back once; or a broken one that writes any descriptors, and then nothing outside the area may be

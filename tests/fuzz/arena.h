@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The memory of one host under the fuzzers: four regions with guard pages between them, their registrations, and what
 // must never change. Regions can be taken away and given back, by key and by page protection, as applications do it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A process's link to its broker, and who looks at statistics, when the broker is hostile: whatever it answers, in
 // whatever order, with descriptors of any kind. A thread listens and answers each message with the next bytes of the
 // input; at their end it closes the connection and refuses the next ones.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A broker and what several clients of several users make of it: connections, messages in any order, wrong ones, and
 // descriptors that nobody asked for; and what they ask of its connection manager. The real server answers, turn by turn
 // and in time that passes as the input says; steering is a fake one that has UDP sockets without a port, and remembers

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Any bytes as a capture file: read as `uroce check` reads it, and what it holds judged by the oracle. The first byte
 // says what the oracle is told beforehand; all others are the file.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Any messages to the socket at which a process is asked for captures, with and without descriptors, while packets
 // flow and signals are handled; and the same bytes as what a process answers. The real server answers, in its thread.
 //

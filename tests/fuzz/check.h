@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What the fuzzers claim: a claim that does not hold ends the process, and libFuzzer keeps the input.
 #pragma once
 

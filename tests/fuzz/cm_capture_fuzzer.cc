@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Messages of the connection manager between two hosts, in any order, with right ICRCs, to those who read captures: the
 // oracle and the analysis of dissector/. capture_fuzzer and dissector_fuzzer hardly ever come as far as a whole MAD.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A client of the broker's connection manager that says what the input says: requests that make sense, and any bytes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What the two ends of a connection to the broker's connection manager send each other, as anybody may write it
 // (cm/codec.h).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A connection manager with small limits among hostile peers: any MAD, and messages that name ids that are there, in
 // any order with the commands of two clients and with time that passes.
 //

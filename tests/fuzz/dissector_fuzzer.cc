@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Any packets, in any order, to the analysis of dissector/, which has no Wireshark in it. The input is a stream of
 // small decisions: from where to where, which opcode, how far the PSN moves, how many bytes of header and payload are
 // given, what the capture cut off.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Any bytes as an Ethernet frame, and as InfiniBand bytes without one: parsing, formatting and the ICRC read nothing
 // outside.
 #include <cstddef>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // An application that posts garbage and takes its memory away: work requests of arbitrary bytes, receive requests of
 // arbitrary SGEs, completion queues polled, armed and purged at random. Its peer does the same. Input: a byte for each
 // choice in make_config(), then operations as in qp_pair_fuzzer.

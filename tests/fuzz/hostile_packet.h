@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Packets that a peer gone mad, or somebody in its place, could send: any headers, of which most are what the receiver
 // would take.
 #pragma once

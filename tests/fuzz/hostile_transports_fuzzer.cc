@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // One QP of UC, UD or XRC alone, its peer and the application that owns it both out of their minds: packets of any
 // headers, work requests of any fields, packets whose bytes are made late, in any order or never, states that change,
 // memory and shared receive queues that go away. Input: a byte for each choice in the constructor, then operations.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The bytes that the fuzzer hands in, as a stream of small decisions. At the end of the bytes every decision is 0.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The account of one work queue: what was posted, and what its completions say (IBTA 10.3.1, 10.8.3, C10-100..).
 // Everything completes once and in order; after the first error everything else is flushed.
 #pragma once

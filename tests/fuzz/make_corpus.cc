@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Writes the inputs that the fuzzers begin with: make_corpus DIRECTORY makes DIRECTORY/TARGET/NAME for every target.
 // Called by tools/fuzz. What a byte means is said at the head of each target; operations that read more bytes than are
 // given here find zeros, the plainest choice.

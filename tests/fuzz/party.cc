@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "tests/fuzz/party.h"
 
 #include "engine/transport/common/qp_context.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // One end of a simulated connection under the fuzzers: its memory, the account of its queues, and what an onlooker
 // knows of its PSNs.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Two connected QPs in the simulator, their applications, the network between them and an attacker, all of them led by
 // the input. Input: one byte for each choice in make_settings(), then operations: a byte that says which (its high bit:
 // at which of the two hosts), then what that operation reads. Time moves only in operations.

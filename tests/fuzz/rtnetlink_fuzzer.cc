@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Any bytes as netlink's answer: one datagram with any number of messages, whole or cut short. Reading them touches
 // nothing behind the datagram, which ends where memory does: libnl, which walks through attributes, has no sanitizer.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The frame around a packet, with the ICRC made right, so that nothing in front of the transport hides it from it.
 #pragma once
 

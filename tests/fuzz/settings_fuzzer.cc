@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Any text as one of the settings that the environment and the command line give: faults, names of captures, QPNs,
 // numbers.
 //

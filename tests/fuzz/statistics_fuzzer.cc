@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Any text as what a process says of itself to `uroce stat`.
 //
 // Checked: what is taken is within its bounds and means the same when it is written out and read again; nothing that is

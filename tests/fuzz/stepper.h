@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Virtual time under the fuzzers: moves it on, and checks that the QPs let it move.
 #pragma once
 

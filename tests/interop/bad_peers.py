@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """uroce beside a peer that stops, dies, or takes its device away in the middle of a transfer."""
 
 import os

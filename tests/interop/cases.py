@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """How a case of the interoperability tests is made and judged: two programs, a capture of the wire, and the oracle over it."""
 
 import base64

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Programs over rdma_cm: uroce here, Linux's rdma_cm on rxe there, in both directions. The oracle judges what uroce has said to
 Linux's connection manager, as it was on the wire, and the packets of its QPs where there are any."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """The guest of the interoperability tests: Debian's kernel, and an initramfs with the distribution's RDMA programs, the
 rxe driver and provider, and uroce. Made in the build directory; made again when something in it has changed.
 """

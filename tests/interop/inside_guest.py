@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """uroce inside the virtual machine, on its older kernel and its virtio NICs: against uroce on the host, against rxe in the same
 guest, and over VLANs, which the kernels of test machines do not always have.
 """

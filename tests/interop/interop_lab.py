@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """The two hosts of the interoperability tests: `a` runs uroce, `b` is the peer.
 
 The peer is a virtual machine with Linux Soft-RoCE (GuestLab), or a machine that is reached with ssh (PeerLab).

@@ -1,4 +1,5 @@
 #!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: BSD-2-Clause
 """uroce against an endpoint that it did not write: unmodified programs and our data-checking ones, in both directions.
 
 The peer is Linux Soft-RoCE (rxe) in a virtual machine that the script boots, or with --peer a machine that you have, such

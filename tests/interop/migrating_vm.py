@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """A virtual machine that moves from one QEMU process to another while it runs, stands still, or is saved and restored."""
 
 import time

@@ -1,4 +1,5 @@
 #!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: BSD-2-Clause
 """A virtual machine with uroce in it moves from one QEMU process to another in the middle of a transfer, stands still, is saved to a
 file and restored. Its peer is uroce here or, with --peer rxe, Linux Soft-RoCE in a second virtual machine. Every byte is
 compared, completions come once and in order, the pauses are measured, and `uroce check` judges what uroce has captured.

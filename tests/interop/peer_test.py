@@ -1,4 +1,5 @@
 #!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: BSD-2-Clause
 """`tools/interop --peer` against a "machine" that is a network namespace with uroce as its RDMA device, and a script in the
 place of ssh: what a person with a ConnectX types is tried without one."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Consumers of rdma_cm and verbs in the peer's kernel, which are no verbs programs: Linux's iSER target (LIO, ib_isert) and its NVMe
 target (nvmet-rdma) on rxe serve a RAM disk. remote_disk is the initiator here, with libiscsi for iSER; it compares all that it reads."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """A virtual machine with an agent in it (guest/init) that runs commands.
 
 Its wire is a tap device in a network namespace of the test. Commands go over virtio-serial: port 1 is a socket to the

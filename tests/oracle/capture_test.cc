@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Connections that nobody declared: which directions belong together, and captures that begin in the middle.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Exchanges of the connection manager made by hand, as the judged host (10.0.0.1) and its peer (10.0.0.2) send them.
 #pragma once
 

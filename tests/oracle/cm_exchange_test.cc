@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Whole exchanges of the connection manager: who may say what when, and how it is summed up.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What each message of the connection manager has to keep by itself.
 #include <gtest/gtest.h>
 

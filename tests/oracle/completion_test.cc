@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Completions against posts and the wire.
 #include <gtest/gtest.h>
 

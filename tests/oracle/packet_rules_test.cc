@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The rules that every packet has to keep.
 #include <gtest/gtest.h>
 

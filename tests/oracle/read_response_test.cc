@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // READ responses and atomic ACKs of the responder.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Requests: numbering, messages, what is sent again.
 #include <gtest/gtest.h>
 

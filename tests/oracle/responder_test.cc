@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Acknowledgements and NAKs of the responder.
 #include <gtest/gtest.h>
 

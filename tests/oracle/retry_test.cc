@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // RNR waits, PSN NAKs and retry budgets of the requester.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Traces made by hand: packets that leave and reach one host, with right ICRCs unless a test spoils them, judged by an
 // oracle for that host.
 #pragma once

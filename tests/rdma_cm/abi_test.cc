@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The layout against the header of the system, which is the definition.
 #include "rdma_cm/abi.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Addresses: bound, resolved, and what becomes of them.
 #include "lab.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Each command's good and bad ways: lengths, ids, states, pointers, values.
 #include <cstring>
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Connections from command to event, between two hosts.
 #include <cstring>
 

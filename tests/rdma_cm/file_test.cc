@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The open file: readiness, order and counts of events, threads that wait, copies of the descriptor.
 #include <fcntl.h>
 #include <pthread.h>

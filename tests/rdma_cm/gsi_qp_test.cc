@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // QP1 of a device, over an engine without a network: what it sends to its own address arrives at itself.
 #include "rdma_cm/gsi_qp.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Two hosts and more in one process, each with a network that is a script, a connection manager and the rdma_cm files
 // of one process; datagrams between them go through memory. And a client, which writes the commands as librdmacm does.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The connection manager of a process alone, over an engine without a network: the process connects to itself.
 #include "rdma_cm/local_agent.h"
 

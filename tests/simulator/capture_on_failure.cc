@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Linked into the GoogleTest binaries of the simulator: a test that fails leaves what its hosts saw as a capture, and
 // says how to repeat it.
 #include <cstdio>

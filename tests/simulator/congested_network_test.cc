@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Congestion: switches that drop and mark. Rates go down, connections stay.
 #include <algorithm>
 #include <gtest/gtest.h>

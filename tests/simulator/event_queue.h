@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Virtual time: events in order of their time, then of their making. Nothing here knows the real clock, so a run is a
 // function of its seed.
 //

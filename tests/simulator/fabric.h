@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A two-tier network: hosts at leaf switches, and every leaf joined to every spine. Which spine a packet takes between
 // two leaves is decided by its addresses and UDP source port (ECMP), so a flow stays in order. Queues, marks and drops
 // are those of the Links. Nobody judges or keeps the frames: that would take longer than the simulation.

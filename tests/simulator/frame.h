@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A frame's bytes, Ethernet to ICRC, without FCS: a vector whose memory is used again, and is not filled with zeros
 // before the frame is written.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The network grid (faults.md, 33): goodput under loss x reordering, duplication, corruption, bursts x kind of work x
 // path MTU x queue depth, as a table. Virtual time makes it exact, so a regression shows as a difference.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A host in the simulator: an address, a NIC at a cable, memory regions and QPs, all of them in the engine's own
 // Datapath, which runs its rounds in virtual time.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Watches every host's NIC and queues: hands what passes to that host's oracle, and keeps the last frames for a capture
 // file.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // One direction of a cable: a queue in front of it, a rate, a delay, and what goes wrong on the way. Frames travel as
 // bytes, so that whatever happens to them is seen by the same parsing, ICRC and address checks as on a real wire.
 #pragma once

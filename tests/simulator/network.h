@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What a simulation consists of: virtual time, one source of chance, hosts and what joins them. One seed decides
 // everything. Every frame at every host is judged by the oracle and kept for a capture file.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Faults 34 and 35 of faults.md: cables that are dead for a while or for ever, links that flap. Everybody who can
 // complete does, with exact data; the others get an error within the time that their retry budget says.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The NIC of a simulated host: the PacketIo of its datapath. Its transmit queue is that of the cable (Link), and full
 // when that is full; what arrives waits until the datapath takes it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Hosts that stand still for a while: a process that was stopped, a virtual machine that moves from one computer to
 // another. The peer waits as long as its attributes allow; who stood still spends none of its own retries.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Faults 36 and 38 of faults.md, and a peer that is slow: it dies, comes back, stands still. Nobody else suffers, and
 // its peers complete with exact data or get an error within the time that their retry budget says.
 #include <algorithm>

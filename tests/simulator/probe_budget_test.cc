@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A peer, or a switch on the way to it, that pauses: the probes of all QPs to it are due at once. What they send stays
 // within the destination's budget, and nobody is left behind.
 #include "engine/transport/reliable/probe_budget.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Random work of all kinds in both directions between two RC QPs over links that lose, duplicate, reorder and corrupt:
 // every byte arrives, every completion comes exactly once and in order, and the oracle finds nothing. UROCE_TEST_SEED
 // decides everything and is printed with what failed.

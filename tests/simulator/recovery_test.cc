@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What one lost packet costs: for every kind of work and every packet of its exchange, the loss of exactly that packet.
 // The data is exact, the time is bounded by round trips and probe waits, and the retry budget is spent only by what may
 // spend it (wire.md "RC semantics": timeouts, PSN NAKs and implied NAKs; probes are free).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Sequences that once went wrong, each as the smallest run that shows it.
 #include <gtest/gtest.h>
 

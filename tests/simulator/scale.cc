@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A thousand hosts in a two-tier network: incast, permutation and hot spots, with and without ECN, as a table and as
 // JSON (docs/congestion.md, "At scale").
 #include <CLI/CLI.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Many hosts in a two-tier network, and what congestion makes of their messages: who gets how much of the links, how
 // long messages take, how long queues become. Used by the program (scale.cc) and by its short form (scale_test.cc).
 #pragma once

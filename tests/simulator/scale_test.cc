@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The short form of scale.cc: 64 of a hundred hosts write to one. All of them get their share of its link, nearly all
 // of the link is used, nobody gives up.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A whole run as a value: network, connections, work. Either written down (tests, the grid) or drawn from a seed.
 #pragma once
 

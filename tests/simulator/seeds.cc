@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Random scenarios by the thousand: simulator_seeds [--seeds N] [--first SEED|fresh] [--capture FILE]
 // Exit code 0 if all passed. The first failure writes a capture and prints the command that repeats it.
 #include <chrono>

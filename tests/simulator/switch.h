@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A store-and-forward switch: looks at the destination address and puts the frame into the queue of the port behind
 // which that host is. Marks and drops are those of the port's Link.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Random work from one QP to another, with a plan that says what must be seen: every byte in its place, every
 // completion exactly once and in order, every atomic executed once. Tells the first thing that is wrong.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What tests of faults share: attributes and work requests in few words, and all the traffic of a network.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What a few links (link.h) of one thread have in common: completion queue, shared receive queues, XRC domain. Made and
 // destroyed as a whole, with everything on it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The life of a link: made, connected, disturbed, destroyed.
 #include "tests/stress/link.h"
 

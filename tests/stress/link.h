@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Two queue pairs of one thread, connected to each other by the own GID, and all that is known about what they do:
 // every work request's completion, once and in order, and every byte. The requester is `a`, the responder `b`.
 //

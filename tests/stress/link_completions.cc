@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Every completion is the next one of its queue, and says what happened.
 #include <cstring>
 

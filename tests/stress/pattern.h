@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What payload looks like: its tag in the first eight bytes, as far as they go, then a function of tag and place. So a
 // byte in the wrong place, of another message or of another QP is seen.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Random numbers from a seed, for the stress program and the soak: each thread its own stream.
 #pragma once
 

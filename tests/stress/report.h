@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // How the stress programs give up, and what they were doing when they hang.
 #pragma once
 

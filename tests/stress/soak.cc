@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Random verbs calls, right, borderline and wrong, on two contexts of one netdev, with faults on the wire; in the
 // spirit of msquic's spinquic. One thread calls, so that a seed repeats the calls; the engine's own thread works beside
 // it. It judges: no crash, no hang, every errno among those of its function, EBUSY exactly when in use, valid transfers

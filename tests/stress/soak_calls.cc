@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The soak's calls that make and destroy objects.
 #include <cerrno>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What the soak has made and not destroyed, and who uses what: so it knows whether a destroy function has to say EBUSY.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The soak's calls that only ask, and those that every device answers with "not supported".
 #include <cerrno>
 #include <cstring>

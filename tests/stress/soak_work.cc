@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The soak's calls that let objects work: work requests right and wrong, state changes, completions, events; and now
 // and then a transfer that has to arrive.
 #include <cerrno>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Eight threads, each with 64 QPs of all transports, connected to each other on one netdev; random work, random
 // destruction, every byte and every completion checked (link.h). Beside them threads that open and close the device,
 // query, and take asynchronous events. Built with ThreadSanitizer and AddressSanitizer, which see both sides of the

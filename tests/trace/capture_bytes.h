@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Capture files made by hand, in either byte order, for tests of the reader.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Files that are cut, damaged or made up: reading ends with an error that says where, and never reads or allocates
 // beyond reason. Run with sanitizers.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "trace/pcapng_writer.h"
 
 #include <gtest/gtest.h>

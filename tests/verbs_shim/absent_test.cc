@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What is not there says so: slots of the dispatch tables, functions that are not supported, the private symbols of
 // rdma-core's providers and the entry points of the ABI before 2007. Together with the other tests this calls
 // everything that the library exports; verbs_table.py holds it to that and takes the answers from here.

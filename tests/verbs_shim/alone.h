@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Tests that change the network for all: each runs as a process of its own, which gets a network namespace of its own
 // (network_namespace.cc).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Loaded in front of liburoce.so, it stands between a program and every function and slot of the library, and writes
 // down what the program calls: only what is entered from outside counts, not what the library calls itself. UROCE_TRACE
 // names the file; each function or slot gets one line per process: its name, and the test that was the first to call it

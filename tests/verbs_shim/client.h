@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 /* A small verbs application in C, compiled against the distribution's headers: the inline functions of verbs.h with
    their dispatch, as applications have them. The tests take its objects further. */
 #pragma once

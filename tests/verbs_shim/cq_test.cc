@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Completion queues: sizes and resizing, moderation of events, every field of extended completions.
 #include <algorithm>
 #include <cerrno>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Posting and polling: both ways of posting, both ways of polling, and every refusal with its errno value.
 #include <cerrno>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Asynchronous events of the device and its port: with and without QPs, on several netdevs, and when a netdev goes
 // away. What changes the network for all runs as a process of its own, which has a network namespace of its own.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Device memory, memory windows as far as they need no QP, and what the device says about memory.
 #include <vector>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Protection domains, thread domains, parent domains, and the import of devices and protection domains.
 #include <algorithm>
 #include <cerrno>

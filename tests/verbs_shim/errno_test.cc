@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // How verbs fail: with the errno value as their result and in errno as well, as behind the kernel's command path, since
 // programs print strerror(errno); and without leaving anything behind.
 #include <cerrno>

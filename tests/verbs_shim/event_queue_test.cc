@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Event queues: what an application can do to their descriptor, purging, order, and that nothing is allocated.
 #include "verbs_shim/event_queue.h"
 

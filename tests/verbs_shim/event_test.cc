@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Completion channels and asynchronous events.
 #include <atomic>
 #include <cerrno>

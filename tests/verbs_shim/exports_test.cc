@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What liburoce.so exports: the symbols at the version nodes that releases of rdma-core have them at, and no others.
 // The files in symbols/ say what those are: facts of rdma-core's debian/libibverbs1.symbols and
 // libibverbs/libibverbs.map.in as tagged. And next to the libibverbs.so.1 of the system: the same answers of the

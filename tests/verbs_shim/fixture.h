@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What the client tests start from: an open device, and two QPs of it connected to each other.
 #pragma once
 

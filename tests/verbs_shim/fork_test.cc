@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // fork(): whatever a child does with what it inherited, the parent goes on; and a child may use the device itself, with
 // a context of its own. Children report by their exit status: 0, or the line of the check that failed.
 #include <array>

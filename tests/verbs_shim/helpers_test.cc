@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Exports that need no queue: names, rates, structs of the kernel's ABI, files, fork; and the one that is not of
 // libibverbs. That names and rates are the system library's is exports_test's to show.
 #include <cerrno>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The memory layout that compiled applications rely on: docs/reference/verbs-abi.md "Inline dispatch".
 #include <gtest/gtest.h>
 

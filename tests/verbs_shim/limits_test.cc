@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Limits: as many objects as the device says, one more is ENOMEM, and all can be given back.
 #include <cerrno>
 #include <cstdio>

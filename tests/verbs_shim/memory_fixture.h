@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What the memory tests do with regions: traffic between the two QPs that names them.
 #pragma once
 

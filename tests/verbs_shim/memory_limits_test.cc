@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // As many regions and windows as the device reports, and one more; and threads that make and end them meanwhile.
 #include <atomic>
 #include <thread>

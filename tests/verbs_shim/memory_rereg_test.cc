@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // ibv_rereg_mr in all its flags, its errors, and under traffic.
 #include <atomic>
 #include <thread>

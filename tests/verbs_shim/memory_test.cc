@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Registration of memory in all its kinds, and that traffic finds what was registered. Errno values as the kernel's.
 #include <array>
 #include <dlfcn.h>

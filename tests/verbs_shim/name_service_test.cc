@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // ibv_resolve_eth_l2_from_gid: next hops, groups, VLANs, and what cannot be reached.
 #include <array>
 #include <cerrno>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Several netdevs and addresses of one process: devices of their own with QPs between them, VLANs, secondary addresses.
 #include <atomic>
 #include <chrono>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // main() of verbs_client_test: gives the process a network namespace before anything looks at the network, and says in
 // the environment which test runs (call_trace.cc).
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Completions of datagrams tell the IP version in the place of the service level, as ConnectX does; UCX finds the
 // destination address by it.
 #include <chrono>

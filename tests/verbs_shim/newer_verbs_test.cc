@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Verbs that the distribution's headers do not know yet, at IBVERBS_1.15 and later: found as a program linked against a
 // newer libibverbs finds them.
 #include <cerrno>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Life and death of verbs objects: what create functions refuse, what is busy, what a query says.
 #include <cerrno>
 #include <cstring>

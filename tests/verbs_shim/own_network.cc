@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "tests/verbs_shim/own_network.h"
 
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // For programs that test verbs: a network namespace of their own.
 #pragma once
 

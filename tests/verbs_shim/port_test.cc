@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The port and its tables, through every generation of query functions.
 #include <arpa/inet.h>
 #include <cerrno>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Libraries and programs of the distribution load with liburoce.so in the place of libibverbs and find its device.
 #include <array>
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Routes whose MTU is smaller than the netdev's (`ip route ... mtu`): connections keep within it, datagrams that do not
 // are lost, and nothing leaves in fragments.
 #include <array>

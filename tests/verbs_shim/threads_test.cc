@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // All verbs from many threads at once: each makes, uses and destroys objects of its kinds on a device, a protection
 // domain and a completion queue that all share, while others poll, wait for events and query. One connection goes on
 // through all of it and loses nothing.

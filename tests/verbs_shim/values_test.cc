@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // MTUs, GIDs and address vectors in both forms; exceptions become errno values.
 #include "verbs_shim/values.h"
 

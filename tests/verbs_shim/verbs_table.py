@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
 """Makes the tables of docs/verbs.md from what the tests call, or checks them. What stands above them is written by hand.
 
 Runs verbs_client_test with call_trace.cc between it and the library, and puts what was called beside what is there: the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Memory windows bound by work requests of QP b, used by its peer, QP a (IBTA 10.6.7).
 #include "memory_fixture.h"
 

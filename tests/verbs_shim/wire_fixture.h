@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // One process with two netdevs, which are the ends of one wire: a device, a context and a QP on each, connected to each
 // other. Everything goes through the packet I/O. For tests that run alone (alone.h) with kAllNetdevs.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // ibv_wr_*: each function, by what it does at the other end; XRC and shared receive queues through it.
 #include <cerrno>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Each message in bytes that were written by hand from the table (wire.md "RDMA CM"), and each field alone.
 #include "wire/cm_message.h"
 

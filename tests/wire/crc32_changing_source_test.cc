@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A source that changes while it is copied and summed, as memory that an application goes on writing: the sum must be
 // that of the bytes that were copied. To make every change count, the source is protected, and each instruction that
 // reads it traps twice: before it, to let it read, and behind it, to change all of the source.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "wire/crc32.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What every transport header has to do, whatever its fields are.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Bytes written as hexadecimal text, for golden packets in tests.
 #pragma once
 

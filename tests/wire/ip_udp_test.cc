@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "wire/ip_udp.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "wire/packet.h"
 
 #include <gtest/gtest.h>

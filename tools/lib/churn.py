@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Routes that come and go and neighbours that change, on one host of a Lab: what a routing daemon or a container network
 does to everybody else on the machine."""
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: BSD-2-Clause
 """The demonstration behind tools/demo: perftest between two hosts, one table. See lab.py.
 
 Usage: demo.py BUILD_DIRECTORY

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Two hosts on one machine, and programs on them through `uroce run`.
 
 Used by tools/demo (demo.py) and the end-to-end tests (tests/e2e). Standard library only.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
 # Two hosts on one machine: network namespaces joined by a veth pair. Used by tools/demo and the tests in tests/e2e.
 #
 #   netns.sh private COMMAND...   runs COMMAND where named network namespaces are its own affair: in a mount namespace
@@ -90,6 +91,6 @@ if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
     join) shift; netns_join "$@" ;;
     tap) shift; netns_tap "$@" ;;
     switch) shift; netns_switch "$@" ;;
-    *) sed -n '2,/^$/s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '3,/^$/s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
   esac
 fi

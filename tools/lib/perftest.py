@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Runs a pair of perftest programs (or ibv_*_pingpong) in a Lab and reads their results. See lab.py."""
 
 import dataclasses

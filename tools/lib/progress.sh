@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
 # Long steps of a script: their output goes to a file, one line tells where they are. To be sourced.
 
 # progress NAME LOG COMMAND...: runs COMMAND with its output in LOG and shows the newest line of it: rewritten in place on a

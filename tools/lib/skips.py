@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
 """Judges what was skipped in a run of tools/test: its test `skips`, which runs after all others.
 
 Usage: skips.py RECORDS EXPECTED

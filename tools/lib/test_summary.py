@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
 """Between ctest and the reader of tools/test: passes its lines on, and in front of its summary tells what was skipped and
 where the time went.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The data path of AfXdp. Set-up is in open.cc.
 #include "engine/io/af_xdp/af_xdp.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // PacketIo over AF_XDP: whole frames, built in and parsed from memory shared with the kernel. When the engine uses it:
 // device/io_choice.h; UdpIo is the alternative.
 //

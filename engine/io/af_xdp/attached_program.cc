@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Which XDP program a netdev has: asked of the kernel itself, because it is asked also where libbpf is not loaded.
 #include <array>
 #include <cstddef>

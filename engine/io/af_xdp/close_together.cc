@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "engine/io/af_xdp/close_together.h"
 
 #include <algorithm>

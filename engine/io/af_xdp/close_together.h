@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Descriptors whose last close() waits in the kernel, closed at the same time, so that they wait for the same grace
 // period of its RCU instead of one after the other (docs/reference/af-xdp.md "Time to open and close"). Used by AfXdp.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "engine/io/af_xdp/error.h"
 
 #include <cerrno>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Turns what the kernel says when AF_XDP cannot be opened into one line that names the cause and one that names the
 // remedy. Used by AfXdp::open.
 #pragma once

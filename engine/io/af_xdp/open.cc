@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Set-up of AfXdp: from the netdev's state to attached program, sockets and memory. The data path is in af_xdp.cc.
 #include <algorithm>
 #include <bit>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What this process and its kernel allow, as far as AF_XDP is concerned. Used by AfXdp, and by devices and doctor.
 #pragma once
 

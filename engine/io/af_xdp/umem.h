@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The memory that AF_XDP moves packets in: one area of fixed-size chunks, and the pool of those that are free to send
 // from. Owned by AfXdp; the area outlives the sockets that are bound to it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // One of the XDP programs of bpf/roce_steer.bpf.c on a netdev: loaded, attached, and its maps filled. Owned by AfXdp.
 //
 // The attachment is a bpf_link held by a file descriptor and pinned nowhere, so that the kernel takes it down when the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // AF_XDP sockets through libxdp: the registered UMEM, and one socket with its four rings per receive queue of the
 // netdev. AfXdp owns them; nothing here knows what is in a packet.
 #pragma once

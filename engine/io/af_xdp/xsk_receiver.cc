@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "engine/io/af_xdp/xsk_receiver.h"
 
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The receiving half of AfXdp: packets out of the descriptors that the kernel puts into RX rings. It needs no kernel:
 // tests and the fuzzer run it over rings of their own. The ring is a template parameter, so that this costs nothing.
 //

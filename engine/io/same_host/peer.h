@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Another process of this host and what there is between it and this one: memory with a ring each way (ring.h), and a
 // socket that wakes the other side and tells of its end. The broker makes a pair of ends and passes them on
 // (make_peers); each process maps its own. Neither has to trust the other.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A queue of records from one process to another, in memory that both can write to. One writer, one reader, no lock.
 // Part of Peer (peer.h).
 //

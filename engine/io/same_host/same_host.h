@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A PacketIo that wraps another one and exchanges packets with other processes of this host through memory (peer.h).
 // The engine puts it around any backend that shares the netdev's addresses with other processes. A packet with an
 // address of this netdev goes to the process that has the QP number; until that process has become a peer, which the

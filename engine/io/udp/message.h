@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // RoCE v2 packets as socket messages: the msghdr with addresses and control data for sending, and the way back. Used
 // by UdpIo.
 #pragma once

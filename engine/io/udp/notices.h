@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What UdpIo finds out while packets move and people should know of: said once, and again only after it worked in
 // between. The data path notes it; another thread, which may wait for a terminal, says it.
 #pragma once

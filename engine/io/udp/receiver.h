@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Receives packets from one UDP socket, alone or in runs that the kernel has joined (UDP_GRO), and hands them out one
 // by one where they lie. Part of UdpIo.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Runs: packets that leave as one message, which the kernel or the NIC cuts again (UDP_SEGMENT), and arrive as one
 // (UDP_GRO). Each is a packet of its own on the wire.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Which peers take runs of packets that nobody acknowledges: those of UC and UD, whose loss nobody would notice. A peer
 // is asked, by a run of two packets with an opcode of our own, and one that is uroce over UDP sockets answers the
 // second one: it reads runs, and the path carries them. Whoever else gets the question drops it, and gets these packets

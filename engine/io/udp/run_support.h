@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Whether packets may leave a UDP socket in runs. A kernel or a path that cannot refuses the first one; then packets
 // leave one by one, and runs are tried again after a time that doubles (reference/udp-sockets.md "Segmentation
 // offload"). A route with IPsec refuses those of its destinations only, a kernel without the option all.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Sends packets through one UDP socket, in runs where it can (run.h). Packets are staged in memory of our own, so that
 // what was summed is what the kernel sends, whatever the application does to it meanwhile. Part of UdpIo.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Sockets on port 4791, set up the way RoCE v2 needs them. UdpIo has one per IP version: its own and bound to its
 // netdev, or one that the broker made.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // PacketIo over UDP sockets: no privilege needed, works on any netdev. When the engine uses it: device/io_choice.h.
 //
 // The kernel makes Ethernet, IP and UDP headers and picks route and neighbour: envelopes' MAC addresses and flow labels

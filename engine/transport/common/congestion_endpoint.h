@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A QP's part in congestion control: tells the controller of its destination what it sends and what comes back, waits
 // when that says so, and answers congestion marks with CNPs (IBTA annex A17; wire.md "ConnectX and DCQCN").
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // How many packets a QP should have in flight where packets are lost. Go-back-N sends all of them again for each lost
 // one, and where they wait in the NIC's own queue that is far more than the network holds: 128 packets, of which a
 // round trip of 10 us at 10 Gb/s has a dozen.

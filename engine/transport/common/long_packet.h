@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Packets longer than the path MTU. Between processes of one host, which meet through memory, a packet costs as much as
 // 1 KiB of its payload or more. So an RC or XRC QP may send several packets of a message as one: it takes the PSNs of
 // all of them, its opcode says whether the first and the last of the message are among them, and its acknowledgement is

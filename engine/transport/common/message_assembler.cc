@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "engine/transport/common/message_assembler.h"
 
 #include "engine/memory/memory_access.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The message of SENDs or WRITEs that is arriving: whether the next packet continues it, and its bytes on their way
 // into a receive request or into memory. What to tell the peer of a packet that does not fit is the caller's matter:
 // the responder's of an RC QP, or a UC QP.

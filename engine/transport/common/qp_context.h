@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What the parts of one QP share: its identity, its queues, its attributes, the time of the call in progress. The parts
 // report; the QP decides about the state.
 #pragma once

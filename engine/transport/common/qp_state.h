@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The QP state machine: states, attributes, and which modify calls are legal (IBTA 11.2.4.2 and table 91;
 // wire.md "State transitions"). Used by every QP type; numbers equal the verbs ABI so that the shim can cast.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "engine/transport/common/receive_request.h"
 
 #include "engine/transport/common/sge_cursor.h"

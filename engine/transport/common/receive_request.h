@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The receive request that an arriving message has taken: where its payload goes, and the completion in the end. For
 // responders of all transports.
 #pragma once

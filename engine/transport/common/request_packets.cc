@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "engine/transport/common/request_packets.h"
 
 #include <algorithm>

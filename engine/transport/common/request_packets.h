@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Request packets from WQEs: headers, and the gather list of the payload. A packet is a function of its WQE, its place
 // in the message and its PSN alone, so sending again needs no copies. For requesters of all transports.
 #pragma once

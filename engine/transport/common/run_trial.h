@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Whether packets to one destination may leave in runs (PacketIo::run). There are paths on which runs are lost and
 // single packets are not: netdevs that cut them and number the pieces otherwise, receivers that take a run for one
 // packet (AF_XDP in generic mode). On such a path a transfer crawls: what is sent alone, as probes are and the first of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "engine/transport/common/send_completion.h"
 
 namespace uroce::transport {

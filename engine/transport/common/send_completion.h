@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // How send WQEs end: the completion that the application sees. For requesters of all transports.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A walk over the memory that a message lies in, as a scatter/gather list says it: from any byte of the message on,
 // piece by piece. For payload to send, payload that arrives and data that READs and atomics return.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "engine/transport/common/transport_qp.h"
 
 #include <cerrno>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A QP without I/O (architecture.md, decision 3), of any transport. Engine, simulator and fuzzer drive it alike:
 //
 //   on_packet(packet, now)   a packet for this QP arrived, its envelope, P_Key and ICRC checked; a CNP too

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "engine/transport/reliable/loss_recovery.h"
 
 #include "engine/transport/reliable/probe_budget.h"

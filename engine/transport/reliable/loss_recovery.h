@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What an RC QP makes of lost packets: acknowledgements, NAKs and timers go in, a decision comes out. Owns all of the
 // state of recovery; sends nothing itself. Owned by Sender.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // How many probes (loss_recovery.h) may go to one destination. When a peer or a switch pauses, those of all QPs to it
 // are due at once, and each one more makes the pause longer. QPs to the same destination share a budget: a handful of
 // them never meet its bound. A token bucket; it knows no clock.

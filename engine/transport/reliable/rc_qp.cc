@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "engine/transport/reliable/rc_qp.h"
 
 #include <algorithm>

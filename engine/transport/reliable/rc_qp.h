@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A reliable connected QP, and the two kinds of QP that XRC makes of it: an initiator has its requesting half, a target
 // its responding half with shared receive queues that the requests name (IBTA annex A14).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What a responder remembers of the READs and atomics it accepted: the ones it is still answering, and the finished
 // ones whose answers may have been lost (IBTA 9.7.5.1.2, 9.4.5: as many as the depth it granted). The memory for them
 // is handed in: the transport allocates none. Owned by the responder.

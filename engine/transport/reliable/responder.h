@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The responder half of an RC QP: takes requests in PSN order, executes them on memory regions and receive buffers, and
 // owes the peer ACKs, NAKs, READ responses and atomic results (IBTA 9.7.4, 9.7.5.1). Owned by RcQp.
 #pragma once

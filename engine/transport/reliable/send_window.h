@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // PSN bookkeeping of the requester side: which PSNs are in flight, where sending goes on, and which WQE a PSN is of.
 //
 //   WQEs:   tail ........ cursor ........ fetched ........ head          (SendQueue indices)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The sending side of an RC QP. Turns WQEs into request packets, one per pull(), and completes them in order as the
 // peer answers (IBTA 9.7.5, 9.7.6). What was lost is sent again by going back to it (go-back-N): every packet follows
 // from its WQE and its PSN. Its parts do not know each other:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include <cstring>
 
 #include "engine/transport/common/long_packet.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "engine/transport/unreliable/uc_qp.h"
 
 namespace uroce::transport {

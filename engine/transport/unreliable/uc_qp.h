@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // An unreliable connected QP: SENDs and WRITEs of any length in order, without acknowledgements. What is lost takes its
 // message along (IBTA 9.8).
 #pragma once

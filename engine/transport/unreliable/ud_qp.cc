@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "engine/transport/unreliable/ud_qp.h"
 
 #include "wire/ip_udp.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // An unreliable datagram QP: messages of one packet to and from any QP whose Q_Key fits (IBTA 9.8.3).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "engine/transport/unreliable/unreliable_qp.h"
 
 namespace uroce::transport {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What UC and UD have in common: a send queue that nobody answers, and a receive queue of its own.
 #pragma once
 

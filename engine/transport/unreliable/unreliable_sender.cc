@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "engine/transport/unreliable/unreliable_sender.h"
 
 #include "engine/transport/common/send_completion.h"

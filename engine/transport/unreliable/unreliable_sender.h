@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The send queue of a QP whose peer does not answer: UC and UD. A WQE is done when the bytes of its last packet have
 // been made. An error stops the send queue and nothing else: the QP goes to SQE (IBTA 10.3.1.2, wire.md "Completion
 // status").

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The requests that must fail, by name. Both sides have the same list and speak of a case by its index.
 // Used by client.cc and server.cc, which make it happen, and expectation.cc, which says how it has to end.
 #pragma once

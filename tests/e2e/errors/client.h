@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The requester's side: makes the requests that must fail, one case after the other, and judges how both sides fared.
 // Used by main.cc.
 #pragma once

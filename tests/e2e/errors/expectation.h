@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // How a case has to end, at the requester and at the responder. The rule is what IBTA says and a ConnectX does (wire.md
 // "Completion status" and table "RC semantics"); where another implementation rightly or at least knowingly differs,
 // expectation.cc names the deviation and its reason. Used by client.cc.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What the sides know of each other, and the parameters that follow from it. Used by client.cc and server.cc.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Where things lie in the memory of the two sides. Each side has a GuardedMemory of page-sized slots, most of it not
 // registered: whatever is written beside its place is found. Used by client.cc, server.cc and memory.cc.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // rc_errors: requests that must fail, between two processes on two hosts (README.md). Knows nothing of uroce: it runs
 // over any libibverbs, and over ours when ours is preloaded. Run by errors.py and by the interoperability tests.
 

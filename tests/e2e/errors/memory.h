@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Registered memory amid guard bytes, and what is checked of it after a case. Used by client.cc and server.cc.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // One side's end of a QP pair and everything that completes on it. Other than in rc_transfer, errors are what is
 // waited for; the rules are that every request and receive completes once and in order, and that behind an error all
 // is flushed. Used by client.cc and server.cc.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What the two sides say to each other over the control connection. Used by client.cc and server.cc.
 //
 //     client                         server

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The responder's side: for each case that the client names it makes a QP and memory of the kind that the case needs,
 // and tells afterwards what has become of them. Used by main.cc.
 #pragma once

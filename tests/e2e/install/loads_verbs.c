@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 /* Loads libibverbs at run time, as NCCL and others do, with the versions of symbols that these ask for; then opens
  * every device. Not linked with libibverbs. Usage: loads_verbs NAME     prints the file that it got, then a line for
  * each device. */

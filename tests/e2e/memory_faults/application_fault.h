@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The application's own faults: they stay its own, whatever the library does with SIGSEGV and SIGBUS. Used by main.cc.
 #pragma once
 

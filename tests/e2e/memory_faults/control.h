@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The TCP connection between the two processes: both always know what the other is going to say. Used by all scenarios.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The verbs objects of one process, and one connected QP with the rules for its completions. Used by all scenarios.
 #pragma once
 

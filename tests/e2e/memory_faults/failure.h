@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What went otherwise than it has to. Thrown anywhere, caught in main.cc.
 #pragma once
 

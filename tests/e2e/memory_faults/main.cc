@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // memory_faults: an application that misbehaves as applications do, over any libibverbs. It unmaps, protects, truncates
 // or deregisters memory that is in use, or never polls a completion queue. The server is the victim of that, the client
 // its peer; both must end well. Run by memory_faults.py:

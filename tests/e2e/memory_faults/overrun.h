@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A completion queue that nobody polls, until it overruns (faults.md, 50). Used by main.cc.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Registered memory that the application takes away. Used by trial.cc.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Memory that goes away while it is in use, and the proof that nothing else suffers. Used by main.cc.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Collective operations, at a small, a middle and a large size.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // mpi_exchange: what its parts share. Every part moves data whose content follows from a seed, and complains about the
 // first byte that is wrong.
 #pragma once

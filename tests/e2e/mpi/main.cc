@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // mpi_exchange: random data of all sizes between all ranks, point to point both ways at once, in collectives and
 // one-sided; every byte is verified where it arrives. Run by applications.py on two hosts.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Point to point: every size around the limits at which MPI libraries change their protocol, many at once, both ways,
 // also when the receiver is late or asks in another order, and with a datatype that has gaps.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // One-sided operations: put, get, and atomics on a counter that all ranks share.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // One rdma_cm_id of cm_exchange with its QP and memory, and the events of a channel.
 #pragma once
 

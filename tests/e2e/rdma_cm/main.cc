@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Both sides of what librdmacm offers, over any RDMA device: connections and datagrams that are accepted, rejected and
 // ended by either side, with all private data compared. Not linked with anything of uroce.
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What the client and the server of cm_exchange have agreed on: the first byte of the private data of a request says
 // what the server is to do with it.
 #pragma once

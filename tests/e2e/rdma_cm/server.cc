@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include <cstdio>
 #include <map>
 #include <rdma/rdma_cma.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The two sides of cm_exchange.
 #pragma once
 

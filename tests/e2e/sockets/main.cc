@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // An ordinary program over TCP sockets, which librspreload puts onto RDMA (rdma_cm_apps.py). Both sides send at the
 // same time, pieces of many sizes; each compares every byte that comes with what the other side's seed makes.
 //

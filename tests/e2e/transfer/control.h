@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The control connection between the two sides: TCP, or a socket pair with --self.
 //
 // Carries the exchange of addresses at set-up, the progress of each QP while messages flow, and the verdict. A record

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
 # Does rc_transfer find what it is there to find? Runs it over fake_verbs.cc without a fault, then with each fault that
 # fake_fabric.cc can plant, then with wrong arguments.
 # usage: detection_test.sh PATH_OF_rc_transfer_over_fake_verbs

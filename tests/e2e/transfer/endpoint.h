@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The verbs objects of one side: device, PD, completion queues and channel, memory regions, RC QPs.
 // Set-up and tear-down, and the rules that hold for every completion: each signaled WR once, in order, no other.
 // Used by session.cc, requester.cc and responder.cc, and by rc_errors (../errors). Only public libibverbs calls.

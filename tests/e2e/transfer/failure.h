@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // How rc_transfer ends when something is wrong. Thrown anywhere, caught once per side in session.cc and main.cc.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What the fake libibverbs (fake_verbs.cc) moves messages with: its objects, and the thread that executes what is
 // posted to them, one WR at a time and in order per QP, well or with one planted fault. A message without a receive
 // waits (RNR).

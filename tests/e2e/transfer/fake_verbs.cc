@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A libibverbs within the process, just as much of it as rc_transfer calls. rc_transfer judges providers; this judges
 // rc_transfer: detection_test.sh runs it linked with this in place of libibverbs and expects every fault that
 // fake_fabric.cc can plant to be found. RC_TRANSFER_FAULT=name[:n] plants the fault `name` at its n-th opportunity

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // rc_transfer: proves data integrity and exactly-once, in-order completions of RC between two processes or, with
 // --self, between two QPs of one. Knows nothing of uroce: it runs over any libibverbs, and over ours when ours is
 // preloaded. Run by hand, by the end-to-end tests and the fault soak; README.md says what is checked and how.

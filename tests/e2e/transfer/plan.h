@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The plan: which messages one QP carries in one direction, derived from the seed alike by both sides.
 // The requester posts it, the responder prepares for it, and both check completions and memory against it.
 #pragma once

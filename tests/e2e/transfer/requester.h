@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The posting side of one QP in one direction: turns the plan into work requests and judges their completions.
 // Driven by session.cc.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The passive side of one QP in one direction: receive buffers, targets of WRITE and READ, memory windows.
 //
 // A message has arrived when its receive completion says so, which also vouches for every earlier WRITE of the QP, or

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "tests/e2e/transfer/session.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // One side of a transfer from the handshake to the verdict. main.cc runs one, or with --self two in two threads.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The end of a Session (session.h): is everything as it must be, and does the other side agree?
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Memory that can be judged to the byte: payloads and guards are keyed pseudo-random streams.
 //
 // A GuardedMemory is divided into slots, one per message in flight. A free slot holds nothing but the guard stream. A

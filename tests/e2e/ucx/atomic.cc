@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Atomic operations of 4 and 8 bytes on the other host's memory, both ways at once: one after the other, each result
 // against a model; then many under way on one counter. At last the owner compares its memory with the model as well.
 #include <algorithm>

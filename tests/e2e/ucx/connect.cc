@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // ucx_exchange: connections that UCX makes by itself to an IP address and port (--by-address): a listener and endpoints
 // of UCP's client-server mode, over rdma_cm or TCP, as UCX_SOCKADDR_TLS_PRIORITY says.
 #include <arpa/inet.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // ucx_exchange: the data that is moved. It follows from the seed and from a name that no other piece of data has, so
 // that both hosts know it without being told.
 #pragma once

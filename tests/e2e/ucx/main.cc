@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // ucx_exchange: random data between two hosts with everything that UCP has (tag, stream, active messages, put, get,
 // atomics), both ways at once; every byte is verified where it arrives. Run by applications.py.
 //

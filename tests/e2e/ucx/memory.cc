@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Put and get: both ways at once, into and out of regions of several sizes, in pieces of random lengths that are under
 // way together and in any order. What no put went to has to stay as it was.
 #include <algorithm>

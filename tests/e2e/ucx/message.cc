@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Active messages: all sizes, many at once both ways, eager, by rendezvous and as UCX likes; taken in the handler, kept
 // and copied later, or received into a buffer.
 #include <algorithm>

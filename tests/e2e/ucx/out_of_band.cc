@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "out_of_band.h"
 
 #include <arpa/inet.h>

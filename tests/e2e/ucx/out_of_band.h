@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // ucx_exchange: a TCP connection between the two, for what UCX wants told beforehand (addresses, remote keys), for
 // barriers that do not depend on what is being tested, and to notice that the other one has ended.
 #pragma once

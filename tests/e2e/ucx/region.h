@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // ucx_exchange: memory that the other host may write to, read and operate on, and the same of the other host's.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // ucx_exchange: one connection of UCX to the other host, and what all parts of the test share: waiting, data that is
 // accounted for, complaints.
 #pragma once

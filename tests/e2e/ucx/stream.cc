@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Streams, both ways at once: sent in pieces of one choice, received in pieces of another one, whole or as they come,
 // and in UCX's own buffers.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Tagged messages: all sizes, many at once both ways, eager and by rendezvous, to receivers that are early, or late,
 // and that ask against the order of sending; synchronous sends as well.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // One link that several senders share, on virtual time: a queue of limited length in front of it, a sender at each end
 // of a path with a base round trip of its own. What the laws of congestion control are tried on; the transport is not
 // in it (tests/simulator is where it is). A packet that finds the queue full is lost, and its sender learns of it when

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The notification point: one CNP for the first marked packet, then at the limited rate.
 #include "engine/congestion/cnp_generator.h"
 

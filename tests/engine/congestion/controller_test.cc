@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What senders to one destination see: no limit until a CNP, then one that begins where they were, and ends; and what
 // each algorithm listens to. Round-trip times: delay_control_test.cc.
 #include "engine/congestion/controller.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Properties of the reaction point under random events; seeds are in the failure messages.
 #include <gtest/gtest.h>
 #include <random>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The reaction point on virtual time, with numbers worked out by hand from the rules in wire.md. The cap is 10 Gb/s
 // unless said otherwise; a time stage is 300 us, a byte stage 32767 * 64 = 2,097,088 bytes.
 #include "engine/congestion/dcqcn.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Control by round-trip times, at a link that several senders share: how much of it is used, how fairly, what noise,
 // other routes and pauses do.
 #include "engine/congestion/delay_control.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // When packets leave under a limit: the average, the burst, changes of the rate in between, and whose turn it is.
 #include "engine/congestion/pacer.h"
 

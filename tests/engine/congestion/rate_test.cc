@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Bytes, rates and times into each other, at the edges of what the types hold; and the meter that measures a rate.
 #include "engine/congestion/rate.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // When the data path sends the ACKs that its QPs owe, in relation to what the application sends.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

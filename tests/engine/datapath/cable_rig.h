@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Two engines' data paths on one cable, each with any number of QPs of any transport, connected as the test says. No
 // threads, virtual time.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Hostile frames against a whole engine with traffic under way: packets that are damaged, or not of this connection
 // (faults.md 7 to 11 and 32). Each has its own named counter, no effect and no answer, and the traffic goes on. Tests
 // are named after the fault; docs/faults.md is the index.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Hostile frames against a whole engine with traffic under way: what is not a RoCE packet, or not a whole one
 // (faults.md 1 to 6). Each has its own named counter, no effect and no answer, and the traffic goes on. Tests are named
 // after the fault; docs/faults.md is the index. What a packet may do that passes all of this is the transport's,

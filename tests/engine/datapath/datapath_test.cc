@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What one round of the data path does, and in which order.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Two engines' data paths with one RC QP each, connected to each other through frames that the test carries by hand: it
 // may hold them back, and slip hostile ones in between. No threads, virtual time. For the tests of hostile packets
 // (faults.md "On the wire").

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A memory loop that lets a test into the middle of a round: what happens there happens under the progress lock.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "engine/datapath/moderated_cqs.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Packets and the MAC address of their next hop: they wait while the kernel looks for it, are dropped and counted once
 // it has given up, and follow it when it changes. Virtual time.
 #include <gmock/gmock.h>

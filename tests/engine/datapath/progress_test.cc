@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Who runs the rounds, and what a round may not do to the thread that it borrows: keep it, change its errno, let it be
 // cancelled in the middle, throw. Also that nobody starves: neither a QP that waits for the time, nor set-up calls
 // behind polling threads, nor traffic behind set-up calls. Meant for ThreadSanitizer as well.

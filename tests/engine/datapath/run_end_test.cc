@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "engine/datapath/run_end.h"
 
 #include <gmock/gmock.h>

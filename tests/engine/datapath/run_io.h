@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A packet I/O that sends runs of packets, as UDP sockets do, to nowhere.
 #pragma once
 

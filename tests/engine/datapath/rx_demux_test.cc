@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Which QPs get a packet that has arrived, and which packets none. No threads, virtual time. (What no QP may be harmed
 // by: datapath_faults_test.cc.)
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Two processes of one host, whose QPs have the same address and different numbers from the broker: what stays in the
 // process and what leaves it. No threads, virtual time.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The timer wheel against a sorted list of deadlines, and what it promises about late, long and many timers.
 #include "engine/datapath/timer_wheel.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // UD, UC and XRC through the data paths of two engines on one cable. No threads, virtual time.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Packets on their way to the packet I/O: when they leave, that they wait while it has no room, and what becomes of
 // them when memory that they point to goes away. No threads, virtual time.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Where packets go, and which do not leave. No threads, virtual time.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // How the background thread waits, decided without threads: what it has found so far is told as time goes by.
 #include "engine/datapath/wait_policy.h"
 

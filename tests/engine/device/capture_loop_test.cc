@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A capture to a file shows what two queue pairs of one process say to each other, and `uroce check`'s oracle finds
 // nothing wrong with it.
 #include <filesystem>

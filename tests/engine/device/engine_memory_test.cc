@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Memory that runs out while a QP is modified: nothing has changed, and the same call works later.
 #include <cstdlib>
 #include <gtest/gtest.h>

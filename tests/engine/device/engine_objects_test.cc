@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Address handles, shared receive queues, multicast groups and QPs that end while their packets wait, through the
 // engine's public face.
 #include <atomic>

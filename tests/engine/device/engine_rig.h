@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // An engine with threads, without a network: QPs of one process connected to each other over the own GID. Used by
 // engine_test.cc and engine_threads_test.cc.
 #pragma once

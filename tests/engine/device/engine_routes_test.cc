@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // How an engine follows routes: one look-up for all who send to the same address, only when it may have changed, and
 // never while the data path has to wait for it.
 #include <condition_variable>

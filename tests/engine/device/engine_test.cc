@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The engine with threads, without a network: QPs of one process connected to each other over the own GID. Several
 // application threads post and poll at once, others sleep on notifications, and QPs come and go under traffic. Runs
 // under ThreadSanitizer as well.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What threads can do to each other (faults.md, 41 and 50): QPs that are destroyed, reset and moved through ERR under
 // traffic, with timers running and peers that never answer; memory that is deregistered in use; completion queues that
 // overrun; an engine that ends with packets under way. Every completion at most once, and all of them where none was

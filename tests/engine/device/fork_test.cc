@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What engine/base/fork.h promises, in the child and in the parent. The child answers by its exit status.
 #include "engine/base/fork.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Which packet I/O is chosen for a netdev, and why.
 #include "engine/device/io_choice.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What people are told when the packet I/O is opened.
 #include "engine/device/open_io.h"
 

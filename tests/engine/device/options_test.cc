@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What is read from the environment, and from whose.
 #include "engine/options.h"
 

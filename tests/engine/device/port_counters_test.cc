@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The counters of a port by the names of sysfs.
 #include "engine/device/port_counters.h"
 

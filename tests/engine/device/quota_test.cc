@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Quotas: limits hold exactly, a closed account has nothing, and nobody can take more than there is.
 #include "engine/device/quota.h"
 

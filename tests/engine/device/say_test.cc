@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What a device tells people on stderr, when nobody reads that: set-up calls go on.
 #include <array>
 #include <atomic>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Several shards of one device: who gets to which, what they share, and that each wakes the others. In one process; QPs
 // of different shards are connected to each other through the memory loops.
 #include <array>

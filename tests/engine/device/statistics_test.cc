@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What a device says of itself to who looks on.
 #include "broker/statistics.h"
 

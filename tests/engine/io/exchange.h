@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Moves test packets from one backend to another, with a deadline instead of a count of polls. For the tests of the
 // system backends.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Which way packets leave, and that both ways are looked into. The two ways are links in memory, and a stub where a
 // link has nothing to sleep on.
 #include "engine/io/frames_and_sockets.h"

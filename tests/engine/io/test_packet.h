@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // SEND packets with payload made from their PSN, and the check that one arrived as it was sent. For the tests of the
 // packet I/O.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Two network namespaces joined by a veth pair, for tests of the system backends as root. The namespaces have no names
 // and vanish with the object: nothing is left behind, however the test ends.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Memory that the application takes away while it is being copied (faults.md, 42): the copy fails, the process lives.
 #include "engine/memory/memory_access.h"
 

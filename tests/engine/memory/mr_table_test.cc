@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Keys, permissions and bounds of memory regions.
 #include "engine/memory/mr_table.h"
 

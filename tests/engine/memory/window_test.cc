@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Memory windows: what may be bound, who may use it, how it ends (IBTA 10.6.7, wire.md "Memory windows").
 #include <algorithm>
 #include <deque>

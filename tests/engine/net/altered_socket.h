@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A netlink socket between NetView and the kernel that a test tells to cut answers short, and to say more than the
 // kernel does.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What the kernel knows of our multicast memberships: joined once, left at the end, on the right netdev.
 #include "engine/net/multicast_memberships.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // NetView and answers of the kernel that are lost, or that the kernel itself calls inconsistent: what was known stays,
 // and it is asked again.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // NetView::neighbour(), next_hop() and resolve_neighbour(): entries of every state, real ARP and ND between two
 // namespaces.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // NetView::route(): what the kernel would do with a packet from a source to a destination on a given netdev.
 #include <gtest/gtest.h>
 #include <optional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // See net_test_support.h.
 #include "tests/engine/net/net_test_support.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Network namespaces of a test's own and a NetView in them. Namespaces have no names: they vanish with the last
 // descriptor, also when a test crashes.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // NetView: netdevs and their addresses are listed and followed.
 #include "engine/net/net_view.h"
 

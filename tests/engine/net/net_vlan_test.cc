@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // VLAN netdevs: which VLAN one is, and which ones stand above a netdev.
 #include <array>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What is known of a netdev and its driver.
 #include "engine/net/netdev_features.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // NetlinkSocket: answers that are lost, late or of somebody else do not stand in the way of what is asked next.
 #include "engine/net/netlink_socket.h"
 

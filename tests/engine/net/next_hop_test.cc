@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // NextHop and NextHops by themselves: what is told of a neighbour, when the kernel is to be asked, what is forgotten.
 #include "engine/net/next_hop.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Which numbers QPs get, and how long those that became free rest.
 #include "engine/objects/qpn_space.h"
 

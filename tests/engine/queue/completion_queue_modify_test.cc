@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The completion queue: what ibv_resize_cq, ibv_modify_cq and IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN ask of it.
 #include <gtest/gtest.h>
 #include <thread>

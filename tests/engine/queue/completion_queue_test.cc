@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The completion queue: order, capacity, arming, purging, and one producer with consumers in other threads.
 #include <array>
 #include <atomic>

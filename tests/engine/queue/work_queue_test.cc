@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The rings between application and engine: reserve, publish, fetch, release; and what a hostile application writes.
 #include "engine/queue/work_queue.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A QP of the type that its configuration names. For the tests of the transport and the fuzzers; the engine does the
 // same (engine/objects/qp.h).
 #pragma once

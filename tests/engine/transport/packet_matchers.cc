@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "tests/engine/transport/packet_matchers.h"
 
 #include <functional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What a test may say about a packet that a QP gave out: gMock matchers that name one fact each, and combinations of
 // them for the packets that the rules speak of. Of one type, so that each is compiled once.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A packet as the peer of the QP under test would send it, made field by field, also where that breaks the rules.
 // For the tests of the transport.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Two scripted QPs connected to each other, without a network in between: what one gives out the other gets at once,
 // as bytes. For tests that need both roles and whole messages.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "tests/engine/transport/scripted_qp.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // One QP of any type with everything around it, driven by a script: the test posts work, hands in packets of an
 // imagined peer, moves the time, and looks at the packets, completions and events that come out.
 #pragma once

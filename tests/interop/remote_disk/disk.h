@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A disk of another machine, as remote_disk uses it: commands that run while others do.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What remote_disk does with a disk: writes regions of it, in commands of all sizes, and compares what it reads.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A session of libiscsi over iSER.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // An initiator that compares all that it reads; the target is Linux's in the interoperability tests
 // (tests/interop/storage_cases.py).
 //   write URL SEED   logs in, writes, reads and compares

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A namespace of an NVMe controller over RDMA, and the initialization that leads there.
 #pragma once
 

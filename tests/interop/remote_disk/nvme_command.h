@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // NVMe commands as a host builds them (NVM Express Base 2.0, NVMe over Fabrics): 64 bytes, little-endian.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A queue of an NVMe controller over RDMA: a connection, a QP, and memory for the commands that are outstanding on it
 // (NVM Express RDMA Transport 1.0).
 #pragma once

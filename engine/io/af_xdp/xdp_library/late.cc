@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // For liburoce.so: libbpf, libxdp and what these need are loaded when AF_XDP is opened, not into every process that has
 // liburoce.so. The functions below have the names of theirs and stand in front of them when liburoce.so is linked.
 #include <atomic>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // uroce_af_xdp.so: the table of libbpf's and libxdp's functions, and through being linked with them the two libraries.
 #include "engine/io/af_xdp/xdp_library/calls.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // AfXdp and UdpIo over a veth pair between two network namespaces.
 #include "engine/io/af_xdp/af_xdp.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What a user is told when AF_XDP cannot be opened. Each case runs in a child that gives up what it must not have.
 #include "engine/io/af_xdp/error.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // An AF_XDP queue without a kernel, for XskReceiver: the test, or the fuzzer, is the kernel.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What XskReceiver makes of the descriptors of RX rings: right ones, wrong ones, and frames of strangers. The area has
 // exactly its size, so that AddressSanitizer sees every byte that is read outside.
 #include "engine/io/af_xdp/xsk_receiver.h"

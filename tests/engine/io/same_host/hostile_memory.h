@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The memory of a pair of peers as the other side sees it, who may write anything to it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The rings between two processes: what an honest pair gets, and what a hostile side does to the other.
 #include "engine/io/same_host/ring.h"
 

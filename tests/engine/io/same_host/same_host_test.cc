@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Two processes of one host: which packets go from one to the other by memory, and what becomes of the rest.
 #include "engine/io/same_host/same_host.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Runs of packets through real UDP sockets.
 #include <array>
 #include <cerrno>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What is special about UdpIo; packets in both directions are in af_xdp_test.cc.
 #include "engine/io/udp/udp.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // CNPs at the QP (IBTA annex A17, wire.md "ConnectX and DCQCN"): marks are answered with a CNP, CNPs slow the QP down.
 // Faults 30 and 31. The laws of the rate are tested in tests/engine/congestion.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // ATOMIC WRITE and FLUSH (IBTA annex A19) in both roles. They take one of the READ depth, and a READ response without
 // data answers them.
 #include <cstring>

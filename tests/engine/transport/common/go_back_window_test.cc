@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // How many packets go-back-N has in flight where some are lost: as many as the round trip needs, and no queue of its
 // own.
 #include "engine/transport/common/go_back_window.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Binding and invalidating of memory windows in an RC send queue: in order, without a packet (IBTA 10.8.3.3), and what
 // SEND with invalidate does on the other side.
 #include <gmock/gmock.h>

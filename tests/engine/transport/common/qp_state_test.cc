@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The table of legal modify calls of every QP type, against an independent copy of wire.md "State transitions"
 // (IBTA 11.2.4.2, table 91).
 #include "engine/transport/common/qp_state.h"

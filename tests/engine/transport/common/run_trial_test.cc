@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "engine/transport/common/run_trial.h"
 
 #include "tests/engine/transport/scripted_qp.h"

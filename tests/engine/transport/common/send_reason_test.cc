@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What a QP says of why it sends each packet (engine/io/send_reason.h), for those who look on.
 #include <memory>
 

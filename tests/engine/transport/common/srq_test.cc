@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // An RC QP on a shared receive queue (IBTA 10.2.9): what is left in the queue belongs to others.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // READ and atomic responses: data, implied NAKs, partial retries, and responses that break the rules.
 #include "tests/engine/transport/scripted_qp.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The clocks of a requester: transport timeout and retry budget; probe_test.cc has the early probes.
 #include "tests/engine/transport/scripted_qp.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Rules of docs/conformance.md that no other test covers in full: modify of a working QP in every state, attributes
 // that take effect, and every value of the retry attributes.
 #include <cerrno>

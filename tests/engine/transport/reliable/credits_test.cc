@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // End-to-end flow control (IBTA 9.7.7.2): the responder tells how many receive requests it has, the requester does not
 // send more messages that need one, save one packet at a time.
 #include <gmock/gmock.h>

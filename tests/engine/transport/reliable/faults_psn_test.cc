@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Faults 13 and 15 of faults.md: from every critical starting PSN every kind of message arrives exactly, in both roles
 // at once, and READs are answered again from the middle. The other tests of PSNs are ResponderSequence, ResponderReplay
 // and FirstPsn; docs/faults.md is the index.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Faults 16 to 24 of faults.md where the other tests of the responder leave something out: what a peer may ask,
 // and what memory it reaches. Tests are named after the fault; docs/faults.md names the others.
 #include <string>

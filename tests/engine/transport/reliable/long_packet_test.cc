@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Packets longer than the path MTU, as processes of one host send them to each other: what leaves, what is taken, and
 // that all arrives once and in order, however packets are grouped and whichever of them are lost.
 #include "engine/transport/common/long_packet.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Fault 42: the application unmaps or protects memory that it registered, while either side uses it. The region is
 // still valid, so the keys pass; the access itself fails. The work ends with an error or a NAK, and the process lives.
 #include <gmock/gmock.h>

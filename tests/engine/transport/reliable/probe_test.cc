@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Early probes: what a requester sends again before the transport timer, at what times, and what it makes of the
 // answers (loss_recovery.h, sender.h; wire.md "Adaptive retransmission").
 #include "engine/transport/reliable/probe_budget.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Packets that are made from the one before them are those that would be made from nothing.
 #include <numeric>
 #include <random>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The state of an RC QP: modify, what each state receives and sends, SQD, RESET, ERR, and its asynchronous events.
 #include "engine/transport/reliable/rc_qp.h"
 

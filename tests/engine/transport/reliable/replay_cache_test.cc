@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What a responder remembers of READs and atomics, on its own: which one lies behind a PSN, however old the others are.
 #include "engine/transport/reliable/replay_cache.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What the requester puts into packets: opcodes, headers, payload and pad for every kind of work request and length.
 #include <array>
 

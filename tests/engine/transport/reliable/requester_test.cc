@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // When the requester sends: acknowledgement requests, fence, READ depth, window, and work requests that fail before
 // they are sent.
 #include "engine/transport/reliable/sender.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Acknowledgements: which PSN, when, how many for how many requests; and receiver not ready.
 #include "tests/engine/transport/scripted_qp.h"
 

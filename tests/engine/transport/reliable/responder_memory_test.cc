@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What a peer may touch with WRITE, READ and atomics: keys, protection domains, permissions, bounds, lengths.
 #include "tests/engine/transport/scripted_qp.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Peers as they are, as responders: what Linux Soft-RoCE (rxe) and ConnectX do on the wire that the specification would
 // not make one expect (wire.md "rxe as a peer", "ConnectX and DCQCN"). Each test is named after the quirk and shows
 // that we get along with it, without spending more of the retry budget than has to be.

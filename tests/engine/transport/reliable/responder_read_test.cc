@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // READ responses and atomics, and their replay when the peer asks again.
 #include "tests/engine/transport/scripted_qp.h"
 

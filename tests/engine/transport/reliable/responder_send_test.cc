@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // SEND into receive buffers: scattering, completions, what does not fit or is not allowed, and SEND with Invalidate.
 #include <functional>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The order of requests: expected, duplicate and early PSNs, opcode sequence, lengths and pads, and how a NAK leaves.
 #include "engine/transport/reliable/responder.h"
 

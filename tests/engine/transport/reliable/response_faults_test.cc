@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Faults 25 to 29 of faults.md where the other tests of the completer leave something out: responses that nobody asked
 // for, that break the rules, or that come a million times. Tests are named after the fault; docs/faults.md names the
 // others.

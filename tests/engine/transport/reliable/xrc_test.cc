@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // XRC: the initiator has the requesting half of an RC QP and names a shared receive queue in every request, the target
 // has the responding half (IBTA annex A14).
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What a UC QP does with requests: in order they are executed, and everything else is dropped without a word (IBTA
 // 9.8.2.2).
 #include <gmock/gmock.h>

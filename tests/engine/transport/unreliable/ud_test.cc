@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What a UD QP does with datagrams: takes those of its Q_Key, with the network header in front, and drops the others
 // (IBTA 9.8.3).
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The send queue of UC and UD: packets, and completions that come when the bytes are made, each once and in order.
 #include <algorithm>
 #include <gmock/gmock.h>
