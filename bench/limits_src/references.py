@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-2-Clause
 """What bench/limits measures without uroce: raw AF_XDP sockets, kernel sockets, iperf3, and UCX over TCP."""
 
 import json
