@@ -6,16 +6,19 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
 #include <map>
 #include <memory>
 #include <set>
+#include <system_error>
 
+#include "cli/check_report.h"
 #include "cli/complaint.h"
 #include "cli/exit_codes.h"
+#include "cli/progress_line.h"
 #include "oracle/oracle.h"
-#include "oracle/report.h"
 #include "trace/capture_reader.h"
 
 namespace uroce::cli {
@@ -59,15 +62,23 @@ struct Overview {
 
 class Capture {
  public:
-  explicit Capture(const std::string& path) : file_(path, std::ios::binary), reader_(file_) {}
+  explicit Capture(const std::string& path) : path_(path), file_(path, std::ios::binary), reader_(file_) {}
 
   bool is_open() const { return file_.is_open(); }
-  // Calls visit(record) for each. Returns what was wrong with the file, or nothing.
+  // Calls visit(record) for each. Returns what was wrong with the file, or nothing. `what`: that is done, for people
+  // who wait for it.
   template <class Visitor>
-  std::string for_each(Visitor visit) {
+  std::string for_each(const char* what, Visitor visit) {
+    constexpr uint64_t kRecordsPerUpdate = 1024;
+    std::error_code unknown;  // a pipe: 0
+    const uint64_t size = std::filesystem::is_regular_file(path_, unknown) ? std::filesystem::file_size(path_) : 0;
+    ProgressLine progress(fmt::format("uroce: {} {}", what, path_), size);
     trace::Record record;
     trace::ReadResult result;
-    while ((result = reader_.next(record)) == trace::ReadResult::kRecord) visit(record);
+    for (uint64_t read = 0; (result = reader_.next(record)) == trace::ReadResult::kRecord; ++read) {
+      visit(record);
+      if (read % kRecordsPerUpdate == 0) progress.update(static_cast<uint64_t>(std::max<int64_t>(file_.tellg(), 0)));
+    }
     return result == trace::ReadResult::kError ? reader_.error() : std::string();
   }
   uint64_t skipped() const { return reader_.skipped(); }
@@ -75,13 +86,14 @@ class Capture {
   bool is_loop(uint32_t interface) const { return reader_.interfaces()[interface].name.ends_with(":loop"); }
 
  private:
+  const std::string path_;
   std::ifstream file_;
   trace::CaptureReader reader_;
 };
 
 Overview survey(Capture& capture) {
   Overview overview;
-  overview.error = capture.for_each([&](const trace::Record& record) {
+  overview.error = capture.for_each("reading", [&](const trace::Record& record) {
     if (overview.frames++ == 0) overview.first = record.time;
     overview.last = std::max(overview.last, record.time);
     trace::RocePart part;
@@ -128,14 +140,17 @@ class Hosts {
   std::vector<Host> hosts_;
 };
 
-// Says what is assumed, if the file does not tell at which hosts it was taken.
-void choose_hosts(const Overview& overview, const Addresses& at, bool quiet, Hosts& hosts) {
+// False: the file does not tell at which hosts it was taken, and all are judged.
+bool choose_hosts(const Overview& overview, const Addresses& at, Hosts& hosts) {
   for (const wire::IpAddress& address : at) hosts.add(std::nullopt, {address});
-  if (!at.empty()) return;
+  if (!at.empty()) return true;
   for (const auto& [interface, addresses] : overview.senders) hosts.add(interface, addresses);
-  if (!overview.senders.empty()) return;
+  if (!overview.senders.empty()) return true;
   for (const wire::IpAddress& address : overview.all) hosts.add(std::nullopt, {address});
-  if (quiet) return;
+  return false;
+}
+
+void say_what_is_assumed() {
   fmt::print(
       "The file does not say at which host it was taken (no packet is marked as inbound or outbound), so every "
       "address\n"
@@ -143,52 +158,27 @@ void choose_hosts(const Overview& overview, const Addresses& at, bool quiet, Hos
       "host.\n\n");
 }
 
-void print_violations(const std::vector<oracle::Violation>& violations, uint64_t limit, Time start) {
-  std::map<std::string, uint64_t> not_printed;
-  for (size_t i = 0; i < violations.size(); ++i) {
-    if (i < limit) {
-      fmt::print("{}\n", oracle::format_violation(violations[i], start));
-    } else {
-      ++not_printed[oracle::rule_info(violations[i].rule).id];
-    }
-  }
-  if (not_printed.empty()) return;
-  fmt::print("... and {} more:", violations.size() - limit);
-  for (const auto& [rule, count] : not_printed) fmt::print(" {} {}", count, rule);
-  fmt::print("\n");
-}
-
-// Returns the exit code.
-int report(const Hosts& hosts, const CheckOptions& options, Time start) {
-  std::vector<oracle::Violation> violations;
-  std::vector<oracle::ConnectionSummary> connections;
-  std::vector<oracle::CmSummary> exchanges;
-  uint64_t packets = 0, count = 0, errors = 0;
+CheckFindings collect(const Hosts& hosts, const Overview& overview) {
+  CheckFindings findings;
+  findings.read_error = overview.error;
+  findings.frames = overview.frames;
+  findings.roce_packets = overview.roce_packets;
+  findings.start = overview.first;
+  findings.judged_hosts = hosts.all().size();
+  uint64_t count = 0;
   for (const Host& host : hosts.all()) {
-    const auto& found = host.oracle->violations();
-    violations.insert(violations.end(), found.begin(), found.end());
-    const auto summary = host.oracle->summary();
-    connections.insert(connections.end(), summary.begin(), summary.end());
-    const auto managed = host.oracle->cm_summary();
-    exchanges.insert(exchanges.end(), managed.begin(), managed.end());
-    packets += host.oracle->packet_count();
+    const auto append = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
+    append(findings.violations, host.oracle->violations());
+    append(findings.connections, host.oracle->summary());
+    append(findings.exchanges, host.oracle->cm_summary());
+    findings.judged_packets += host.oracle->packet_count();
+    findings.errors += host.oracle->error_count();
     count += host.oracle->violation_count();
-    errors += host.oracle->error_count();
   }
-  std::stable_sort(violations.begin(), violations.end(),
+  findings.quirks = count - findings.errors;
+  std::stable_sort(findings.violations.begin(), findings.violations.end(),
                    [](const auto& a, const auto& b) { return a.packet < b.packet; });
-  print_violations(violations, options.limit, start);
-  if (!options.quiet) {
-    if (!violations.empty()) fmt::print("\n");
-    if (!connections.empty() || exchanges.empty()) fmt::print("{}", oracle::format_summary(connections));
-    if (!connections.empty() && !exchanges.empty()) fmt::print("\n");
-    fmt::print("{}", oracle::format_cm_summary(exchanges));
-    fmt::print("\n{} packets of {} judged host{}: {} violation{}", packets, hosts.all().size(),
-               hosts.all().size() == 1 ? "" : "s", errors, errors == 1 ? "" : "s");
-    if (count > errors) fmt::print(" and {} quirk{}", count - errors, count - errors == 1 ? "" : "s");
-    fmt::print("\n");
-  }
-  return errors == 0 ? kExitOk : kExitFailed;
+  return findings;
 }
 
 std::string why_nothing(const Overview& overview, const std::string& file) {
@@ -229,12 +219,18 @@ int check(const CheckOptions& options) {
   }
 
   Hosts hosts(judging);
-  choose_hosts(overview, at, options.quiet, hosts);
+  const bool told = choose_hosts(overview, at, hosts);
+  if (!told && !options.quiet && !options.json) say_what_is_assumed();
   Capture second(options.file);
-  second.for_each([&](const trace::Record& record) { hosts.judge(record); });
+  second.for_each("judging", [&](const trace::Record& record) { hosts.judge(record); });
   hosts.finish(overview.last);
-  const int code = report(hosts, options, overview.first);
-  return overview.error.empty() ? code : kExitUsage;  // not all of it was judged
+  CheckFindings findings = collect(hosts, overview);
+  findings.file = options.file;
+  findings.hosts_assumed = !told;
+  fmt::print("{}",
+             options.json ? check_json(findings, options.limit) : check_text(findings, options.limit, options.quiet));
+  if (!overview.error.empty()) return kExitUsage;  // not all of it was judged
+  return findings.errors == 0 ? kExitOk : kExitFailed;
 }
 
 }  // namespace uroce::cli

@@ -16,6 +16,7 @@ struct CheckOptions {
   std::optional<uint32_t> path_mtu{};  // of all connections
   uint64_t limit = 50;                 // violations printed
   bool quiet = false;                  // only violations
+  bool json = false;
 };
 
 // Prints the findings on stdout, complaints on stderr. Returns the exit code: 0 no rule was broken, 1 some were, 2 the

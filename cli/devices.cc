@@ -5,7 +5,7 @@
 #include <array>
 #include <fmt/format.h>
 
-#include "cli/report.h"
+#include "cli/json.h"
 
 namespace uroce::cli {
 namespace {
@@ -37,6 +37,37 @@ const char* kind_name(engine::IoKind kind) {
   }
 }
 
+constexpr const char* kNoDevices =
+    "no devices: there is no Ethernet netdev with an address here, or UROCE_NETDEV names none\n";
+
+template <size_t columns>
+using Row = std::array<std::string, columns>;
+
+// A line for each row, columns as wide as what is in them. The first row is the head.
+template <size_t columns>
+std::vector<std::string> aligned(const std::vector<Row<columns>>& rows) {
+  std::array<size_t, columns> widths{};
+  for (const Row<columns>& row : rows) {
+    for (size_t i = 0; i < columns; ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::vector<std::string> lines;
+  for (const Row<columns>& row : rows) {
+    std::string& line = lines.emplace_back();
+    for (size_t i = 0; i + 1 < columns; ++i) line += fmt::format("{:<{}}  ", row[i], widths[i]);
+    line += row.back() + "\n";
+  }
+  return lines;
+}
+
+// All 128 bits of it, as sysfs and show_gids have it.
+std::string long_gid(const wire::IpAddress& gid) {
+  std::string text;
+  for (size_t i = 0; i < gid.bytes.size(); i += 2) {
+    text += fmt::format("{}{:02x}{:02x}", i == 0 ? "" : ":", gid.bytes[i], gid.bytes[i + 1]);
+  }
+  return text;
+}
+
 std::string gid_json(const Device& device) {
   std::string out;
   for (const wire::IpAddress& gid : device.gids) {
@@ -54,26 +85,18 @@ std::string io_name(const Device& device) {
 }
 
 std::string devices_text(const std::vector<Device>& devices) {
-  if (devices.empty())
-    return "no devices: there is no Ethernet netdev with an address here, or UROCE_NETDEV names none\n";
-  using Row = std::array<std::string, 7>;
-  std::vector<Row> rows = {{"DEVICE", "NETDEV", "STATE", "MTU", "PATH MTU", "DRIVER", "PACKET I/O"}};
+  if (devices.empty()) return kNoDevices;
+  std::vector<Row<7>> rows = {{"DEVICE", "NETDEV", "STATE", "MTU", "PATH MTU", "DRIVER", "PACKET I/O"}};
   for (const Device& device : devices) {
     const std::string& driver = device.io_facts.features.driver;
     rows.push_back({device.name, device.netdev, state_name(device), std::to_string(device.mtu),
                     device.path_mtu == 0 ? "-" : std::to_string(device.path_mtu), driver.empty() ? "-" : driver,
                     io_name(device)});
   }
-  Row::size_type column = 0;
-  std::array<size_t, std::tuple_size_v<Row>> widths{};
-  for (size_t& width : widths) {
-    for (const Row& row : rows) width = std::max(width, row[column].size());
-    ++column;
-  }
+  const std::vector<std::string> lines = aligned(rows);
   std::string out;
   for (size_t i = 0; i < rows.size(); ++i) {
-    for (size_t c = 0; c + 1 < widths.size(); ++c) out += fmt::format("{:<{}}  ", rows[i][c], widths[c]);
-    out += rows[i].back() + "\n";
+    out += lines[i];
     if (i == 0) continue;
     const Device& device = devices[i - 1];
     for (size_t gid = 0; gid < device.gids.size(); ++gid) {
@@ -81,6 +104,21 @@ std::string devices_text(const std::vector<Device>& devices) {
     }
     out += fmt::format("  {}: {}\n", kind_name(device.io.kind), device.io.why);
   }
+  return out;
+}
+
+std::string gids_text(const std::vector<Device>& devices) {
+  if (devices.empty()) return kNoDevices;
+  std::vector<Row<7>> rows = {{"DEVICE", "PORT", "INDEX", "GID", "ADDRESS", "VER", "NETDEV"}};
+  for (const Device& device : devices) {
+    for (size_t i = 0; i < device.gids.size(); ++i) {
+      const wire::IpAddress& gid = device.gids[i];
+      if (gid.is_unspecified()) continue;
+      rows.push_back({device.name, "1", std::to_string(i), long_gid(gid), gid.text(), "v2", device.netdev});
+    }
+  }
+  std::string out;
+  for (const std::string& line : aligned(rows)) out += line;
   return out;
 }
 

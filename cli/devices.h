@@ -10,6 +10,8 @@
 namespace uroce::cli {
 
 std::string devices_text(const std::vector<Device>& devices);
+// A line for each GID, as show_gids has them.
+std::string gids_text(const std::vector<Device>& devices);
 std::string devices_json(const std::vector<Device>& devices);
 
 // The packet I/O that programs would get: "udp", "af_xdp, native", "none".

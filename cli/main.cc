@@ -94,11 +94,14 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
   return run;
 }
 
-CLI::App* add_devices(CLI::App& app, bool& json) {
+CLI::App* add_devices(CLI::App& app, bool& gids, bool& json) {
   CLI::App* devices = app.add_subcommand("devices", "List the RDMA devices that programs will see");
-  devices->add_flag("--json", json, "Print JSON");
-  devices->footer(std::string("Examples:\n  uroce devices\n  sudo uroce devices --json | jq '.[].device'\n\n") +
-                  kExitCodes);
+  CLI::Option* list = devices->add_flag("--gids", gids, "A line for each GID, as show_gids prints them");
+  devices->add_flag("--json", json, "Print JSON")->excludes(list);
+  devices->footer(
+      std::string(
+          "Examples:\n  uroce devices\n  uroce devices --gids\n  sudo uroce devices --json | jq '.[].device'\n\n") +
+      kExitCodes);
   return devices;
 }
 
@@ -120,6 +123,11 @@ CLI::App* add_stat(CLI::App& app, StatOptions& options) {
                                       "Show it again and again: on a terminal full screen, q ends it; else in lines");
   json->excludes(prometheus)->excludes(watch);
   prometheus->excludes(watch);
+  stat->add_option("--serve", options.serve, "Serve Prometheus by HTTP: PORT of 127.0.0.1, or ADDRESS:PORT")
+      ->excludes(json)
+      ->excludes(prometheus)
+      ->excludes(watch)
+      ->option_text("[ADDRESS:]PORT");
   stat->add_option("--interval", options.interval, "Rates are of so long (default 1); 0: totals instead")
       ->check(CLI::Range(0.0, 86400.0))
       ->option_text("SECONDS");
@@ -138,7 +146,8 @@ CLI::App* add_stat(CLI::App& app, StatOptions& options) {
       "  uroce stat\n"
       "  sudo uroce stat --watch                               (all users' programs)\n"
       "  uroce stat --json --interval 0 | jq '.processes[].program'\n"
-      "  sudo uroce stat --prometheus >/var/lib/node_exporter/uroce.prom\n\n"
+      "  sudo uroce stat --prometheus >/var/lib/node_exporter/uroce.prom\n"
+      "  sudo uroce stat --serve 9791                          (http://127.0.0.1:9791/metrics)\n\n"
       "Exit code: 0 ok, 1 failed, 2 wrong usage, 3 there is no broker.");
   return stat;
 }
@@ -197,19 +206,21 @@ CLI::App* add_check(CLI::App& app, CheckOptions& options) {
       ->option_text("BYTES");
   check->add_option("--limit", options.limit, "Print this many violations and count the rest (default 50)")
       ->option_text("N");
-  check->add_flag("--quiet", options.quiet, "Print nothing but violations");
+  CLI::Option* quiet = check->add_flag("--quiet", options.quiet, "Print nothing but violations");
+  check->add_flag("--json", options.json, "Print JSON")->excludes(quiet);
   check->footer(
       "Examples:\n"
       "  uroce check trace.pcapng\n"
-      "  uroce check --at 192.0.2.1 --at 192.0.2.2 --slack 100us trace.pcap\n\n"
+      "  uroce check --at 192.0.2.1 --at 192.0.2.2 --slack 100us trace.pcap\n"
+      "  uroce check --json trace.pcapng | jq '.violations[].rule'\n\n"
       "Exit code: 0 no rule was broken, 1 some were, 2 wrong usage or no readable capture of RoCE v2.");
   return check;
 }
 
-int show_devices(bool json) {
+int show_devices(bool gids, bool json) {
   const auto devices = list_devices();
   if (!devices) return kExitFailed;
-  fmt::print("{}", json ? devices_json(*devices) : devices_text(*devices));
+  fmt::print("{}", gids ? gids_text(*devices) : json ? devices_json(*devices) : devices_text(*devices));
   return kExitOk;
 }
 
@@ -291,10 +302,10 @@ int main(int argc, char** argv) {
   CaptureOptions capture_options;
   CheckOptions check_options;
   StatOptions stat_options;
-  bool devices_as_json = false, doctor_as_json = false;
+  bool gids = false, devices_as_json = false, doctor_as_json = false;
   std::string doctor_netdev;
   const CLI::App* run_command = add_run(app, run_options);
-  const CLI::App* devices_command = add_devices(app, devices_as_json);
+  const CLI::App* devices_command = add_devices(app, gids, devices_as_json);
   const CLI::App* doctor_command = add_doctor(app, doctor_netdev, doctor_as_json);
   const CLI::App* stat_command = add_stat(app, stat_options);
   const CLI::App* capture_command = add_capture(app, capture_options);
@@ -312,7 +323,7 @@ int main(int argc, char** argv) {
   }
 
   if (run_command->parsed()) return run(std::move(run_options));
-  if (devices_command->parsed()) return show_devices(devices_as_json);
+  if (devices_command->parsed()) return show_devices(gids, devices_as_json);
   if (doctor_command->parsed()) return show_doctor(doctor_netdev, doctor_as_json);
   if (stat_command->parsed()) return stat(stat_options);
   if (capture_command->parsed()) return capture(capture_options);

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "cli/json.h"
+
 namespace uroce::cli {
 namespace {
 
@@ -61,20 +63,6 @@ std::string format_json(const Report& report) {
   }
   return fmt::format("{{\n  \"usable\": {},\n  \"verdict\": {},\n  \"sections\": [{}\n  ]\n}}\n", report.usable,
                      json_string(report.verdict), sections);
-}
-
-std::string json_string(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += {'\\', c};
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-    } else {
-      out += c;
-    }
-  }
-  return out + "\"";
 }
 
 }  // namespace uroce::cli

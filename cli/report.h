@@ -3,7 +3,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace uroce::cli {
@@ -31,8 +30,5 @@ struct Report {
 // `colour`: ANSI colours for the status words.
 std::string format_text(const Report& report, bool colour);
 std::string format_json(const Report& report);
-
-// `text` as a JSON string with its quotes.
-std::string json_string(std::string_view text);
 
 }  // namespace uroce::cli

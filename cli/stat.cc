@@ -8,90 +8,24 @@
 #include <cstdio>
 #include <ctime>
 #include <fmt/format.h>
-#include <fstream>
 #include <optional>
 #include <thread>
-#include <variant>
 
-#include "broker/observer.h"
 #include "cli/complaint.h"
 #include "cli/exit_codes.h"
 #include "cli/screen.h"
-#include "cli/stat_figures.h"
 #include "cli/stat_formats.h"
+#include "cli/stat_looks.h"
+#include "cli/stat_server.h"
 #include "cli/stat_text.h"
 
 namespace uroce::cli {
 namespace {
 
-using broker::Observer;
-using broker::Process;
 using Clock = std::chrono::steady_clock;
 
 std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
-}
-
-// Looks again and again, at the broker that is there then.
-class Looks {
- public:
-  explicit Looks(const StatOptions& options) : options_(options) {}
-
-  // The complaint, if there was nothing to see. `stop` as for Observer::look().
-  std::optional<io::IoError> look(int stop = -1) {
-    if (!observer_) {
-      auto opened = Observer::open(options_.broker);
-      if (auto* const error = std::get_if<io::IoError>(&opened)) return std::move(*error);
-      observer_.emplace(std::move(std::get<Observer>(opened)));
-      now_.clear();
-    }
-    auto looked = observer_->look(options_.most_qps, stop);
-    if (auto* const error = std::get_if<io::IoError>(&looked)) {
-      if (error->code != EINTR) observer_.reset();
-      return std::move(*error);
-    }
-    auto connections = observer_->connections();
-    if (auto* const error = std::get_if<io::IoError>(&connections)) {
-      observer_.reset();
-      return std::move(*error);
-    }
-    connections_ = std::move(std::get<std::optional<broker::ConnectionsStatistics>>(connections));
-    before_ = std::exchange(now_, std::move(std::get<std::vector<Process>>(looked)));
-    return std::nullopt;
-  }
-
-  Figures figures(double interval) const {
-    return {.broker = observer_ ? observer_->broker() : "",
-            .interval = interval,
-            .processes = figures_of(now_, before_),
-            .connections = connections_};
-  }
-
- private:
-  const StatOptions& options_;
-  std::optional<Observer> observer_;
-  std::vector<Process> now_, before_;
-  std::optional<broker::ConnectionsStatistics> connections_;
-};
-
-// Brokers that listen here and that nobody would find by himself.
-std::string other_brokers() {
-  std::ifstream sockets("/proc/net/unix");
-  std::vector<std::string> addresses;
-  for (std::string line; std::getline(sockets, line);) {
-    const size_t at = line.rfind(" @uroced");
-    if (at == std::string::npos) continue;
-    std::string address = broker::printable(line.substr(at + 1));
-    if (std::find(addresses.begin(), addresses.end(), address) == addresses.end()) addresses.push_back(address);
-  }
-  if (addresses.empty()) return {};
-  return fmt::format("; there is {} (--broker)", fmt::join(addresses, ", "));
-}
-
-int complain_about(const io::IoError& error, const StatOptions& options) {
-  const bool nobody = error.code == ENOENT;
-  const std::string others = nobody && options.broker.empty() ? other_brokers() : "";
-  return complain(nobody ? kExitNoBroker : kExitFailed, error.text() + others);
 }
 
 void print(const std::string& text) {
@@ -184,6 +118,7 @@ int watch_on_screen(const StatOptions& options) {
 int stat(const StatOptions& options) {
   if (options.watch && options.interval < 0.1)
     return complain(kExitUsage, "--watch needs an --interval of 0.1 or more");
+  if (!options.serve.empty()) return serve_stat(options);
   if (!options.watch) return show_once(options);
   return Screen::is_there() ? watch_on_screen(options) : watch_in_lines(options);
 }

@@ -10,6 +10,7 @@ namespace uroce::cli {
 struct StatOptions {
   std::string broker;  // where it listens; empty: it is found
   bool json = false, prometheus = false, watch = false;
+  std::string serve;        // where to listen for who asks by HTTP; empty: nobody does
   double interval = 1;      // seconds between two looks; 0: one look, no rates
   uint64_t count = 0;       // of looks to show with `watch`; 0: until it is ended
   uint32_t most_qps = 256;  // that each process lists one by one

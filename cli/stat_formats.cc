@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "cli/report.h"
+#include "cli/json.h"
 
 namespace uroce::cli {
 namespace {
@@ -28,31 +28,16 @@ const char* answer_name(Process::Answer answer) {
 
 // --- JSON -----------------------------------------------------------------------------------------------------------
 
-// Pieces with commas between.
-class List {
- public:
-  void add(std::string_view piece) {
-    if (!text_.empty()) text_ += ", ";
-    text_ += piece;
-  }
-  void add(std::string_view key, std::string_view value) { add(fmt::format("{}: {}", json_string(key), value)); }
-  std::string object() const { return "{" + text_ + "}"; }
-  std::string array() const { return "[" + text_ + "]"; }
-
- private:
-  std::string text_;
-};
-
 template <class T>
 std::string traffic_json(const Traffic<T>& traffic) {
-  List members;
+  JsonList members;
   traffic.for_each([&](const char* name, T value) { members.add(name, fmt::format("{}", value)); });
   return members.object();
 }
 
 std::string qp_json(const QpFigures& figures, bool has_rates) {
   const broker::QpStatistics& qp = figures.now;
-  List members;
+  JsonList members;
   members.add("qpn", fmt::to_string(qp.qpn));
   members.add("type", json_string(qp.type));
   members.add("state", json_string(qp.state));
@@ -68,7 +53,7 @@ std::string qp_json(const QpFigures& figures, bool has_rates) {
 }
 
 std::string device_json(const DeviceFigures& device, bool has_rates) {
-  List members, drops, counters, counts, qps;
+  JsonList members, drops, counters, counts, qps;
   for (const auto& [reason, drop] : device.drops) drops.add(reason, fmt::to_string(drop.total));
   for (const auto& [name, value] : device.now.counters) counters.add(name, fmt::to_string(value));
   for (const auto& [kind, count] : device.now.qp_counts) {
@@ -91,7 +76,7 @@ std::string device_json(const DeviceFigures& device, bool has_rates) {
 
 std::string process_json(const ProcessFigures& figures) {
   const Process& process = figures.process;
-  List members, devices;
+  JsonList members, devices;
   for (const DeviceFigures& device : figures.devices) devices.add(device_json(device, figures.has_rates));
   members.add("client", fmt::to_string(process.client));
   members.add("pid", process.pid > 0 ? fmt::to_string(process.pid) : "null");
@@ -104,7 +89,7 @@ std::string process_json(const ProcessFigures& figures) {
 }
 
 std::string id_json(const broker::ConnectionStatistics& id) {
-  List members;
+  JsonList members;
   members.add("client", id.client != 0 ? fmt::to_string(id.client) : "null");
   members.add("id", fmt::to_string(id.id));
   members.add("state", json_string(id.state));
@@ -120,7 +105,7 @@ std::string id_json(const broker::ConnectionStatistics& id) {
 
 std::string connections_json(const std::optional<broker::ConnectionsStatistics>& connections) {
   if (!connections) return "null";
-  List members, counters, ids;
+  JsonList members, counters, ids;
   for (const auto& [name, value] : connections->counters) counters.add(name, fmt::to_string(value));
   for (const broker::ConnectionStatistics& id : connections->connections) ids.add(id_json(id));
   members.add("id_count", fmt::to_string(connections->ids));

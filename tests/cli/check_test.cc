@@ -153,6 +153,45 @@ TEST_F(CheckCommand, LimitCountsTheRest) {
   EXPECT_THAT(out, HasSubstr("... and 2 more: 2 resends-acknowledged\n"));
 }
 
+TEST_F(CheckCommand, Json) {
+  options.json = true;
+  write_file(bad_records());
+  EXPECT_EQ(run(), kExitFailed);
+  EXPECT_THAT(out,
+              HasSubstr("\"read_error\": null,\n  \"frames\": 5,\n  \"roce_packets\": 5,\n  \"judged_hosts\": 1,\n"));
+  EXPECT_THAT(out, HasSubstr("\"hosts_assumed\": false,\n  \"errors\": 1,\n  \"quirks\": 0,\n"));
+  EXPECT_THAT(out,
+              HasSubstr("{\"local\": \"10.0.0.1\", \"local_qpn\": 257, \"remote\": \"10.0.0.2\", \"remote_qpn\": 514, "
+                        "\"packet\": 5, \"seconds\": 1.000004000, \"rule\": \"resends-acknowledged\", "
+                        "\"severity\": \"error\", \"clause\": \"9.7.6.1\", \"text\": \"PSN 100"));
+  EXPECT_THAT(out, HasSubstr("\"counts\": {\"packets_out\": 3, \"packets_in\": 2, "));
+  EXPECT_THAT(out, HasSubstr("\"cm_exchanges\": [\n  ]\n}\n"));
+}
+
+// One object, whatever else there is to say.
+TEST_F(CheckCommand, JsonOfABadFile) {
+  options.json = true;
+  write_file(good_records(), false, 5);
+  EXPECT_EQ(run(), kExitUsage);
+  EXPECT_THAT(out, testing::StartsWith("{\n  \"file\": "));
+  EXPECT_THAT(out, HasSubstr("\"hosts_assumed\": true,"));
+  EXPECT_THAT(out, HasSubstr("the file ends within it"));
+  EXPECT_THAT(out, testing::EndsWith("}\n"));
+}
+
+TEST_F(CheckCommand, JsonLists) {
+  options.json = true;
+  options.limit = 1;
+  Trace t(Trace::Undeclared{});
+  fill(t);
+  t.wait(std::chrono::seconds(1));
+  for (int i = 0; i < 3; ++i) t.out(send(100));
+  write_file(t.records);
+  EXPECT_EQ(run(), kExitFailed);
+  EXPECT_THAT(out, HasSubstr("\"errors\": 3,"));
+  EXPECT_EQ(out.find("\"packet\":"), out.rfind("\"packet\":")) << out;
+}
+
 TEST_F(CheckCommand, WithoutDirectionsEveryAddressIsJudged) {
   write_file(good_records(), false);
   EXPECT_EQ(run(), kExitOk) << out;

@@ -57,7 +57,11 @@ expect 3 '^uroce: no broker at @nosuch: Connection refused; uroce run starts one
 expect 3 '^uroce: no broker at /nosuch: No such file' stat --watch --broker /nosuch
 expect 2 '^uroce: --watch needs an --interval of 0.1 or more' stat --watch --interval 0.01
 expect 2 'excludes' stat --json --prometheus
+expect 2 'excludes' devices --json --gids
+expect 2 'excludes' check --json --quiet /dev/null
 expect 2 'requires --watch' stat --count 3
+expect 2 "^uroce: bad --serve 'everywhere': PORT, ADDRESS:PORT" stat --serve everywhere
+expect 2 'excludes' stat --serve 9791 --json
 expect 2 'not in range' stat --qps 4097
 
 expect 2 '^uroce: -w FILE is required' capture

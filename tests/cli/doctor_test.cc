@@ -2,6 +2,7 @@
 // The judgement of `uroce doctor` and `uroce devices` on given facts.
 #include "cli/doctor.h"
 
+#include <array>
 #include <cerrno>
 #include <gmock/gmock.h>
 
@@ -294,6 +295,18 @@ TEST(Devices, TextShowsGidsStateAndMode) {
   EXPECT_THAT(text, HasSubstr("uroce_eth0   eth0    active  1500  1024      veth    udp\n  gid 0  192.0.2.1\n"
                               "  udp: tx-udp-segmentation is on\n"));
   EXPECT_THAT(text, HasSubstr("uroce_eth10  eth0    down "));
+}
+
+TEST(Devices, GidsAsShowGidsPrintsThem) {
+  Device device = good_device();
+  device.gids.resize(2);  // a place that is free
+  device.gids.push_back(wire::IpAddress::v4(std::array<uint8_t, 4>{10, 0, 0, 10}.data()));
+  const std::string text = gids_text({device});
+  EXPECT_THAT(text,
+              HasSubstr("DEVICE      PORT  INDEX  GID                                      ADDRESS    VER  NETDEV\n"
+                        "uroce_eth0  1     0      0000:0000:0000:0000:0000:ffff:c000:0201  192.0.2.1  v2   eth0\n"
+                        "uroce_eth0  1     2      0000:0000:0000:0000:0000:ffff:0a00:000a  10.0.0.10  v2   eth0\n"));
+  EXPECT_THAT(gids_text({}), HasSubstr("no devices"));
 }
 
 TEST(Devices, JsonSaysWhatAfXdpWouldBe) {

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "cli/json.h"
+
 namespace uroce::cli {
 namespace {
 

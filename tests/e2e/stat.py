@@ -167,8 +167,45 @@ def prometheus(text):
     return metrics
 
 
+def fetch(host, url, *options):
+    """Status, content type and body of an answer by HTTP."""
+    program = host.run(["curl", "--silent", "--show-error", "--max-time", "20", "--write-out", "\n%{http_code} %{content_type}",
+                        *options, url], uroce=False)
+    check(program.process.returncode == 0, program.output)
+    body, _, written = program.stdout.rpartition("\n")
+    status, _, content = written.partition(" ")
+    return int(status), content, body
+
+
+def served(lab):
+    """Prometheus by HTTP: with a broker, without one, and with requests that it has no answer for."""
+    wait_until(lambda: "@uroced" not in lab.b.system("cat", "/proc/net/unix"), 20, "the broker of earlier cases ends")
+    port = next(_ports)
+    url = f"http://127.0.0.1:{port}"
+    server = lab.b.start([uroce(lab), "stat", "--serve", port], uroce=False)
+    wait_until(lambda: "serving" in server.output or not server.running(), 10, "it listens")
+    check(server.running(), server.output)
+    check(fetch(lab.b, url + "/metrics")[2].endswith("\nuroce_up 0\n"), "it sees a broker where none is")
+    _, client = endless(lab, lab.a, lab.b)
+    status, content, body = fetch(lab.b, url + "/metrics")
+    check(status == 200 and content == "text/plain; version=0.0.4; charset=utf-8", f"{status} {content}")
+    head, up, rest = body.partition("\nuroce_up 1\n")
+    check(up and head.startswith("# HELP uroce_up "), body[:300])
+    samples = prometheus(rest)
+    pids = {dict(labels)["pid"] for labels in samples["uroce_transmit_bytes_total"]}
+    check(str(client.pid) in pids, f"{client.pid} is not in {pids}")
+    check(fetch(lab.b, url + "/nothing")[0] == 404, "a path that is not there")
+    check(fetch(lab.b, url + "/metrics", "--data", "x" * 100000)[0] == 405, "a POST")
+    check(fetch(lab.b, url + "/metrics", "--head")[0] == 200, "a HEAD")
+    second = lab.b.run([uroce(lab), "stat", "--serve", f"127.0.0.1:{port}"], uroce=False)
+    check(second.process.returncode == 1 and f"cannot listen at 127.0.0.1:{port}: Address already in use" in second.output,
+          second.output)
+    server.process.send_signal(signal.SIGTERM)
+    check(server.process.wait(10) == 0, server.output)
+
+
 def documented(lab):
-    """Keys of the JSON and metrics are in docs/monitoring.md."""
+    """Keys of the JSON and metrics are in docs/monitoring.md, and the dashboard asks for metrics that exist."""
     endless(lab, lab.a, lab.b)
     page = (REPOSITORY / "docs/monitoring.md").read_text()
     names = set(re.findall(r"`(\w+)`", page))
@@ -183,8 +220,11 @@ def documented(lab):
             for inner in value:
                 yield from keys(inner)
 
-    missing = (set(keys(look(lab, lab.a))) | set(prometheus(stat(lab, lab.a, "--prometheus")))) - names
+    metrics = set(prometheus(stat(lab, lab.a, "--prometheus")))
+    missing = (set(keys(look(lab, lab.a))) | metrics) - names
     check(not missing, f"not documented: {missing}")
+    asked = set(re.findall(r"\buroce_\w+", json.dumps(json.loads((REPOSITORY / "docs/grafana.json").read_text())["panels"])))
+    check(len(asked) > 5 and asked <= metrics | {"uroce_up"}, f"in the dashboard only: {asked - metrics}")
 
 
 def users(lab):
@@ -372,6 +412,7 @@ CASES = [
     Case("figures-agree", figures_agree),
     Case("qps-and-rates", qps_and_rates),
     Case("drops-by-name", drops_by_name),
+    Case("served", served),
     Case("documented", documented),
     Case("stopped", stopped),
     Case("harm", harm),
