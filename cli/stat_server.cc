@@ -24,7 +24,7 @@ namespace {
 // A look at a host with programs that do not answer takes as many seconds as there are of them.
 constexpr unsigned kMostConnections = 16, kIdleSeconds = 30;
 constexpr const char* kTextFormat = "text/plain; version=0.0.4; charset=utf-8";
-constexpr const char* kPlain = "text/plain; charset=utf-8";
+constexpr const char* kPlainText = "text/plain; charset=utf-8";
 constexpr const char* kUp =
     "# HELP uroce_up Whether there is a broker to ask (1) or not (0).\n# TYPE uroce_up gauge\nuroce_up ";
 
@@ -59,10 +59,10 @@ MHD_Result on_request(void* looks, MHD_Connection* connection, const char* url, 
   }
   const std::string_view asked(method), path(url);
   if (asked != MHD_HTTP_METHOD_GET && asked != MHD_HTTP_METHOD_HEAD)
-    return answer(connection, MHD_HTTP_METHOD_NOT_ALLOWED, kPlain, "only GET\n");
+    return answer(connection, MHD_HTTP_METHOD_NOT_ALLOWED, kPlainText, "only GET\n");
   if (path == "/metrics") return answer(connection, MHD_HTTP_OK, kTextFormat, metrics(*static_cast<Looks*>(looks)));
-  if (path == "/") return answer(connection, MHD_HTTP_OK, kPlain, "uroce stat: see /metrics\n");
-  return answer(connection, MHD_HTTP_NOT_FOUND, kPlain, "not found; see /metrics\n");
+  if (path == "/") return answer(connection, MHD_HTTP_OK, kPlainText, "uroce stat: see /metrics\n");
+  return answer(connection, MHD_HTTP_NOT_FOUND, kPlainText, "not found; see /metrics\n");
 } catch (const std::bad_alloc&) {
   return MHD_NO;  // ends the connection
 }
