@@ -112,8 +112,8 @@ int serve_stat(const StatOptions& options) {
   const sigset_t signals = ending_signals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // before there is a thread that would get them
   Looks looks(options);
-  const bool v6 = listen->address.ss_family == AF_INET6;
-  const unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | (v6 ? MHD_USE_DUAL_STACK : 0u);
+  unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD;
+  if (listen->address.ss_family == AF_INET6) flags |= MHD_USE_DUAL_STACK;
   errno = 0;
   const std::unique_ptr<MHD_Daemon, decltype(&MHD_stop_daemon)> daemon(
       MHD_start_daemon(flags, 0, nullptr, nullptr, &on_request, &looks, MHD_OPTION_SOCK_ADDR, &listen->address,
