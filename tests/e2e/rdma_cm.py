@@ -57,7 +57,6 @@ def places_of(pair):
     """Variants of perftest, of which there are many, run as root only."""
     yield from (place for place in places() if not pair.variant or place.who == "root")
     yield from (Place(version=version, io="af_xdp") for version in ("ipv4", "ipv6"))
-    yield Place(who="user", io="af_xdp")
     if not pair.datagrams and pair.name not in NOT_LOSSY:
         yield Place(lossy=True)
         yield Place(io="af_xdp", lossy=True)
