@@ -32,6 +32,8 @@ const char* kind_name(engine::IoKind kind) {
       return "af_xdp";
     case engine::IoKind::kUdp:
       return "udp";
+    case engine::IoKind::kDpdk:
+      return "dpdk";
     default:
       return "none";
   }

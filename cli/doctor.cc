@@ -2,6 +2,7 @@
 #include "cli/doctor.h"
 
 #include <cerrno>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <fmt/format.h>
@@ -25,7 +26,9 @@ using net::Segmentation;
 
 constexpr KernelVersion kKernelWithXdpLink{5, 9};      // XDP bpf_link: detaches when its process ends
 constexpr KernelVersion kKernelWithMultiBuffer{6, 6};  // multi-buffer AF_XDP
-constexpr size_t kPacketMemory = size_t{64} << 20;     // what AF_XDP locks at most (engine/io/af_xdp/open.cc)
+constexpr unsigned kDpdkHugepages = 128;               // engine/io/dpdk/module/eal.cc
+constexpr const char* kHowToGetDpdk = "build uroce where libdpdk-dev is installed (cmake says: with --io dpdk)";
+constexpr size_t kPacketMemory = size_t{64} << 20;  // what AF_XDP locks at most (engine/io/af_xdp/open.cc)
 
 Finding check_kernel(const HostFacts& host) {
   const std::string version = fmt::format("Linux {}.{}", host.kernel.major, host.kernel.minor);
@@ -54,6 +57,20 @@ Finding check_af_xdp(const HostFacts& host) {
               fmt::format("an AF_XDP socket cannot be created: {}", std::strerror(host.af_xdp_socket_error)),
               "run with sudo, or use UDP sockets (--io udp)"};
   }
+}
+
+Finding check_dpdk(const HostFacts& host) {
+  const DpdkFacts& dpdk = host.dpdk;
+  if (dpdk.library.empty()) {
+    return {Status::kOk, "dpdk", "uroce_dpdk.so is not there (built without libdpdk-dev), so no --io dpdk; not needed",
+            ""};
+  }
+  return {Status::kOk, "dpdk",
+          fmt::format("for --io dpdk: {}; CAP_NET_RAW for ports on netdevs {}, CAP_NET_ADMIN for net_tap {}; {} free "
+                      "hugepages of 2 MiB, used from {} on",
+                      dpdk.library, dpdk.net_raw ? "is there" : "is missing",
+                      dpdk.net_admin ? "is there" : "is missing", dpdk.hugepages, kDpdkHugepages),
+          ""};
 }
 
 Finding check_privileges(const HostFacts& host) {
@@ -119,6 +136,7 @@ Section host_section(const HostFacts& host) {
            check_files(host),
            check_kernel(host),
            check_af_xdp(host),
+           check_dpdk(host),
            check_privileges(host),
            check_memlock(host),
            {Status::kOk, "bpffs", fmt::format("{}mounted; not needed", host.bpffs ? "" : "not "), ""},
@@ -213,10 +231,23 @@ std::string af_xdp_lacks(const HostFacts& host) {
   return "";
 }
 
+Finding check_dpdk_port(const std::string& choice, const DpdkFacts& dpdk) {
+  if (dpdk.library.empty()) return {Status::kFail, "io", choice + ", but uroce_dpdk.so is missing", kHowToGetDpdk};
+  const bool on_netdev = dpdk.devargs.device.empty() || dpdk.devargs.is_af_packet();
+  if (on_netdev && !dpdk.net_raw) {
+    return {Status::kFail, "io", choice + ", but CAP_NET_RAW is missing",
+            "run with sudo, or use UDP sockets (--io udp)"};
+  }
+  const std::string sleep =
+      dpdk.devargs.can_sleep() ? "" : "; looked at 1000 to 20000 times a second while nobody polls";
+  return {Status::kOk, "io", choice + sleep, ""};
+}
+
 // UDP without runs is slow.
 Finding check_io(const Device& device, const HostFacts& host) {
   std::string text = fmt::format("{} ({})", io_name(device), device.io.why);
   if (device.io.kind == IoKind::kNone) return {Status::kFail, "io", text, ""};
+  if (device.io.kind == IoKind::kDpdk) return check_dpdk_port(text, host.dpdk);
   const std::string lacks = device.io.kind == IoKind::kAfXdp ? af_xdp_lacks(host) : "";
   if (device.io.kind == IoKind::kAfXdp && lacks.empty()) return {Status::kOk, "io", text, ""};
   if (!lacks.empty()) text += ", but " + lacks + ": UDP sockets, or with --io af_xdp none";
@@ -249,6 +280,23 @@ bool has_failure(const Section& section) {
   return false;
 }
 
+DpdkFacts collect_dpdk_facts() {
+  const char* const variable = std::getenv("UROCE_IO");
+  const std::string_view wanted = variable == nullptr ? "" : variable;
+  constexpr std::string_view kPort = "dpdk:";
+  std::optional<io::DpdkDevargs> devargs;
+  if (wanted.substr(0, kPort.size()) == kPort)
+    devargs = io::parse_dpdk_devargs(std::string(wanted.substr(kPort.size())));
+  unsigned hugepages = 0;
+  const std::string text = read_line("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
+  std::from_chars(text.data(), text.data() + text.size(), hugepages);
+  return {.library = find_dpdk_library().value_or(""),
+          .net_raw = io::has_net_raw(),
+          .net_admin = io::has_net_admin(),
+          .hugepages = hugepages,
+          .devargs = devargs.value_or(io::DpdkDevargs())};
+}
+
 BrokerFacts find_broker() {
   const char* const address = std::getenv("UROCE_BROKER");
   auto link = broker::Link::open(address != nullptr ? address : "", nullptr);
@@ -273,7 +321,8 @@ HostFacts collect_host_facts() {
           .bpffs = statfs("/sys/fs/bpf", &bpffs) == 0 && bpffs.f_type == BPF_FS_MAGIC,
           .library = find_library().value_or(""),
           .files_library = find_files_library().value_or(""),
-          .af_xdp_library = find_af_xdp_library().value_or("")};
+          .af_xdp_library = find_af_xdp_library().value_or(""),
+          .dpdk = collect_dpdk_facts()};
 }
 
 Report diagnose(const HostFacts& host, const std::vector<Device>& devices) {

@@ -11,6 +11,7 @@
 #include "cli/device_list.h"
 #include "cli/host_probe.h"
 #include "cli/report.h"
+#include "engine/io/dpdk/devargs.h"
 #include "engine/io/udp/socket.h"
 
 namespace uroce::cli {
@@ -21,6 +22,14 @@ struct BrokerFacts {
   std::optional<io::IoError> refuses;
 
   bool found() const { return !serves.empty() || refuses; }
+};
+
+// What ports of DPDK need.
+struct DpdkFacts {
+  std::string library;  // path of uroce_dpdk.so; empty: uroce was built without DPDK
+  bool net_raw = true, net_admin = true;
+  unsigned hugepages = 0;   // free, of 2 MiB
+  io::DpdkDevargs devargs;  // that UROCE_IO names
 };
 
 // What is not tied to one netdev.
@@ -37,6 +46,7 @@ struct HostFacts {
   std::string library;         // path of liburoce.so; empty: not found
   std::string files_library;   // path of liburoce_files.so
   std::string af_xdp_library;  // path of uroce_af_xdp.so
+  DpdkFacts dpdk;
 };
 
 HostFacts collect_host_facts();

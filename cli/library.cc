@@ -41,6 +41,10 @@ std::optional<std::string> find_af_xdp_library() {
   return find("uroce_af_xdp.so");
 }
 
+std::optional<std::string> find_dpdk_library() {
+  return find("uroce_dpdk.so");
+}
+
 std::optional<std::string> find_broker_program() {
   std::error_code error;
   const fs::path candidate = beside_this_program("uroced");

@@ -27,6 +27,8 @@ std::optional<std::string> find_files_library();
 
 // uroce_af_xdp.so, which liburoce.so loads when it opens AF_XDP; in the same place.
 std::optional<std::string> find_af_xdp_library();
+// uroce_dpdk.so, which it loads for --io dpdk. Not there where uroce was built without DPDK.
+std::optional<std::string> find_dpdk_library();
 // uroced.
 std::optional<std::string> find_broker_program();
 

@@ -22,6 +22,7 @@
 #include "cli/run.h"
 #include "cli/stat.h"
 #include "cli/version.h"
+#include "engine/options.h"
 
 namespace uroce::cli {
 namespace {
@@ -34,10 +35,17 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
   run->add_option("command", options.command, "The program and its arguments; whatever follows it is not for uroce")
       ->option_text(" ")
       ->required();
-  run->add_option("--io", options.io, "Packet I/O: af_xdp (root), udp (anybody), or auto: what is best for the netdev")
-      ->check(CLI::IsMember({"auto", "af_xdp", "udp"}))
+  run->add_option("--io", options.io,
+                  "Packet I/O: af_xdp (root), udp (anybody), a port of DPDK, or auto: what is best for the netdev")
+      ->check([](const std::string& text) {
+        engine::Options unused;
+        return engine::Options::parse_io(text, unused) ? std::string() : text + " is none of " + unused.kIoWords;
+      })
       ->envname("UROCE_IO")
-      ->option_text("auto|af_xdp|udp");
+      ->option_text("auto|af_xdp|udp|dpdk[:PORT]");
+  run->add_option("--dpdk-addresses", options.dpdk_addresses, "File with the addresses of a DPDK port without netdev")
+      ->envname("UROCE_DPDK_ADDRESSES")
+      ->option_text("FILE");
   run->add_option("--netdev", options.netdev, "Only these netdevs become devices, e.g. eth0 or eth0,ens*")
       ->envname("UROCE_NETDEV")
       ->option_text("NAME");

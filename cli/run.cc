@@ -21,6 +21,7 @@
 #include "engine/device/identity.h"
 #include "engine/io/fault_spec.h"
 #include "engine/net/net_view.h"
+#include "engine/net/port_file.h"
 
 namespace uroce::cli {
 namespace {
@@ -38,11 +39,22 @@ std::string netdev_of(const std::string& name, const std::vector<net::Netdev>& n
   return known || name.rfind(kPrefix, 0) != 0 ? name : name.substr(kPrefix.size());
 }
 
+// The port that has them is named with --io; the name becomes absolute, because the program may change its directory.
+std::optional<std::string> check_dpdk_addresses(RunOptions& options) {
+  if (options.dpdk_addresses.empty()) return std::nullopt;
+  if (options.io.rfind("dpdk:", 0) != 0) return "--dpdk-addresses is for a port that --io dpdk:PORT names";
+  const auto file = net::read_port_file(options.dpdk_addresses);
+  if (const auto* const problem = std::get_if<std::string>(&file)) return *problem;
+  std::error_code error;
+  options.dpdk_addresses = std::filesystem::absolute(options.dpdk_addresses, error).string();
+  return std::nullopt;
+}
+
 // Makes sure that each name and pattern in options.netdev matches a usable netdev. Returns the complaint.
 std::optional<std::string> check_netdev(RunOptions& options) {
   if (options.netdev.empty()) return std::nullopt;
   try {
-    const std::vector<net::Netdev> netdevs = net::NetView::open()->netdevs();
+    const std::vector<net::Netdev> netdevs = net::open_view(options.dpdk_addresses)->netdevs();
     if (!engine::is_list_of_names(options.netdev)) {
       return fmt::format("--netdev '{}': names of netdevs or patterns, with commas between, e.g. eth0,ens*",
                          options.netdev);
@@ -100,6 +112,7 @@ std::optional<std::string> check_settings(RunOptions& options) {
     if (!privileges.af_xdp()) return privilege_problem(privileges);
   }
   if (auto problem = check_capture(options)) return problem;
+  if (auto problem = check_dpdk_addresses(options)) return problem;
   return check_netdev(options);
 }
 
@@ -165,6 +178,7 @@ std::string libraries_to_preload(const RunOptions& options, const std::string& l
 void set_environment(const RunOptions& options, const std::string& library) {
   const std::pair<const char*, const std::string&> settings[] = {{"UROCE_IO", options.io},
                                                                  {"UROCE_NETDEV", options.netdev},
+                                                                 {"UROCE_DPDK_ADDRESSES", options.dpdk_addresses},
                                                                  {"UROCE_BROKER", options.broker},
                                                                  {"UROCE_FAULTS", options.faults},
                                                                  {"UROCE_XDP_MODE", options.xdp_mode},
@@ -187,6 +201,10 @@ void set_environment(const RunOptions& options, const std::string& library) {
 
 // Programs share the netdevs of a host through a broker, so one runs, unless the user says otherwise or where it is.
 void find_or_start_broker(RunOptions& options) {
+  if (!options.dpdk_addresses.empty()) {  // nobody else has the port
+    options.broker = "none";
+    return;
+  }
   if (options.alone) {
     options.broker = "none";
     const auto say = [&](const std::string& broker) {

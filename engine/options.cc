@@ -79,16 +79,35 @@ std::optional<std::string> read_congestion(congestion::Algorithm& out) {
 
 }  // namespace
 
+bool Options::parse_io(std::string_view text, Options& out) {
+  constexpr std::string_view kDpdkPort = "dpdk:";
+  out.dpdk = {};
+  if (text.empty() || text == "auto") {
+    out.io = Io::kAuto;
+  } else if (text == "af_xdp") {
+    out.io = Io::kAfXdp;
+  } else if (text == "udp") {
+    out.io = Io::kUdp;
+  } else if (text == "dpdk") {
+    out.io = Io::kDpdk;
+  } else if (text.substr(0, kDpdkPort.size()) == kDpdkPort) {
+    const auto devargs = io::parse_dpdk_devargs(std::string(text.substr(kDpdkPort.size())));
+    if (!devargs) return false;
+    out.io = Io::kDpdk;
+    out.dpdk = *devargs;
+  } else {
+    return false;
+  }
+  return true;
+}
+
 std::optional<std::string> Options::from_environment(Options& out) {
   const std::string_view io = variable("UROCE_IO");
-  if (io.empty() || io == "auto") {
-    out.io = Io::kAuto;
-  } else if (io == "af_xdp") {
-    out.io = Io::kAfXdp;
-  } else if (io == "udp") {
-    out.io = Io::kUdp;
-  } else {
-    return concat("UROCE_IO=", io, " is not known; use auto, af_xdp or udp");
+  if (!parse_io(io, out)) return concat("UROCE_IO=", io, " is not known; use ", kIoWords);
+
+  out.dpdk_addresses = variable("UROCE_DPDK_ADDRESSES");
+  if (!out.dpdk_addresses.empty() && (out.io != Io::kDpdk || out.dpdk.device.empty())) {
+    return "UROCE_DPDK_ADDRESSES is for a port that UROCE_IO=dpdk:PORT names";
   }
 
   const std::string_view mode = variable("UROCE_XDP_MODE");

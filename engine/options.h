@@ -5,17 +5,21 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/base/time.h"
 #include "engine/congestion/controller.h"
+#include "engine/io/dpdk/devargs.h"
 
 namespace uroce::engine {
 
 // Parsed once per process.
 struct Options {
-  enum class Io : uint8_t { kAuto, kAfXdp, kUdp };
+  enum class Io : uint8_t { kAuto, kAfXdp, kUdp, kDpdk };
   Io io = Io::kAuto;
+  io::DpdkDevargs dpdk;        // UROCE_IO=dpdk:DEVARGS; without device: net_af_packet on the netdev
+  std::string dpdk_addresses;  // UROCE_DPDK_ADDRESSES: file with those of a port that the kernel does not see
   congestion::Algorithm congestion = congestion::Algorithm::kAuto;  // UROCE_CC
   Duration patience{};                 // UROCE_PATIENCE: a peer that is away is waited for so long at least
   uint32_t shards = 0;                 // of a device at most, a power of two; 0: as many as CPUs
@@ -31,6 +35,10 @@ struct Options {
   std::vector<uint32_t> capture_qpns;  // UROCE_CAPTURE_QPN: only packets of these QPs; none: all
   bool keep_capabilities = false;      // UROCE_KEEP_CAPABILITIES=1, see base/capabilities.h
   bool print_counters = false;         // UROCE_COUNTERS=1: counters that moved, on stderr, at the end of the process
+
+  // UROCE_IO. False: it is none of kIoWords.
+  static bool parse_io(std::string_view text, Options& out);
+  static constexpr const char* kIoWords = "auto, af_xdp, udp, dpdk or dpdk:PORT, as dpdk:net_af_packet0,qpairs=2";
   // Reads the environment; on a bad value returns what is wrong and what is allowed.
   static std::optional<std::string> from_environment(Options& out);
 };

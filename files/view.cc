@@ -106,12 +106,18 @@ const rdma_cm::Functions* find_rdma_cm() {
   return get == nullptr ? nullptr : get();
 }
 
+std::string port_file() {
+  const char* const file = secure_getenv("UROCE_DPDK_ADDRESSES");
+  return file == nullptr ? "" : file;
+}
+
 // The devices of this network namespace, as ibv_get_device_list() gives them. Indices of GIDs stay from look to look.
 std::vector<Device> read_devices(const Counters& counters, const GidTables& shared) {
   if (gid_tables == nullptr) gid_tables = new GidTables;
   const char* const chosen = secure_getenv("UROCE_NETDEV");
   std::vector<Device> devices;
-  for (net::Netdev& netdev : engine::devices_of(net::NetView::open()->netdevs(), chosen == nullptr ? "" : chosen)) {
+  const std::vector<net::Netdev> all = net::open_view(port_file())->netdevs();
+  for (net::Netdev& netdev : engine::devices_of(all, chosen == nullptr ? "" : chosen)) {
     std::vector<wire::IpAddress>& gids = (*gid_tables)[netdev.index];
     const auto known = shared.find(netdev.index);
     gids = known != shared.end() ? known->second : net::gid_table(std::move(gids), netdev.addresses);

@@ -7,7 +7,7 @@ from pathlib import Path
 from measurement import Key, Measurement, MessageCount
 from over_uroce import Plane
 from references import (AETH, MOST_SEGMENTS, RETH, Ucx, iperf3, raw_blast, raw_kick, raw_latency, roce_frame,
-                        segments_of, socket_bulk, socket_latency, udp_payload)
+                        segments_of, socket_bulk, socket_latency, testpmd_blast, testpmd_latency, udp_payload)
 
 SIZES = {"64 KiB": 65536, "1 MiB": 1 << 20}
 TESTS = ("ib_write_bw", "ib_read_bw", "ib_send_bw")
@@ -15,6 +15,7 @@ TESTS = ("ib_write_bw", "ib_read_bw", "ib_send_bw")
 RUNS, SUMMED, IPERF, UCX_TCP = "raw runs, contiguous", "raw runs, summed", "iperf3", "UCX tcp"
 ACKNOWLEDGED = "raw runs, summed, acknowledged"
 ACK_EVERY = 32  # packets
+TESTPMD = "testpmd"
 BESIDE = {"alone": 0, "beside WRITEs of 64 KiB": SIZES["64 KiB"]}
 
 
@@ -83,6 +84,9 @@ def latency(settings: Settings) -> Group:
         sockets("tcp blocking", "kernel TCP_NODELAY 2 B, blocking", "--tcp"),
         row(UCX_TCP, "UCX over TCP, tag 2 B", lambda rig: Ucx().latency(rig, iterations // 2), "ucx_perftest"),
     ]
+    if "dpdk" in settings.planes:
+        rows.append(row(TESTPMD, f"testpmd, one frame of {send_2} B there and back (SEND 2 B)",
+                        lambda rig: testpmd_latency(rig, send_2), "dpdk-testpmd"))
     all_ratios = []
     for plane in settings.all_planes():
         for test in ("ib_send_lat", "ib_write_lat", "ib_read_lat"):
@@ -106,6 +110,9 @@ def latency(settings: Settings) -> Group:
             ratio("ib_send_lat 2 B / kernel UDP spinning", "ib_send_lat", "udp busy", "<= 1.5"),
             ratio("ib_send_lat 2 B / kernel UDP, two each way", "ib_send_lat", "udp busy 2"),
             ratio("ib_send_lat 2 B / kernel UDP, one run of two each way", "ib_send_lat", "udp busy run"),
+        ], "dpdk": [
+            ratio("ib_send_lat 2 B / testpmd ping-pong", "ib_send_lat", TESTPMD, "<= 1.5"),
+            ratio("ib_write_lat 2 B / testpmd ping-pong", "ib_write_lat", TESTPMD),
         ]}[plane.io]
         all_ratios += [
             *own,
@@ -151,6 +158,9 @@ def bulk_at(settings: Settings, path_mtu: int, cores: int) -> Group:
         row(UCX_TCP, "UCX over TCP, put 1 MiB",
             lambda rig, c=count(SIZES["1 MiB"]): Ucx().bandwidth(rig, c), "ucx_perftest"),
     ]
+    if "dpdk" in settings.planes:
+        rows.append(row(TESTPMD, "testpmd on net_af_packet, sends only and receives only, a frame per packet",
+                        lambda rig: testpmd_blast(rig, frame, path_mtu), "dpdk-testpmd"))
     all_ratios = []
 
     def ratio(label: str, numerator: str, denominator: str, target: str) -> None:
@@ -172,6 +182,8 @@ def bulk_at(settings: Settings, path_mtu: int, cores: int) -> Group:
                 if io == "af_xdp":
                     ratio(f"{test} {size}, {io} / raw AF_XDP", name, "raw AF_XDP",
                           ">= 0.7" if (test, size, path_mtu) == ("ib_write_bw", "64 KiB", 1024) else "")
+                if io == "dpdk":
+                    ratio(f"{test} {size}, {io} / testpmd", name, TESTPMD, ">= 0.7" if path_mtu == 1024 else "")
         rows.append(row(
             f"UCX {io}", f"UCX over rc_verbs, put 1 MiB, uroce {io}",
             lambda rig, p=plane, c=count(SIZES["1 MiB"]): p.ucx(path_mtu).bandwidth(rig, c), "ucx_perftest"))

@@ -1,10 +1,12 @@
-"""What bench/limits measures without uroce: raw AF_XDP sockets, kernel sockets, iperf3, and UCX over TCP."""
+"""What bench/limits measures without uroce: raw AF_XDP sockets, kernel sockets, testpmd, iperf3, and UCX over TCP."""
 
 import json
 import re
+import statistics
+import time
 
 from measurement import MessageCount
-from rig import SERVER_ADDRESS, SERVER_IPV6, MeasurementFailed, Rig
+from rig import SERVER_ADDRESS, SERVER_IPV6, MeasurementFailed, Rig, Side, finish
 
 IPERF_PORT, UCX_PORT = 5201, 13337
 
@@ -80,6 +82,48 @@ def socket_bulk(rig: Rig, seconds: float, *options: object) -> dict:
                                     [tool, "blast", "--peer", peer, *options])
     sink, _ = rig.run_pair(server, client, server)
     return {"gbps": sink["gbps"]} | ({"mpps": sink["mpps"]} if sink["mpps"] else {})
+
+
+# --- DPDK's own test program -----------------------------------------------------------------------------------------
+
+
+def testpmd(side: Side, frame_size: int, *options: object) -> list[object]:
+    """The program on net_af_packet of the netdev, with rings as uroce has them; both threads on the side's CPU."""
+    room = 2048 if frame_size <= 1514 else 8192
+    port = f"net_af_packet0,iface={side.netdev},blocksz=65536,framesz={room},framecnt={(2 << 20) // room}"
+    memory = ["--no-huge", "-m", 256, "--no-shconf", "--no-telemetry", "--no-pci", "--iova-mode=va"]
+    return ["dpdk-testpmd", *memory, "--lcores", f"0@{side.cpu},1@{side.cpu}", f"--vdev={port}", "--", "--stats-period=1",
+            "--total-num-mbufs=4096", f"--mbuf-size={room + 128}", f"--txpkts={frame_size}", *options]
+
+
+def testpmd_received(rig: Rig, server: list[object], client: list[object], seconds: int) -> float:
+    """Packets per second that the server has received: the median of those it shows, the first ones left out."""
+    waiting = rig.start(rig.server, server)
+    time.sleep(1)  # it has no way to say that it is ready; a second of nothing at its beginning is left out
+    sending = rig.start(rig.client, client)
+    time.sleep(seconds + 1.5)
+    outputs = []
+    for process in (sending, waiting):
+        process.terminate()
+        outputs.append(finish(process))
+    rig.processes.clear()
+    shown = [float(number) for number in re.findall(r"Rx-pps:\s+(\d+)", outputs[1]) if number != "0"]
+    if len(shown) < 2:
+        raise MeasurementFailed(f"testpmd received nothing: {outputs[1][-300:]}")
+    return statistics.median(shown[1:])
+
+
+def testpmd_blast(rig: Rig, frame: int, payload: int) -> dict:
+    pps = testpmd_received(rig, testpmd(rig.server, frame, "--forward-mode=rxonly"),
+                           testpmd(rig.client, frame, "--forward-mode=txonly"), 3)
+    return {"gbps": pps * payload * 8 / 1e9, "mpps": pps / 1e6}
+
+
+def testpmd_latency(rig: Rig, frame: int) -> dict:
+    """One frame that both sides send back: the server receives it once in a round trip."""
+    pps = testpmd_received(rig, testpmd(rig.server, frame, "--forward-mode=macswap"),
+                           testpmd(rig.client, frame, "--forward-mode=macswap", "--burst=1", "--tx-first"), 2)
+    return {"us": 1e6 / pps / 2}
 
 
 # --- programs of others -----------------------------------------------------------------------------------------------

@@ -29,11 +29,15 @@ class BlockedSignals {
 }  // namespace
 
 std::thread start_thread(const char* name, std::function<void()> body) {
-  const BlockedSignals blocked;
-  std::thread thread([body = std::move(body)] {
+  return start_thread_with_rights(name, [body = std::move(body)] {
     drop_ambient_capabilities();
     body();
   });
+}
+
+std::thread start_thread_with_rights(const char* name, std::function<void()> body) {
+  const BlockedSignals blocked;
+  std::thread thread(std::move(body));
   pthread_setname_np(thread.native_handle(), name);
   return thread;
 }

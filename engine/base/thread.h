@@ -11,5 +11,7 @@ namespace uroce {
 // signals but its own faults (memory/memory_access.h): the application's signals are the application's, and a reader
 // that goes away is EPIPE. `name`: at most 15 characters. Throws std::system_error and std::bad_alloc.
 std::thread start_thread(const char* name, std::function<void()> body);
+// The same with the rights of its caller, to open what needs them.
+std::thread start_thread_with_rights(const char* name, std::function<void()> body);
 
 }  // namespace uroce

@@ -9,6 +9,7 @@
 #include <future>
 #include <map>
 #include <mutex>
+#include <stdexcept>
 #include <system_error>
 #include <thread>
 
@@ -95,11 +96,15 @@ Host* Host::create() {
     return nullptr;
   }
   try {
-    std::unique_ptr<Host> host(new Host(std::move(options), net::NetView::open(), open_packet_io));
+    const std::shared_ptr<net::NetView> view = net::open_view(options.dpdk_addresses);
+    std::unique_ptr<Host> host(new Host(std::move(options), view, opener_for(view)));
     if (host->options_.keep_capabilities) keep_ambient_capabilities();
     return take(std::move(host));
   } catch (const std::system_error& e) {
     std::fputs(concat("uroce: cannot read the network configuration: ", e.what(), "\n").c_str(), stderr);
+    return nullptr;
+  } catch (const std::runtime_error& e) {  // of open_view()
+    std::fputs(concat("uroce: ", e.what(), "\n").c_str(), stderr);
     return nullptr;
   }
 }

@@ -47,6 +47,7 @@ IoChoice choose_io(const IoFacts& facts, Options::Io wanted) {
   if (facts.taken) return {IoKind::kNone, facts.taken->text()};
   if (wanted == Options::Io::kAfXdp) return {IoKind::kAfXdp, "as UROCE_IO says"};
   if (wanted == Options::Io::kUdp) return {IoKind::kUdp, "as UROCE_IO says"};
+  if (wanted == Options::Io::kDpdk) return {IoKind::kDpdk, "as UROCE_IO says"};
   IoChoice best = best_io(facts);
   if (best.kind != IoKind::kAfXdp || !facts.no_af_xdp) return best;
   return {IoKind::kUdp, concat("not AF_XDP: ", facts.no_af_xdp->text())};

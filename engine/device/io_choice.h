@@ -29,7 +29,7 @@ struct IoFacts {
   std::optional<io::IoError> no_af_xdp;         // what keeps this process from opening AF_XDP
 };
 
-enum class IoKind : uint8_t { kNone, kAfXdp, kUdp };
+enum class IoKind : uint8_t { kNone, kAfXdp, kUdp, kDpdk };
 
 struct IoChoice {
   IoKind kind = IoKind::kNone;

@@ -15,11 +15,13 @@
 #include "engine/device/capture_setup.h"
 #include "engine/device/io_choice.h"
 #include "engine/io/af_xdp/af_xdp.h"
+#include "engine/io/dpdk/dpdk.h"
 #include "engine/io/frames_and_sockets.h"
 #include "engine/io/same_host/same_host.h"
 #include "engine/io/udp/socket.h"
 #include "engine/io/udp/udp.h"
 #include "engine/net/multicast_memberships.h"
+#include "engine/net/port_view.h"
 
 namespace uroce::engine {
 
@@ -40,8 +42,13 @@ QpnRange qpns_of(const broker::Lease& lease) {
   return {lease.range().first(), lease.range().count()};
 }
 
-io::IoResult<io::UdpIo> open_sockets(const net::Netdev& netdev, const broker::Lease* lease) {
+// kRuns: a DPDK port brings all other packets. Leased sockets bring these too.
+enum class Wanted : uint8_t { kAll, kRuns };
+
+io::IoResult<io::UdpIo> open_sockets(const net::Netdev& netdev, const broker::Lease* lease,
+                                     Wanted wanted = Wanted::kAll) {
   io::UdpConfig config{.netdev = netdev.name, .ifindex = netdev.index, .mtu = netdev.mtu};
+  config.only_runs = wanted == Wanted::kRuns;
   if (netdev.gso_max_size != 0) config.gso_max_size = netdev.gso_max_size;
   if (lease != nullptr) {
     config.socket_v4 = lease->socket_v4();
@@ -165,12 +172,78 @@ std::variant<OpenedIo, io::IoError> open_udp(const net::Netdev& netdev, const Op
   return opened;
 }
 
+// A port of DPDK on the netdev. The kernel goes on seeing the frames: sockets get copies of them, and are beside.
+std::variant<OpenedIo, io::IoError> open_dpdk(const net::Netdev& netdev, const Options& options) {
+  auto leased = lease(netdev, options, broker::Plane::kSockets);
+  if (auto* const error = std::get_if<io::IoError>(&leased)) return std::move(*error);
+  const auto& own = std::get<std::shared_ptr<broker::Lease>>(leased);
+  auto beside = open_sockets(netdev, own.get(), Wanted::kRuns);
+  if (auto* error = std::get_if<io::IoError>(&beside)) return *error;
+  auto& sockets = std::get<std::unique_ptr<io::UdpIo>>(beside);
+  io::DpdkConfig config;
+  config.devargs = options.dpdk;
+  config.netdev = netdev.name;
+  config.ifindex = netdev.index;
+  config.mtu = netdev.mtu;
+  config.mac = netdev.mac;
+  if (own) config.qpns = qpns_of(*own);
+  auto result = io::DpdkIo::open(config);
+  if (auto* error = std::get_if<io::IoError>(&result)) return *error;
+  auto& port = std::get<std::unique_ptr<io::DpdkIo>>(result);
+  OpenedIo opened;
+  opened.report = [udp = sockets.get()](uint64_t) { return udp->take_notices(); };
+  auto* const frames = port.get();
+  auto both =
+      std::make_unique<io::FramesAndSockets>(std::move(port), std::move(sockets), io::FramesAndSockets::Copies::kOfAll);
+  both->set_local_addresses(netdev.addresses);
+  opened.set_addresses = [frames, all = both.get()](const wire::MacAddress& mac,
+                                                    std::span<const wire::IpAddress> addresses) {
+    frames->set_mac(mac);
+    all->set_local_addresses(addresses);
+    return 0;
+  };
+  opened.io.push_back(std::move(both));
+  if (own) share(own, netdev.index, opened);
+  return opened;
+}
+
+// What the port's frames are to a PortView.
+class PortFrames final : public io::OtherFrames {
+ public:
+  explicit PortFrames(std::shared_ptr<net::PortView> view) : view_(std::move(view)) {}
+  void take(std::span<const uint8_t> frame) override { view_->take_frame(frame); }
+  size_t next(std::span<uint8_t> out) override { return view_->next_frame(out); }
+  void link(bool up) override { view_->set_link(up); }
+
+ private:
+  const std::shared_ptr<net::PortView> view_;
+};
+
+// A port of DPDK that the kernel does not see, and that this process has for itself.
+std::variant<OpenedIo, io::IoError> open_own_port(const std::shared_ptr<net::PortView>& view, const net::Netdev& netdev,
+                                                  const Options& options) {
+  io::DpdkConfig config;
+  config.devargs = options.dpdk;
+  config.mtu = netdev.mtu;
+  config.mac = netdev.mac;
+  config.others = std::make_shared<PortFrames>(view);
+  auto result = io::DpdkIo::open(config);
+  if (auto* error = std::get_if<io::IoError>(&result)) return *error;
+  OpenedIo opened;
+  opened.io.push_back(std::move(std::get<std::unique_ptr<io::DpdkIo>>(result)));
+  // There is nobody who would have to be told: the port takes frames to all groups.
+  opened.join = [](const wire::IpAddress&) { return 0; };
+  opened.leave = [](const wire::IpAddress&) {};
+  return opened;
+}
+
 // `why`: why it is UDP, if nobody asked for that.
 std::variant<OpenedIo, io::IoError> open_best(const net::Netdev& netdev, const Options& options, std::string& why) {
   const IoFacts facts = io_facts(netdev, options);
   const IoChoice choice = choose_io(facts, options.io);
   const bool automatic = options.io == Options::Io::kAuto;
   if (choice.kind == IoKind::kNone) return *facts.taken;
+  if (choice.kind == IoKind::kDpdk) return open_dpdk(netdev, options);
   if (choice.kind == IoKind::kAfXdp) {
     std::variant<OpenedIo, io::IoError> result = open_af_xdp(netdev, options);
     const auto* const error = std::get_if<io::IoError>(&result);
@@ -182,11 +255,9 @@ std::variant<OpenedIo, io::IoError> open_best(const net::Netdev& netdev, const O
   return open_udp(netdev, options);
 }
 
-}  // namespace
-
-std::variant<OpenedIo, io::IoError> open_packet_io(const net::Netdev& netdev, const Options& options) {
-  std::string why;
-  std::variant<OpenedIo, io::IoError> result = open_best(netdev, options, why);
+// With what is the same for all.
+std::variant<OpenedIo, io::IoError> complete(std::variant<OpenedIo, io::IoError> result, const std::string& why,
+                                             const net::Netdev& netdev, const Options& options) {
   if (std::holds_alternative<io::IoError>(result)) return result;
   auto& opened = std::get<OpenedIo>(result);
   if (!opened.join) {
@@ -201,6 +272,22 @@ std::variant<OpenedIo, io::IoError> open_packet_io(const net::Netdev& netdev, co
     opened.introduction = opened.io.front()->description() + (why.empty() ? "" : concat(" (", why, ")"));
   }
   return result;
+}
+
+}  // namespace
+
+IoOpener opener_for(const std::shared_ptr<net::NetView>& view) {
+  const auto port = std::dynamic_pointer_cast<net::PortView>(view);
+  if (!port) return open_packet_io;
+  return [port](const net::Netdev& netdev, const Options& options) {
+    return complete(open_own_port(port, netdev, options), "", netdev, options);
+  };
+}
+
+std::variant<OpenedIo, io::IoError> open_packet_io(const net::Netdev& netdev, const Options& options) {
+  std::string why;
+  std::variant<OpenedIo, io::IoError> result = open_best(netdev, options, why);
+  return complete(std::move(result), why, netdev, options);
 }
 
 }  // namespace uroce::engine

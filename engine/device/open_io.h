@@ -47,4 +47,7 @@ using IoOpener = std::function<std::variant<OpenedIo, io::IoError>(const net::Ne
 
 std::variant<OpenedIo, io::IoError> open_packet_io(const net::Netdev& netdev, const Options& options);
 
+// open_packet_io(), or what opens the DPDK port that `view` is of (net/port_view.h).
+IoOpener opener_for(const std::shared_ptr<net::NetView>& view);
+
 }  // namespace uroce::engine

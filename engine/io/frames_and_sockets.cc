@@ -13,8 +13,8 @@ constexpr uint32_t kLooksPerQuietLook = 16;
 
 }  // namespace
 
-FramesAndSockets::FramesAndSockets(std::unique_ptr<PacketIo> frames, std::unique_ptr<PacketIo> sockets)
-    : frames_(std::move(frames)), sockets_(std::move(sockets)) {
+FramesAndSockets::FramesAndSockets(std::unique_ptr<PacketIo> frames, std::unique_ptr<PacketIo> sockets, Copies copies)
+    : frames_(std::move(frames)), sockets_(std::move(sockets)), copies_(copies) {
   for (const PacketIo* const io : {frames_.get(), sockets_.get()}) {
     const std::span<const pollfd> descriptors = io->wait_descriptors();
     wait_descriptors_.insert(wait_descriptors_.end(), descriptors.begin(), descriptors.end());
@@ -32,9 +32,26 @@ size_t FramesAndSockets::receive(std::span<RxPacket> out) {
 }
 
 size_t FramesAndSockets::receive_from(PacketIo& io, std::span<RxPacket> out) {
-  const size_t count = io.receive(out);
+  size_t count = io.receive(out);
+  if (copies_ == Copies::kOfAll && &io == sockets_.get()) count = drop_copies(out.first(count));
   if (count > 0) busy_ = &io;
   return count;
+}
+
+// Those that stay come to the front.
+size_t FramesAndSockets::drop_copies(std::span<RxPacket> packets) {
+  size_t kept = 0;
+  for (RxPacket& packet : packets) {
+    const auto& source = packet.envelope.source;
+    if (packet.in_run ||
+        std::find(local_addresses_.begin(), local_addresses_.end(), source) != local_addresses_.end()) {
+      packets[kept++] = packet;
+    } else {
+      ++copies_dropped_.rx_packets;
+      copies_dropped_.rx_bytes += packet.ib.size() + wire::kUdpSize;
+    }
+  }
+  return kept;
 }
 
 // A frame to the netdev's own MAC address would leave and never come back.
@@ -89,7 +106,13 @@ std::string FramesAndSockets::description() const {
 
 IoCounters FramesAndSockets::counters() const {
   IoCounters counters = frames_->counters();
-  return counters += sockets_->counters();
+  IoCounters sockets = sockets_->counters();
+  if (copies_ == Copies::kOfAll) {  // what the sockets lose has come as frames
+    sockets.rx_packets -= copies_dropped_.rx_packets;
+    sockets.rx_bytes -= copies_dropped_.rx_bytes;
+    sockets.rx_no_buffer = 0;
+  }
+  return counters += sockets;
 }
 
 }  // namespace uroce::io

@@ -17,7 +17,15 @@ namespace uroce::io {
 
 class FramesAndSockets final : public PacketIo {
  public:
-  FramesAndSockets(std::unique_ptr<PacketIo> frames, std::unique_ptr<PacketIo> sockets);
+  // Whether the kernel, and with it the sockets, gets a copy of each packet that comes as a frame.
+  enum class Copies : uint8_t { kNone, kOfAll };
+  FramesAndSockets(std::unique_ptr<PacketIo> frames, std::unique_ptr<PacketIo> sockets, Copies copies = Copies::kNone);
+
+  // Where there are copies: from sockets only packets are taken that come from one of these addresses, which are this
+  // host's and come as frames nowhere, and runs, which as frames are too long. May be called while traffic flows.
+  void set_local_addresses(std::span<const wire::IpAddress> addresses) {
+    local_addresses_.assign(addresses.begin(), addresses.end());
+  }
 
   size_t receive(std::span<RxPacket> out) override;
   size_t send(std::span<io::TxPacket> burst) override;
@@ -33,10 +41,14 @@ class FramesAndSockets final : public PacketIo {
 
  private:
   size_t receive_from(PacketIo& io, std::span<RxPacket> out);
+  size_t drop_copies(std::span<RxPacket> packets);
   PacketIo& way_of(const io::TxPacket& packet) const;
   void ask_for_same_events();
 
   const std::unique_ptr<PacketIo> frames_, sockets_;
+  const Copies copies_;
+  std::vector<wire::IpAddress> local_addresses_;
+  IoCounters copies_dropped_;
   std::vector<pollfd> wait_descriptors_;
   const PacketIo* busy_ = nullptr;  // had packets last
   uint32_t looks_ = 0;

@@ -41,7 +41,8 @@ struct RxPacket {
   // The payload, with pad and ICRC, where it does not lie in `ib`, which has the headers only then; valid until the
   // next receive() or send(). Its sender may still write to it: to be copied without being looked at.
   std::span<const uint8_t> apart{};
-  uint32_t psns = 1;  // TxPacket::psns
+  uint32_t psns = 1;    // TxPacket::psns
+  bool in_run = false;  // it came with others in one message of the kernel
   // What the sender says of it, if it is this very process (memory links).
   wire::Qpn source_qpn{};
   io::SendReason reason = io::SendReason::kFirst;

@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "engine/base/clock.h"
+#include "engine/net/multicast_mac.h"
 #include "engine/net/netdev_settings.h"
 #include "engine/net/netlink_socket.h"
 #include "engine/net/rtnetlink.h"
@@ -28,7 +29,6 @@ namespace uroce::net {
 namespace {
 
 using wire::IpAddress;
-using wire::MacAddress;
 
 // A dump is inconsistent when the table changes under it, and its end can be lost. So many attempts are made in a row,
 // and the next after a pause that doubles from failure to failure.
@@ -39,13 +39,6 @@ constexpr Duration kLongestPause = std::chrono::seconds(1);
 bool is_any(const IpAddress& address) {
   static constexpr uint8_t kZero[4] = {};
   return address.is_unspecified() || address == IpAddress::v4(kZero);
-}
-
-// RFC 1112 section 6.4 and RFC 2464 section 7.
-MacAddress multicast_mac(const IpAddress& group) {
-  const uint8_t* b = group.bytes.data();
-  if (group.is_v4()) return {0x01, 0x00, 0x5e, static_cast<uint8_t>(b[13] & 0x7f), b[14], b[15]};
-  return {0x33, 0x33, b[12], b[13], b[14], b[15]};
 }
 
 // Place of an address in the GID table, see Netdev::addresses.

@@ -193,7 +193,7 @@ class NetView {
   // Reads pending notifications without waiting. True if there was news. A lost notification (ENOBUFS) leads to a
   // complete re-read inside.
   virtual bool process_changes() = 0;
-  // Called with what process_changes() has found, in the thread that called it and without locks: one user of the view
+  // Called with what process_changes() has found, in the thread that called it and without locks of the view: one user
   // reads what the kernel has to say, and all have to act on it. It must not use the view or wait for anything.
   using Listener = std::function<void(const News&)>;
   void add_listener(const void* owner, Listener listener) {
@@ -221,6 +221,11 @@ class NetView {
   std::mutex listeners_lock_;
   std::map<const void*, Listener> listeners_;
 };
+
+// What a process sees: the netdevs of the kernel, or the port whose addresses are in `port_file` (UROCE_DPDK_ADDRESSES,
+// port_view.h; empty: none). Throws as NetView::open(), and std::runtime_error with a line for people where the file is
+// wrong.
+std::shared_ptr<NetView> open_view(const std::string& port_file);
 
 // The netdev that has `address`; not for link-local ones, which more than one netdev may have.
 inline std::optional<Netdev> netdev_with(NetView& view, const wire::IpAddress& address) {

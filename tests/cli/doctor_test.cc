@@ -27,7 +27,8 @@ HostFacts good_host() {
           .bpffs = true,
           .library = "/usr/lib/uroce/liburoce.so",
           .files_library = "/usr/lib/uroce/liburoce_files.so",
-          .af_xdp_library = "/usr/lib/uroce/uroce_af_xdp.so"};
+          .af_xdp_library = "/usr/lib/uroce/uroce_af_xdp.so",
+          .dpdk = {.library = "/usr/lib/uroce/uroce_dpdk.so", .devargs = {}}};
 }
 
 HostFacts ordinary_user() {
@@ -272,6 +273,25 @@ TEST(Doctor, WithoutItsModuleThereIsNoAfXdp) {
   EXPECT_TRUE(report.usable);
   expect(report, "af_xdp", Status::kWarn, "uroce_af_xdp.so is missing");
   expect(report, "io", Status::kOk, "udp");
+}
+
+TEST(Doctor, WhatDpdkNeedsIsNamedAndMissedOnlyWhereItIsAskedFor) {
+  HostFacts host = good_host();
+  host.dpdk.library.clear();
+  expect(diagnose(host, {good_device()}), "dpdk", Status::kOk, "not needed");
+  Device device = good_device();
+  device.io = engine::choose_io(device.io_facts, engine::Options::Io::kDpdk);
+  expect(diagnose(host, {device}), "io", Status::kFail, "uroce_dpdk.so is missing");
+  host = good_host();
+  expect(diagnose(host, {device}), "io", Status::kOk, "dpdk (as UROCE_IO says)");
+  host.dpdk.hugepages = 7;
+  host.dpdk.net_raw = false;
+  expect(diagnose(host, {device}), "dpdk", Status::kOk, "CAP_NET_RAW for ports on netdevs is missing");
+  expect(diagnose(host, {device}), "dpdk", Status::kOk, "7 free hugepages");
+  expect(diagnose(host, {device}), "io", Status::kFail, "CAP_NET_RAW is missing");
+  EXPECT_FALSE(diagnose(host, {device}).usable);
+  host.dpdk.devargs.device = "net_memif0";
+  expect(diagnose(host, {device}), "io", Status::kOk, "looked at 1000 to 20000 times a second");
 }
 
 // A NIC, for which AF_XDP is chosen.

@@ -45,6 +45,14 @@ std::string missing_capabilities() {
   return missing;
 }
 
+bool has_net_raw() {
+  return EffectiveCapabilities().has(CAP_NET_RAW);
+}
+
+bool has_net_admin() {
+  return EffectiveCapabilities().has(CAP_NET_ADMIN);
+}
+
 // The initial user namespace maps every id onto itself.
 bool in_user_namespace() {
   std::ifstream map("/proc/self/uid_map");

@@ -10,6 +10,9 @@ namespace uroce::io {
 // Capabilities that AF_XDP needs and this thread does not have, e.g. "CAP_NET_RAW, CAP_BPF"; empty: none is missing.
 std::string missing_capabilities();
 
+bool has_net_raw();
+bool has_net_admin();
+
 // In a user namespace of its own, where the kernel loads no BPF whatever capabilities are there. False also in one that
 // maps all ids onto themselves, and where the kernel is not to be asked.
 bool in_user_namespace();

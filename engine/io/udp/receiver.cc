@@ -72,7 +72,7 @@ size_t UdpReceiver::hand_out(std::span<RxPacket> out) {
     if (run.offset == run.arrival.bytes.size()) ++current_;
     if (peers_.take(packet)) continue;
     ++count;
-    const bool in_run = run.arrival.segment < run.arrival.bytes.size();
+    const bool in_run = packet.in_run = run.arrival.segment < run.arrival.bytes.size();
     counters_.rx_runs += in_run && first;
     counters_.rx_run_packets += in_run;
     ++counters_.rx_packets;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
+#include <linux/filter.h>
 #include <sys/socket.h>
 #include <utility>
 
@@ -20,6 +22,15 @@ constexpr uint32_t kMaxUdpLength = 4352;
 constexpr uint32_t kLooksPerQuietLook = 16;
 // Places in ports_.
 constexpr size_t kV4 = 0, kV6 = 1;
+
+// In the kernel, before the packet is queued. The filter sees the UDP header.
+void drop_without_checksum(int fd) {
+  constexpr uint32_t kChecksum = 6;
+  sock_filter filter[] = {BPF_STMT(BPF_LD | BPF_H | BPF_ABS, kChecksum), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0),
+                          BPF_STMT(BPF_RET | BPF_K, UINT32_MAX), BPF_STMT(BPF_RET | BPF_K, 0)};
+  const sock_fprog program{.len = std::size(filter), .filter = filter};
+  setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program));
+}
 
 }  // namespace
 
@@ -51,6 +62,7 @@ IoResult<UdpIo> UdpIo::open(const UdpConfig& config) {
       return *error;
     }
     const int fd = socket.fd();
+    if (config.only_runs) drop_without_checksum(fd);
     io->add_port(fd, std::move(socket), config);
   }
   return io;

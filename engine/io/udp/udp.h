@@ -26,6 +26,8 @@ struct UdpConfig {
   int ifindex = 0;
   uint32_t mtu = 1500;
   uint32_t gso_max_size = RunLimits::kUsualGsoMaxSize;
+  // Packets without UDP checksum are not wanted: of those that uroce's peers send, all but runs.
+  bool only_runs = false;
   // Descriptors of sockets that are to be used, and stay the caller's; -1: UdpIo makes its own. With the first there
   // need not be the second.
   int socket_v4 = -1, socket_v6 = -1;

@@ -79,6 +79,7 @@ TEST(IoChoice, WhatIsAskedForIsWhatThereIs) {
   EXPECT_EQ(choose_io(veth, Options::Io::kAfXdp).kind, IoKind::kAfXdp);
   IoFacts wire = facts("ice", XdpMode::kZeroCopy, false, Segmentation::kNone);
   EXPECT_EQ(choose_io(wire, Options::Io::kUdp).kind, IoKind::kUdp);
+  EXPECT_EQ(choose_io(veth, Options::Io::kDpdk).kind, IoKind::kDpdk);
   veth.no_af_xdp = kNoRights;
   EXPECT_EQ(choose_io(veth, Options::Io::kAfXdp).kind, IoKind::kAfXdp) << "to fail with its error, not to fall back";
 }

@@ -41,6 +41,23 @@ TEST(Options, ComeFromTheEnvironment) {
   EXPECT_EQ(options.capture, "/tmp/x.pcapng");
 }
 
+TEST(Options, PacketIo) {
+  using Io = Options::Io;
+  const std::tuple<const char*, Io, const char*> good[] = {
+      {"", Io::kAuto, ""},   {"auto", Io::kAuto, ""}, {"af_xdp", Io::kAfXdp, ""},
+      {"udp", Io::kUdp, ""}, {"dpdk", Io::kDpdk, ""}, {"dpdk:net_tap0,iface=x", Io::kDpdk, "net_tap0,iface=x"}};
+  for (const auto& [text, io, devargs] : good) {
+    Options options;
+    EXPECT_TRUE(Options::parse_io(text, options)) << text;
+    EXPECT_EQ(options.io, io) << text;
+    EXPECT_EQ(options.dpdk.text(), devargs);
+  }
+  for (const char* const text : {"dpdk:", "dpdk: ", "dpdk:-h", "dpdkx", "AF_XDP", "udp,", "dpdk:net_null0,queues=99"}) {
+    Options options;
+    EXPECT_FALSE(Options::parse_io(text, options)) << text;
+  }
+}
+
 TEST(Options, CongestionControl) {
   using congestion::Algorithm;
   for (const auto& [value, algorithm] :

@@ -29,12 +29,13 @@ wire::Envelope to_group() {
 }
 
 struct Two {
-  explicit Two(uint32_t capacity = 1024) {
+  using Copies = FramesAndSockets::Copies;
+  explicit Two(uint32_t capacity = 1024, Copies copies = Copies::kNone) {
     auto frames = make_memory_link({.queue_capacity = capacity}),
          sockets = make_memory_link({.queue_capacity = capacity});
     wire = std::move(frames.second);
     kernel = std::move(sockets.second);
-    io = std::make_unique<FramesAndSockets>(std::move(frames.first), std::move(sockets.first));
+    io = std::make_unique<FramesAndSockets>(std::move(frames.first), std::move(sockets.first), copies);
   }
   std::unique_ptr<MemoryEnd> wire, kernel;  // the other ends
   std::unique_ptr<FramesAndSockets> io;
@@ -88,6 +89,27 @@ TEST(FramesAndSockets, BothArrive) {
   EXPECT_EQ(take_all(*two.io), 200u);
   exchange(*two.wire, *two.io, burst);
   exchange(*two.kernel, *two.io, burst);
+}
+
+// The kernel sees what comes as frames and gives it to sockets again; what this host sends comes only there.
+TEST(FramesAndSockets, CopiesAreDroppedAndNotCounted) {
+  Two two(1024, Two::Copies::kOfAll);
+  TestBurst remote, own;
+  for (uint32_t psn = 0; psn < 50; ++psn) {
+    remote.add(envelope_v4(), psn, 100);
+    own.add(envelope_v6(), psn, 100);
+  }
+  const wire::IpAddress local = envelope_v6().source;
+  two.io->set_local_addresses({&local, 1});
+  EXPECT_EQ(two.wire->send(remote.packets()), 50u);
+  for (uint32_t i = 0; i < 50; ++i) {
+    EXPECT_EQ(two.kernel->send(remote.packets().subspan(i, 1)), 1u);
+    EXPECT_EQ(two.kernel->send(own.packets().subspan(i, 1)), 1u);
+  }
+  EXPECT_EQ(take_all(*two.io), 100u);
+  EXPECT_EQ(two.io->counters().rx_packets, 100u);
+  exchange(*two.wire, *two.io, remote);
+  exchange(*two.kernel, *two.io, own);
 }
 
 // Whatever comes by one way does not keep the other one waiting.

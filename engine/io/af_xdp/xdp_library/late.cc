@@ -4,13 +4,12 @@
 #include <atomic>
 #include <cassert>
 #include <cerrno>
-#include <cstdlib>
 #include <dlfcn.h>
-#include <memory>
 #include <string>
 
 #include "engine/io/af_xdp/xdp_library/calls.h"
 #include "engine/io/af_xdp/xdp_library/xdp_library.h"
+#include "engine/io/module_path.h"
 
 namespace uroce::io {
 namespace {
@@ -19,22 +18,11 @@ constexpr const char* kModule = "uroce_af_xdp.so";
 
 std::atomic<const XdpCalls*> calls{nullptr};
 
-// Beside liburoce.so, wherever a link leads to it from. The loader is asked to find it ($ORIGIN) only where it knows
-// liburoce.so by a relative path, because that is none of a process with more rights than its caller.
-std::string module_path() {
-  Dl_info info{};
-  if (dladdr(&calls, &info) != 0 && info.dli_fname[0] == '/') {
-    const std::unique_ptr<char, void (*)(void*)> path(realpath(info.dli_fname, nullptr), std::free);
-    if (path) return std::string(path.get()).substr(0, std::string(path.get()).rfind('/') + 1) + kModule;
-  }
-  return std::string("$ORIGIN/") + kModule;
-}
-
 }  // namespace
 
 std::optional<IoError> load_xdp_library() {
   if (calls.load(std::memory_order_acquire) != nullptr) return std::nullopt;
-  void* module = dlopen(module_path().c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  void* module = dlopen(module_path(kModule).c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   const void* table = module == nullptr ? nullptr : dlsym(module, "uroce_xdp_calls");
   if (table == nullptr) {
     return IoError{

@@ -1,0 +1,79 @@
+#include "engine/io/dpdk/devargs.h"
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+#include <vector>
+
+namespace uroce::io {
+namespace {
+
+constexpr uint32_t kBlockSize = 1 << 16;  // of net_af_packet's rings; its frames must not straddle blocks
+constexpr uint32_t kRingSize = 2 << 20;   // bytes, each way; both are locked in memory
+
+std::vector<std::string_view> split_options(std::string_view options) {
+  std::vector<std::string_view> all;
+  while (!options.empty()) {
+    const size_t comma = std::min(options.find(','), options.size());
+    all.push_back(options.substr(0, comma));
+    options.remove_prefix(std::min(comma + 1, options.size()));
+  }
+  return all;
+}
+
+std::optional<uint32_t> queue_number(const std::string& text) {
+  uint32_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole && number >= 1 && number <= kMaxDpdkQueues ? std::optional(number) : std::nullopt;
+}
+
+void add_option(DpdkDevargs& devargs, const std::string& key, const std::string& value) {
+  if (!devargs.value(key).empty()) return;
+  devargs.options += (devargs.options.empty() ? "" : ",") + key + "=" + value;
+}
+
+}  // namespace
+
+std::string DpdkDevargs::value(const std::string& key) const {
+  for (const std::string_view option : split_options(options)) {
+    if (option.size() > key.size() && option.substr(0, key.size()) == key && option[key.size()] == '=') {
+      return std::string(option.substr(key.size() + 1));
+    }
+  }
+  return "";
+}
+
+std::optional<DpdkDevargs> parse_dpdk_devargs(const std::string& text) {
+  const auto printable = [](char c) { return c > ' ' && c < 0x7f; };
+  if (text.empty() || text.size() > 255 || !std::all_of(text.begin(), text.end(), printable)) return std::nullopt;
+  DpdkDevargs devargs;
+  const size_t comma = std::min(text.find(','), text.size());
+  devargs.device = text.substr(0, comma);
+  devargs.options = text.substr(std::min(comma + 1, text.size()));
+  // DPDK would take it for an option of its own.
+  if (devargs.device.empty() || devargs.device.front() == '-') return std::nullopt;
+  for (const char* key : {"queues", "qpairs"}) {
+    const std::string value = devargs.value(key);
+    if (value.empty()) continue;
+    const std::optional<uint32_t> number = queue_number(value);
+    if (!number) return std::nullopt;
+    devargs.queues = *number;
+  }
+  return devargs;
+}
+
+DpdkDevargs complete_dpdk_devargs(const DpdkDevargs& devargs, const std::string& netdev, uint32_t buffer_size,
+                                  uint32_t number) {
+  DpdkDevargs whole = devargs;
+  if (whole.device.empty()) whole.device = "net_af_packet_uroce" + std::to_string(number);
+  if (!whole.is_af_packet()) return whole;
+  add_option(whole, "iface", netdev);
+  if (!whole.value("framesz").empty() || !whole.value("blocksz").empty()) return whole;
+  add_option(whole, "blocksz", std::to_string(kBlockSize));
+  add_option(whole, "framesz", std::to_string(buffer_size));
+  add_option(whole, "framecnt", std::to_string(kRingSize / buffer_size));
+  return whole;
+}
+
+}  // namespace uroce::io

@@ -1,0 +1,34 @@
+// Inside of uroce_dpdk.so.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace uroce::io::dpdk {
+
+// Starts DPDK, once in a process. Empty: it runs; otherwise why not. `device`: the first port's devargs.
+std::string start_eal(const std::string& device);
+bool has_hugepages();
+
+// What DPDK and its drivers have complained of since begin_complaints(): the first warning and the first error. In
+// place of their log, which would go to the terminal and to syslog.
+void begin_complaints();
+std::string first_complaint();
+
+// Notes the packet sockets that the calling thread opens, for as long as it exists (process_calls.cc).
+class PacketSockets {
+ public:
+  PacketSockets();
+  ~PacketSockets();
+  PacketSockets(const PacketSockets&) = delete;
+  PacketSockets& operator=(const PacketSockets&) = delete;
+
+  const std::vector<int>& open() const { return open_; }
+  void add(int fd) { open_.push_back(fd); }
+  void forget(int fd);
+
+ private:
+  std::vector<int> open_;
+};
+
+}  // namespace uroce::io::dpdk

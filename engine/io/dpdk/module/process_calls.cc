@@ -1,0 +1,153 @@
+// Functions that DPDK calls and that are here instead of in a library.
+//
+// Calls with which DPDK would change what belongs to the application's process. The linker puts these functions in
+// front of those of libc, for the DPDK in this module only (--wrap, engine/io/CMakeLists.txt).
+//
+//  - openlog(), syslog(): the process's one connection to syslog is the application's. What DPDK says goes to
+//    first_complaint().
+//  - fprintf(stderr): one line of uroce says what went wrong.
+//  - sigaction() for real-time signals: net_tap would let a signal interrupt the application for each packet. It is
+//  told
+//    that they are all taken, and asks the kernel instead.
+//  - Descriptors are close-on-exec, so that programs which the application starts do not keep the port.
+//
+// And strlcpy() and strlcat(), for which glibc before 2.38 needs a library more.
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "engine/io/dpdk/module/module.h"
+
+namespace uroce::io::dpdk {
+namespace {
+
+thread_local PacketSockets* noting = nullptr;
+
+}  // namespace
+
+PacketSockets::PacketSockets() {
+  noting = this;
+}
+
+PacketSockets::~PacketSockets() {
+  noting = nullptr;
+}
+
+void PacketSockets::forget(int fd) {
+  open_.erase(std::remove(open_.begin(), open_.end(), fd), open_.end());
+}
+
+}  // namespace uroce::io::dpdk
+
+using uroce::io::dpdk::noting;
+
+// NOLINTBEGIN(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp,cert-dcl50-cpp): the linker's names
+extern "C" {
+
+size_t strlcpy(char* to, const char* from, size_t room) {
+  const size_t size = std::strlen(from);
+  if (room > 0) {
+    const size_t copied = std::min(size, room - 1);
+    std::memcpy(to, from, copied);
+    to[copied] = 0;
+  }
+  return size;
+}
+
+size_t strlcat(char* to, const char* from, size_t room) {
+  const size_t used = strnlen(to, room);
+  return used + strlcpy(to + used, from, room - used);
+}
+
+int __real_sigaction(int number, const struct sigaction* action, struct sigaction* before);
+int __real_socket(int domain, int type, int protocol);
+int __real_close(int fd);
+int __real_open64(const char* path, int flags, ...);
+int __real_memfd_create(const char* name, unsigned flags);
+
+void __wrap_openlog(const char*, int, int) {}
+void __wrap_syslog(int, const char*, ...) {}
+void __wrap_closelog() {}
+void __wrap___syslog_chk(int, int, const char*, ...) {}
+
+int __wrap___fprintf_chk(FILE* stream, int, const char* format, ...) {
+  if (stream == stderr) return 0;
+  va_list arguments;
+  va_start(arguments, format);
+  const int written = std::vfprintf(stream, format, arguments);
+  va_end(arguments);
+  return written;
+}
+
+int __wrap_sigaction(int number, const struct sigaction* action, struct sigaction* before) {
+  if (number < SIGRTMIN) return __real_sigaction(number, action, before);
+  if (action != nullptr) {
+    errno = EINVAL;
+    return -1;
+  }
+  *before = {};
+  before->sa_handler = SIG_IGN;
+  return 0;
+}
+
+int __wrap_socket(int domain, int type, int protocol) {
+  const int fd = __real_socket(domain, type | SOCK_CLOEXEC, protocol);
+  if (fd >= 0 && domain == AF_PACKET && noting != nullptr) noting->add(fd);
+  return fd;
+}
+
+int __wrap_close(int fd) {
+  if (noting != nullptr) noting->forget(fd);
+  return __real_close(fd);
+}
+
+int __wrap_open64(const char* path, int flags, ...) {
+  mode_t mode = 0;
+  if ((flags & O_CREAT) != 0) {
+    va_list arguments;
+    va_start(arguments, flags);
+    mode = va_arg(arguments, mode_t);
+    va_end(arguments);
+  }
+  return __real_open64(path, flags | O_CLOEXEC, mode);
+}
+
+int __wrap_memfd_create(const char* name, unsigned flags) {
+  return __real_memfd_create(name, flags | MFD_CLOEXEC);
+}
+
+int __wrap_pipe(int* ends) {
+  return pipe2(ends, O_CLOEXEC);
+}
+
+int __wrap_dup(int fd) {
+  return fcntl(fd, F_DUPFD_CLOEXEC, 0);
+}
+
+int __wrap_epoll_create(int) {
+  return epoll_create1(EPOLL_CLOEXEC);
+}
+
+int __wrap_eventfd(unsigned value, int flags);
+int __real_eventfd(unsigned value, int flags);
+int __wrap_eventfd(unsigned value, int flags) {
+  return __real_eventfd(value, flags | EFD_CLOEXEC);
+}
+
+int __real_timerfd_create(int clock, int flags);
+int __wrap_timerfd_create(int clock, int flags) {
+  return __real_timerfd_create(clock, flags | TFD_CLOEXEC);
+}
+
+}  // extern "C"
+// NOLINTEND(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp,cert-dcl50-cpp)

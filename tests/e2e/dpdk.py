@@ -1,0 +1,282 @@
+#!/usr/bin/env -S python3 -B
+"""Ports of DPDK on the hosts' netdevs (net_af_packet): transfers, perftest, sharing a netdev, and what is said. See suite.py."""
+
+import itertools
+import re
+import sys
+from pathlib import Path
+
+from suite import Case, check, main
+from broker import check_ended, check_goes_on
+from broker_af_xdp import FAULTS, GROUP, endless, start_pair, transfer
+from lab import SKIPPED, wait_until
+from perftest import BANDWIDTH, LATENCY, PINGPONG, Side
+from perftest_matrix import JUMBO, pair_case
+
+_ports = itertools.count(19000)
+DPDK, SOCKETS, QUEUES = "dpdk", "udp", "af_xdp"
+ALONE = ("--alone",)
+NEEDS_QP = [PINGPONG, "-d", "uroce_roce0", "-g", "0"]  # as server
+
+
+def hash_checked(name, arguments=("--bidirectional", "--messages", 200), io=(DPDK, DPDK), faults=False, gid=0, options=(), **case):
+    """rc_transfer; io: server, client."""
+
+    def run(lab):
+        port = next(_ports)
+        own = [lab.build / "bin/rc_transfer", "--device", lab.a.device, "--gid-index", gid, "--port", port]
+        own += [word for word in arguments if word == "--events"]
+        seeded = [f"{FAULTS},seed={seed}" if faults else None for seed in (1, 2)]
+        server = lab.a.start([*own, "--server"], io=io[0], faults=seeded[0], options=options)
+        server.wait_listening(port)
+        plan = [word for word in arguments if word != "--events"]
+        client = lab.b.start([*own, *plan, "--client", lab.a.ipv4], io=io[1], faults=seeded[1], options=options)
+        said = check_ended((server, client))
+        for program, wanted in zip((server, client), io):
+            check(f"uroce: roce0: {wanted.split(':')[0]}" in program.output, program.output)
+        return said
+
+    return Case(name, run, **case)
+
+
+# --- ports that the kernel does not see ---
+
+MEMIF = "dpdk:net_memif0,role={role},socket={socket},socket-abstract=no,bsize={bsize}"
+
+
+class OwnPorts:
+    """A port of each host, joined by shared memory (net_memif), with addresses of their own."""
+
+    device = "uroce_port0"
+
+    def __init__(self, lab, mtu=1500):
+        self.lab = lab
+        number = next(_ports)
+        self.socket = lab.directory / f"memif-{number}"
+        self.files = []
+        for host, last in ((lab.a, 1), (lab.b, 2)):
+            file = lab.directory / f"port-{number}-{last}"
+            file.write_text(f"name port0\nmac 02:00:00:00:00:0{last}\nmtu {mtu}\naddress 10.9.0.{last}/24\naddress fd00:9::{last}/64\n")
+            self.files.append(file)
+        self.bsize = 2048 if mtu == 1500 else 8192
+
+    def start(self, side, command, **how):
+        """side: 0 or 1."""
+        host, role = ((self.lab.a, "server"), (self.lab.b, "client"))[side]
+        io = MEMIF.format(role=role, socket=self.socket, bsize=self.bsize)
+        return host.start(command, io=io, options=("--dpdk-addresses", self.files[side]), **how)
+
+
+def own_ports(name, program, *arguments, faults=False, gid=0, mtu=1500, **case):
+    """rc_transfer, hash-checked, or perftest."""
+
+    def run(lab):
+        ports, port = OwnPorts(lab, mtu), next(_ports)
+        seeded = [f"{FAULTS},seed={seed}" if faults else None for seed in (1, 2)]
+        if program == "rc_transfer":
+            own = [lab.build / "bin/rc_transfer", "--device", ports.device, "--gid-index", gid, "--port", port]
+            server_command, client_command = [*own, "--server"], [*own, *arguments, "--client", lab.a.ipv4]
+        else:
+            own = [program, "-d", ports.device, "-F", "-x", gid, "-p", port, *arguments]
+            server_command, client_command = own, [*own, lab.a.ipv4]
+        server = ports.start(0, server_command, faults=seeded[0])
+        server.wait_listening(port)
+        said = check_ended((server, ports.start(1, client_command, faults=seeded[1])))
+        check("uroce: port0: dpdk, net_memif, polled, 1 queue" in server.output, server.output)
+        return said if program == "rc_transfer" else ""
+
+    return Case(name, run, **case)
+
+
+def own_ports_killed(lab):
+    """kill -9 of one side: the other one's QP ends, and the port works for the next one."""
+    ports, port = OwnPorts(lab), next(_ports)
+    command = ["ib_write_bw", "-d", ports.device, "-F", "-x", 0, "--run_infinitely", "-D", 1, "-p", port]
+    server = ports.start(0, command)
+    server.wait_listening(port)
+    client = ports.start(1, [*command, lab.a.ipv4])
+    wait_until(lambda: "65536" in client.stdout or not client.running(), 20, "a result")
+    check(client.running(), client.output)
+    server.kill()
+    check(client.wait(60) is not None, f"the peer of a killed program does not end:\n{client.output}")
+    own_ports("", "rc_transfer", "--messages", 100).run(lab)
+
+
+def own_ports_wrong(lab):
+    file = lab.directory / "wrong"
+    good = "name port0\nmac 02:00:00:00:00:01\naddress 10.9.0.1/24\n"
+    for text, io, pattern in (("name x", "dpdk:net_null0", r"there is no mac"), (good + "address x", "dpdk:net_null0", r"line 4: an address"),
+                              (good, "dpdk", r"is for a port that"), (good, "udp", r"is for a port that")):
+        file.write_text(text)
+        program = lab.a.run(NEEDS_QP, io=io, options=("--dpdk-addresses", file))
+        check(program.process.returncode > 0 and re.search(pattern, program.output), program.output)
+    file.write_text(good)
+    command = [PINGPONG, "-d", "uroce_port0", "-g", "0"]
+    for io, pattern in (("dpdk:net_memif0,role=king", r"net_memif0,role=king: "), ("dpdk:net_pcap0,rx_pcap=/nosuch", r"net_pcap0")):
+        refusal(lab, pattern, io, command, options=("--dpdk-addresses", file))
+
+
+def matrix():
+    side = Side(io=DPDK)
+    ways = {
+        "plain": ((), {}),
+        "ipv6": ((), {"gid": 1}),
+        "events": (("-e",), {}),
+        "mtu-4096": (("-m", 4096), {"mtu": JUMBO}),
+        "faults": ((), {"server": Side(io=DPDK, faults=f"{FAULTS},seed=1"), "client": Side(io=DPDK, faults=f"{FAULTS},seed=2"), "timeout": 180}),
+        "from-udp": ((), {"client": Side(io=SOCKETS)}),
+        "to-udp": ((), {"server": Side(io=SOCKETS)}),
+        "from-af_xdp": ((), {"client": Side(io=QUEUES)}),
+        "user": ((), {"client": Side(user=True)}),
+    }
+    quick = {("ib_write_bw", "plain"), ("ib_send_lat", "plain"), ("ib_read_bw", "ipv6"), ("ib_send_lat", "events"), ("ib_write_bw", "mtu-4096"),
+             ("ib_atomic_lat", "plain"), ("ib_read_bw", "faults"), ("ib_send_bw", "from-udp"), ("ib_write_bw", "to-udp"), ("ib_send_bw", "from-af_xdp")}
+    for program in BANDWIDTH + LATENCY:
+        for way, (arguments, how) in ways.items():
+            if program.startswith("ib_write") and way == "events":
+                continue
+            how = {"server": side, "client": side, **how, "quick": (program, way) in quick}
+            yield pair_case(program, way, ["-n", 200 if program in BANDWIDTH else 1000, *arguments], **how)
+    for transport, program in (("UD", "ib_send_bw"), ("UD", "ib_send_lat"), ("UC", "ib_write_lat"), ("XRC", "ib_send_bw")):
+        yield pair_case(program, transport, ["-n", 200, "-c", transport], server=side, client=side)
+    yield pair_case("ib_write_bw", "qps-64", ["-n", 100, "-q", 64], server=side, client=side, timeout=120)
+
+
+def several(lab):
+    """Programs of one host with ports on one netdev, and others beside them with sockets and queues."""
+    others = [endless((lab.a, SOCKETS), (lab.b, SOCKETS)), endless((lab.a, DPDK), (lab.b, DPDK), "ib_read_bw")]
+    for gid in (0, 1):
+        for server, client in (((lab.a, DPDK), (lab.b, SOCKETS)), ((lab.b, SOCKETS), (lab.a, DPDK)), ((lab.a, DPDK), (lab.a, SOCKETS)),
+                               ((lab.a, DPDK), (lab.a, DPDK)), ((lab.b, QUEUES), (lab.a, DPDK))):
+            check_ended(transfer(lab, server, client, gid))
+    check_goes_on(others)
+
+
+def multicast(lab):
+    """Members on this host and another one, each way."""
+    for server, client in (((lab.a, DPDK), (lab.b, DPDK)), ((lab.a, DPDK), (lab.b, SOCKETS)), ((lab.a, SOCKETS), (lab.a, DPDK)),
+                           ((lab.a, DPDK), (lab.a, DPDK))):
+        check_ended(start_pair("ib_send_lat", ["-c", "UD", *GROUP, "-n", 200], server, client))
+
+
+def killed(lab):
+    """kill -9: nothing stays, and the next one works at once."""
+    for options in ((), ALONE):
+        command = ["ib_write_bw", "-d", lab.a.device, "-F", "-x", 0, "--run_infinitely", "-D", 1]
+        port = next(_ports)
+        server = lab.a.start([*command, "-p", port], io=DPDK, options=options)
+        server.wait_listening(port)
+        client = lab.b.start([*command, "-p", port, lab.a.ipv4], io=DPDK, options=options)
+        wait_until(lambda: "65536" in client.stdout or not client.running(), 20, "a result")
+        check(client.running(), client.output)
+        server.kill()
+        if options:  # has the peer's port 4791 until it ends
+            client.kill()
+        hash_checked("", options=options).run(lab)
+        check(client.wait(60) is not None, f"the peer of a killed program does not end:\n{client.output}")
+        sockets = lab.a.system("ss", "--packet", "--no-header") + lab.a.system("ss", "-lunH", "sport", "=", ":4791")
+        check("roce0" not in sockets, f"left behind: {sockets}")
+
+
+def loaded_libraries(program):
+    return set(re.findall(r"/\S+\.so\S*", Path(f"/proc/{program.pid}/maps").read_text()))
+
+
+def loaded_when_used(lab):
+    """No DPDK where nobody asks for it."""
+    for io in (SOCKETS, QUEUES, DPDK):
+        server, client = endless((lab.a, io), (lab.b, SOCKETS))
+        modules = [path for path in loaded_libraries(server) if "dpdk" in Path(path).name or "librte" in path]
+        check(bool(modules) == (io == DPDK), f"{io}: {modules}")
+        server.kill()
+        client.kill()
+
+
+def refusal(lab, pattern, io=DPDK, command=NEEDS_QP, **how):
+    """The command fails by itself, with one line of uroce that matches."""
+    program = lab.a.run(command, timeout=20, io=io, **how)
+    said = program.output.splitlines()
+    ours = [line for line in said if line.startswith("uroce: ") and "waiting for uroced" not in line or "EAL: F" in line]
+    check(program.process.returncode > 0, f"exit code {program.process.returncode}\n{program.output}")
+    check(len(ours) == 1 and re.search(pattern, ours[0]), f"/{pattern}/ is not the one line\n{program.output}")
+
+
+def wrong_arguments(lab):
+    for options in ((), ALONE):
+        refusal(lab, r"net_nosuch0: .*failed to parse device", "dpdk:net_nosuch0", options=options)
+        refusal(lab, r"No such device", "dpdk:net_af_packet0,iface=nosuch", options=options)
+        refusal(lab, r"it is netdev lo, and the device is on roce0", "dpdk:net_af_packet0,iface=lo", options=options)
+        refusal(lab, r"net_af_packet0,nosuch=1", "dpdk:net_af_packet0,nosuch=1", options=options)
+        refusal(lab, r"no netdev of the kernel", "dpdk:net_null0", options=options)
+        refusal(lab, r"CAP_NET_RAW.*(sudo|root).*udp", user=True, options=options)
+        refusal(lab, r"0000:ff:1f\.7", "dpdk:0000:ff:1f.7", options=options)
+    for wrong in ("dpdk:", "dpdk:--huge-dir=/", "dpdk:net_null0,queues=99", "dpdkx"):
+        program = lab.a.run(NEEDS_QP, io=wrong)
+        check(program.process.returncode > 0 and "is none of auto, af_xdp, udp, dpdk" in program.output, program.output)
+
+
+def alone_comes_second(lab):
+    """A program without broker does not take the packets of those who are there."""
+    running = [endless((lab.a, SOCKETS), (lab.b, SOCKETS))]
+    refusal(lab, r"port 4791 on roce0: Address already in use", options=ALONE)
+    check_goes_on(running)
+
+
+def doctor(lab):
+    uroce = lab.build / "bin/uroce"
+    told = lab.a.run([uroce, "doctor"], uroce=False, env={"UROCE_IO": "dpdk"}).stdout
+    check(re.search(r"dpdk: .*CAP_NET_RAW for ports on netdevs is there.*hugepages", told), told)
+    check(re.search(r"io: dpdk \(as UROCE_IO says\)", told), told)
+    told = lab.a.run([uroce, "doctor"], uroce=False, env={"UROCE_IO": "dpdk:net_memif0"}).stdout
+    check(re.search(r"io: dpdk .*looked at 1000 to 20000 times a second", told), told)
+    program = lab.a.run([lab.uroce_for(True), "doctor"], uroce=False, user=True, env={"UROCE_IO": "dpdk"})
+    check("but CAP_NET_RAW is missing" in program.output and program.process.returncode > 0, program.output)
+    devices = lab.a.run([uroce, "devices"], uroce=False, env={"UROCE_IO": "dpdk"}).stdout
+    check("dpdk" in devices, devices)
+
+
+CASES = [
+    hash_checked("transfer"),
+    hash_checked("transfer-alone", options=ALONE),
+    hash_checked("transfer-ipv6", gid=1),
+    hash_checked("transfer-events", ["--events", "--messages", 200]),
+    hash_checked("transfer-queues", io=("dpdk:net_af_packet0,qpairs=2", "dpdk:net_af_packet7,qpairs=4")),
+    hash_checked("transfer-qps-8", ["--bidirectional", "--qps", 8, "--messages", 100]),
+    hash_checked("transfer-mtu-4096", ["--mtu", 4096, "--max-size", 1 << 20, "--messages", 100], mtu=JUMBO),
+    hash_checked("transfer-to-af_xdp", io=(QUEUES, DPDK)),
+    hash_checked("faults", ["--bidirectional", "--messages", 300], faults=True),
+    hash_checked("faults-alone", ["--bidirectional", "--messages", 300], faults=True, options=ALONE),
+    hash_checked("faults-udp", ["--bidirectional", "--messages", 300], io=(SOCKETS, DPDK), faults=True),
+    hash_checked("faults-mtu-4096", ["--mtu", 4096, "--messages", 200], faults=True, mtu=JUMBO),
+    hash_checked("faults-many", ["--bidirectional", "--messages", 5000], faults=True, quick=False),
+    *matrix(),
+    own_ports("memif", "rc_transfer", "--bidirectional", "--messages", 200),
+    own_ports("memif-ipv6", "rc_transfer", "--bidirectional", "--messages", 200, gid=1),
+    own_ports("memif-faults", "rc_transfer", "--bidirectional", "--messages", 300, faults=True),
+    own_ports("memif-mtu-4096", "rc_transfer", "--mtu", 4096, "--messages", 100, mtu=9000),
+    own_ports("memif-ib_write_bw", "ib_write_bw", "-n", 500),
+    own_ports("memif-ib_send_lat", "ib_send_lat", "-n", 500),
+    own_ports("memif-ib_send_lat-events", "ib_send_lat", "-n", 200, "-e"),
+    own_ports("memif-ib_read_lat", "ib_read_lat", "-n", 200),
+    own_ports("memif-ib_send_lat-UD", "ib_send_lat", "-n", 200, "-c", "UD"),
+    Case("memif-killed", own_ports_killed),
+    Case("memif-wrong", own_ports_wrong),
+    Case("several", several),
+    Case("multicast", multicast),
+    Case("killed", killed),
+    Case("loaded-when-used", loaded_when_used),
+    Case("wrong-arguments", wrong_arguments),
+    Case("alone-comes-second", alone_comes_second),
+    Case("doctor", doctor),
+]
+
+
+def cases(options):
+    if not (Path(options.build) / "lib/uroce/uroce_dpdk.so").exists():
+        print("skipped: uroce was built without DPDK (libdpdk-dev)")
+        sys.exit(SKIPPED)
+    return CASES
+
+
+if __name__ == "__main__":
+    sys.exit(main(__doc__, cases))

@@ -1,0 +1,40 @@
+#include "engine/io/dpdk/devargs.h"
+
+#include <gtest/gtest.h>
+
+namespace uroce::io {
+namespace {
+
+TEST(DpdkDevargs, DeviceOptionsAndQueues) {
+  const auto devargs = parse_dpdk_devargs("net_af_packet0,iface=eth0,qpairs=4");
+  ASSERT_TRUE(devargs);
+  EXPECT_EQ(devargs->device, "net_af_packet0");
+  EXPECT_EQ(devargs->value("iface"), "eth0");
+  EXPECT_EQ(devargs->value("face"), "");
+  EXPECT_EQ(devargs->queues, 4u);
+  EXPECT_EQ(devargs->text(), "net_af_packet0,iface=eth0,qpairs=4");
+  EXPECT_EQ(parse_dpdk_devargs("0000:01:00.0")->text(), "0000:01:00.0");
+  EXPECT_EQ(parse_dpdk_devargs("net_virtio_user0,queues=2")->queues, 2u);
+}
+
+TEST(DpdkDevargs, WhatIsNone) {
+  for (const char* text : {"", ",", ",iface=eth0", "-h", "--huge-dir=/", "net_tap0 x", "net_tap0,\n",
+                           "net_null0,queues=0", "net_null0,queues=17", "net_null0,queues=2x", "net_null0,qpairs=-1"}) {
+    EXPECT_FALSE(parse_dpdk_devargs(text)) << text;
+  }
+  EXPECT_FALSE(parse_dpdk_devargs(std::string(256, 'x')));
+}
+
+TEST(DpdkDevargs, WhatHasNotBeenSaidOfAPacketSocket) {
+  const std::string sizes = "blocksz=65536,framesz=2048,framecnt=1024";
+  EXPECT_EQ(complete_dpdk_devargs({}, "eth0", 2048, 3).text(), "net_af_packet_uroce3,iface=eth0," + sizes);
+  const auto named = complete_dpdk_devargs(*parse_dpdk_devargs("net_af_packet7,qpairs=2"), "eth0", 2048, 3);
+  EXPECT_EQ(named.text(), "net_af_packet7,qpairs=2,iface=eth0," + sizes);
+  EXPECT_EQ(named.queues, 2u);
+  for (const char* whole : {"net_af_packet7,iface=eth1,framesz=4096", "net_tap0,iface=tap3", "0000:01:00.0"}) {
+    EXPECT_EQ(complete_dpdk_devargs(*parse_dpdk_devargs(whole), "eth1", 2048, 3).text(), whole);
+  }
+}
+
+}  // namespace
+}  // namespace uroce::io

@@ -1,0 +1,287 @@
+// DpdkIo over a port that the test is.
+#include <array>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/io/dpdk/dpdk.h"
+#include "tests/engine/io/dpdk/fake_port.h"
+#include "tests/engine/io/exchange.h"
+#include "tests/engine/io/test_packet.h"
+#include "wire/bytes.h"
+
+namespace uroce::io::test {
+namespace {
+
+constexpr wire::MacAddress kOwnMac = {2, 0, 0, 0, 0, 2};  // where test packets go
+
+// What `io` on a port sends, as frames.
+std::vector<FakePort::Bytes> frames_of(TestBurst& burst) {
+  FakePort port;
+  DpdkConfig config;
+  config.mtu = 9000;
+  DpdkIo io(FakePort::calls(), port.port(), {.queues = 1}, config);
+  for (io::TxPacket& packet : burst.packets()) {
+    EXPECT_EQ(io.send({&packet, 1}), 1u);
+    EXPECT_TRUE(io.flush());
+  }
+  std::vector<FakePort::Bytes> frames;
+  for (auto& [queue, frame] : port.sent) frames.push_back(std::move(frame));
+  return frames;
+}
+
+class DpdkIoTest : public testing::Test {
+ protected:
+  explicit DpdkIoTest(uint32_t queues = 1) {
+    config_.mac = kOwnMac;
+    config_.mtu = 9000;
+    io_.emplace(FakePort::calls(), port_.port(), DpdkPortInfo{.queues = queues}, config_);
+  }
+  ~DpdkIoTest() override {
+    io_.reset();
+    EXPECT_EQ(port_.in_hand, 0u) << "buffers that nobody gives back";
+    EXPECT_TRUE(port_.closed);
+  }
+
+  void restart(const DpdkConfig& config) {
+    io_.reset();
+    io_.emplace(FakePort::calls(), port_.port(), DpdkPortInfo{.queues = 1}, config);
+  }
+  FakePort::Bytes a_frame(uint32_t psn = 1, size_t size = 100) {
+    TestBurst one;
+    one.add(envelope_v4(), psn, size);
+    return frames_of(one).front();
+  }
+  void arrive(FakePort::Bytes frame) { port_.arriving.push_back({.segments = {std::move(frame)}}); }
+  size_t receive() { return io_->receive(received_); }
+  // Neither a packet nor an error.
+  void expect_ignored() {
+    EXPECT_EQ(receive(), 0u);
+    EXPECT_EQ(io_->counters().rx_malformed, 0u);
+    EXPECT_TRUE(port_.arriving.empty());
+  }
+
+  FakePort port_;
+  DpdkConfig config_;
+  std::optional<DpdkIo> io_;
+  std::array<RxPacket, DpdkIo::kMaxBurst> received_;
+};
+
+TEST_F(DpdkIoTest, PacketsArriveInPlaceOrFromSeveralBuffers) {
+  TestBurst burst;
+  for (const size_t size : {0, 1, 63, 1024, 4096}) burst.add(envelope_v4(), 10, size);
+  for (const size_t piece : {SIZE_MAX, size_t{1000}, size_t{60}}) {
+    for (const FakePort::Bytes& frame : frames_of(burst)) {
+      FakePort::Arriving pieces;
+      for (size_t at = 0; at < frame.size(); at += std::min(piece, frame.size() - at)) {
+        const size_t end = at + std::min(piece, frame.size() - at);
+        pieces.segments.emplace_back(frame.begin() + static_cast<ptrdiff_t>(at),
+                                     frame.begin() + static_cast<ptrdiff_t>(end));
+      }
+      port_.arriving.push_back(std::move(pieces));
+    }
+    ASSERT_EQ(receive(), burst.size());
+    for (size_t i = 0; i < burst.size(); ++i) burst.expect_arrived(i, received_[i]);
+  }
+  EXPECT_EQ(io_->counters().rx_packets, 3 * burst.size());
+}
+
+TEST_F(DpdkIoTest, WhatIsNotForUsIsLeftAlone) {
+  FakePort::Bytes frame = a_frame();
+  frame[5] = 7;
+  arrive(frame);  // another MAC address
+  expect_ignored();
+
+  frame = a_frame();
+  std::copy(kOwnMac.begin(), kOwnMac.end(), frame.begin() + 6);
+  arrive(frame);  // sent by this very host
+  expect_ignored();
+
+  frame = a_frame();
+  const uint8_t tag[] = {0x81, 0, 0, 5};
+  frame.insert(frame.begin() + 12, std::begin(tag), std::end(tag));
+  arrive(frame);  // of a VLAN
+  expect_ignored();
+  port_.arriving.push_back({.segments = {a_frame()}, .has_vlan = true});
+  expect_ignored();
+
+  frame = a_frame();
+  wire::store_be16(frame.data() + 36, 4790);
+  arrive(frame);  // another port
+  frame[23] = 6;
+  arrive(frame);  // TCP
+  frame[12] = 0x88;
+  arrive(frame);  // not IP
+  arrive({1, 2, 3});
+  arrive({});
+  expect_ignored();
+}
+
+TEST_F(DpdkIoTest, FramesOfGroupsAreTaken) {
+  FakePort::Bytes frame = a_frame();
+  frame[0] = 0x01;
+  arrive(frame);
+  EXPECT_EQ(receive(), 1u);
+}
+
+TEST_F(DpdkIoTest, ANewMacAddressIsTheOnlyOne) {
+  io_->set_mac({2, 0, 0, 0, 0, 9});
+  arrive(a_frame());
+  expect_ignored();
+  FakePort::Bytes frame = a_frame();
+  frame[5] = 9;
+  arrive(frame);
+  EXPECT_EQ(receive(), 1u);
+}
+
+TEST_F(DpdkIoTest, OnlyTheLeasedQpNumbersAreTaken) {
+  TestBurst burst;
+  burst.add(envelope_v4(), 1, 8);
+  const FakePort::Bytes frame = frames_of(burst).front();
+  const uint32_t qpn = wire::load_be24(frame.data() + 42 + 5);
+  config_.qpns = wire::QpnRange{.first = qpn, .count = 1};
+  restart(config_);
+  arrive(frame);
+  EXPECT_EQ(receive(), 1u);
+  config_.qpns = wire::QpnRange{.first = qpn + 1, .count = 1};
+  restart(config_);
+  arrive(frame);
+  expect_ignored();
+  FakePort::Bytes to_group = frame;
+  std::fill_n(to_group.begin() + 42 + 5, 3, uint8_t{0xff});
+  arrive(to_group);
+  EXPECT_EQ(receive(), 1u);
+}
+
+TEST_F(DpdkIoTest, BrokenPacketsAreCountedAndShown) {
+  std::vector<wire::FrameError> seen;
+  io_->observe_malformed([&](std::span<const uint8_t>, wire::FrameError error) { seen.push_back(error); });
+  FakePort::Bytes frame = a_frame();
+  frame.resize(frame.size() - 20);
+  arrive(frame);
+  port_.arriving.push_back({.segments = {a_frame()}, .bad_checksum = true});
+  frame = a_frame();
+  frame[24] ^= 1;
+  arrive(frame);
+  EXPECT_EQ(receive(), 0u);
+  EXPECT_EQ(io_->counters().rx_malformed, 3u);
+  EXPECT_THAT(seen, testing::ElementsAre(wire::FrameError::kTruncated, wire::FrameError::kBadIpChecksum,
+                                         wire::FrameError::kBadIpChecksum));
+}
+
+// Every length that a frame can have, and any byte wrong: nothing is read beyond it (the sanitizers look on).
+TEST_F(DpdkIoTest, CutAndChangedFramesDoNoHarm) {
+  const FakePort::Bytes whole = a_frame(1, 64);
+  for (size_t size = 0; size < whole.size(); ++size) {
+    arrive({whole.begin(), whole.begin() + static_cast<ptrdiff_t>(size)});
+    receive();
+    FakePort::Bytes changed = whole;
+    changed[size] ^= 0xff;
+    arrive(changed);
+    receive();
+  }
+}
+
+TEST_F(DpdkIoTest, SegmentsThatDisagreeWithTheLengthAreDropped) {
+  const FakePort::Bytes frame = a_frame(1, 1000);
+  const FakePort::Bytes front(frame.begin(), frame.begin() + 500), back(frame.begin() + 500, frame.end());
+  port_.arriving.push_back({.segments = {front, back}, .lies_by = 4});
+  EXPECT_EQ(receive(), 0u);
+  EXPECT_EQ(io_->counters().ring_errors, 1u);
+  port_.arriving.push_back({.segments = {front, FakePort::Bytes(DpdkIo::kMaxFrameSize)}});
+  EXPECT_EQ(receive(), 0u);
+  EXPECT_EQ(io_->counters().rx_too_long, 1u);
+  port_.arriving.push_back({.segments = {front, back}});
+  EXPECT_EQ(receive(), 1u);
+}
+
+TEST_F(DpdkIoTest, WhatTheDriverDoesNotTakeWaitsInOrder) {
+  TestBurst burst;
+  for (uint32_t psn = 0; psn < 200; ++psn) burst.add(envelope_v4(), psn, 16);
+  port_.takes = 0;
+  const size_t taken = io_->send(burst.packets());
+  EXPECT_EQ(taken, DpdkIo::kMaxBurst);
+  EXPECT_FALSE(io_->flush());
+  EXPECT_EQ(io_->counters().tx_backpressure, 1u);
+  port_.takes = 5;
+  EXPECT_FALSE(io_->flush());
+  port_.takes = SIZE_MAX;
+  EXPECT_TRUE(io_->flush());
+  EXPECT_EQ(io_->send(burst.packets().subspan(taken)), burst.size() - taken);
+  EXPECT_TRUE(io_->flush());
+  ASSERT_EQ(port_.sent.size(), burst.size());
+  for (auto& [queue, frame] : port_.sent) arrive(std::move(frame));
+  for (size_t done = 0; done < burst.size();) {
+    const size_t count = receive();
+    ASSERT_GT(count, 0u);
+    for (size_t i = 0; i < count; ++i) burst.expect_arrived(done++, received_[i]);
+  }
+}
+
+TEST_F(DpdkIoTest, WithoutLinkPacketsAreLostAndNobodyWaits) {
+  TestBurst burst;
+  for (uint32_t psn = 0; psn < 10; ++psn) burst.add(envelope_v4(), psn, 16);
+  port_.takes = 0;
+  port_.link = false;
+  EXPECT_EQ(io_->send(burst.packets()), burst.size());
+  EXPECT_TRUE(io_->flush());
+  EXPECT_EQ(io_->counters().tx_errors, burst.size());
+}
+
+TEST_F(DpdkIoTest, AReaderThatWasStoppedIsNotWaitedForLong) {
+  TestBurst burst;
+  for (uint32_t psn = 0; psn < 10; ++psn) burst.add(envelope_v4(), psn, 16);
+  port_.takes = 0;
+  EXPECT_EQ(io_->send(burst.packets()), burst.size());
+  EXPECT_FALSE(io_->flush());
+  EXPECT_TRUE(eventually([&] { return io_->flush(); }));
+  EXPECT_EQ(io_->counters().tx_errors, burst.size());
+}
+
+TEST_F(DpdkIoTest, WithoutBuffersThereIsBackpressure) {
+  TestBurst burst;
+  burst.add(envelope_v4(), 1, 16);
+  port_.buffers = 0;
+  EXPECT_EQ(io_->send(burst.packets()), 0u);
+  port_.buffers = 1024;
+  EXPECT_EQ(io_->send(burst.packets()), 1u);
+}
+
+TEST_F(DpdkIoTest, CountersOfThePortAreAdded) {
+  port_.counters = {.rx_no_buffer = 3, .tx_errors = 4};
+  EXPECT_EQ(io_->counters().rx_no_buffer, 3u);
+  EXPECT_EQ(io_->counters().tx_errors, 4u);
+}
+
+// Without interrupts a timer ends each sleep, sooner after packets.
+TEST_F(DpdkIoTest, SleepsAreShort) {
+  ASSERT_EQ(io_->wait_descriptors().size(), 1u);
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(io_->prepare_to_wait());
+    pollfd descriptor = io_->wait_descriptors().front();
+    EXPECT_EQ(poll(&descriptor, 1, 20000), 1);
+  }
+  arrive(a_frame());
+  EXPECT_FALSE(io_->prepare_to_wait());
+}
+
+class DpdkIoQueues : public DpdkIoTest {
+ protected:
+  DpdkIoQueues() : DpdkIoTest(4) {}
+};
+
+TEST_F(DpdkIoQueues, AFlowStaysInOneQueue) {
+  TestBurst burst;
+  for (uint16_t port = 0xc000; port < 0xc008; ++port) {
+    wire::Envelope envelope = envelope_v4();
+    envelope.source_port = port;
+    burst.add(envelope, port, 16);
+  }
+  EXPECT_EQ(io_->send(burst.packets()), burst.size());
+  EXPECT_TRUE(io_->flush());
+  ASSERT_EQ(port_.sent.size(), burst.size());
+  for (const auto& [queue, frame] : port_.sent) EXPECT_EQ(queue, wire::load_be16(frame.data() + 34) % 4u);
+  EXPECT_THAT(io_->description(), testing::HasSubstr("4 queues"));
+}
+
+}  // namespace
+}  // namespace uroce::io::test

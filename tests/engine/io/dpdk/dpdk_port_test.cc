@@ -1,0 +1,262 @@
+// DpdkIo on ports of DPDK over a veth pair between two network namespaces.
+#include <algorithm>
+#include <fcntl.h>
+#include <filesystem>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <memory>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "engine/io/dpdk/dpdk.h"
+#include "engine/io/dpdk/library.h"
+#include "engine/io/frames_and_sockets.h"
+#include "engine/io/udp/udp.h"
+#include "tests/engine/io/exchange.h"
+#include "tests/engine/io/test_packet.h"
+#include "tests/engine/io/veth_pair.h"
+
+namespace uroce::io::test {
+namespace {
+
+IoResult<DpdkIo> try_port(const VethPair::End& end, uint32_t mtu, const std::string& devargs = "") {
+  VethPair::enter(end);
+  DpdkConfig config;
+  config.module = UROCE_DPDK_MODULE;
+  if (!devargs.empty()) config.devargs = *parse_dpdk_devargs(devargs);
+  config.netdev = end.netdev;
+  config.ifindex = end.ifindex;
+  config.mtu = mtu;
+  config.mac = end.mac;
+  return DpdkIo::open(config);
+}
+
+std::unique_ptr<DpdkIo> open_port(const VethPair::End& end, uint32_t mtu, const std::string& devargs = "") {
+  IoResult<DpdkIo> result = try_port(end, mtu, devargs);
+  if (const IoError* error = std::get_if<IoError>(&result)) {
+    ADD_FAILURE() << error->text();
+    return nullptr;
+  }
+  return std::move(std::get<std::unique_ptr<DpdkIo>>(result));
+}
+
+std::string why_not(const VethPair::End& end, const std::string& devargs) {
+  IoResult<DpdkIo> result = try_port(end, 1500, devargs);
+  const IoError* const error = std::get_if<IoError>(&result);
+  EXPECT_NE(error, nullptr) << devargs;
+  return error == nullptr ? "" : error->text();
+}
+
+TestBurst some_sizes(const wire::Envelope& envelope, size_t largest) {
+  TestBurst burst;
+  uint32_t psn = 100;
+  for (const size_t size : {0, 1, 2, 63, 256, 1021, 1024, 2047, 2048, 3840, 4095, 4096}) {
+    if (size > largest) break;
+    burst.add(envelope, psn++, size);
+    burst.add(envelope, psn++, size, 7);
+  }
+  return burst;
+}
+
+class DpdkPorts : public testing::TestWithParam<uint32_t> {};
+
+TEST_P(DpdkPorts, PacketsArriveExactlyInBothDirections) {
+  UROCE_SKIP_UNLESS_ROOT();
+  const uint32_t mtu = GetParam();
+  const VethPair veth({.mtu = mtu});
+  const auto a = open_port(veth.a(), mtu), b = open_port(veth.b(), mtu);
+  ASSERT_TRUE(a && b);
+  const size_t largest = mtu >= 9000 ? 4096 : 1024;
+  ASSERT_GE(a->max_udp_length(), largest + 8 + 12 + 16 + 4);
+  for (int round = 0; round < 3; ++round) {
+    exchange(*a, *b, some_sizes(VethPair::envelope_v4(veth.a(), veth.b()), largest));
+    exchange(*b, *a, some_sizes(VethPair::envelope_v6(veth.b(), veth.a()), largest));
+  }
+  EXPECT_EQ(a->counters().rx_malformed + a->counters().tx_errors, 0u);
+  EXPECT_EQ(a->counters().tx_packets, b->counters().rx_packets);
+  EXPECT_EQ(a->counters().tx_bytes, b->counters().rx_bytes);
+}
+
+INSTANTIATE_TEST_SUITE_P(Veth, DpdkPorts, testing::Values(1500u, 9000u));
+
+TEST(DpdkPort, TalksToUdpSockets) {
+  UROCE_SKIP_UNLESS_ROOT();
+  const VethPair veth;
+  const auto a = open_port(veth.a(), 1500);
+  VethPair::enter(veth.b());
+  IoResult<UdpIo> result = UdpIo::open({.netdev = veth.b().netdev, .ifindex = veth.b().ifindex, .mtu = 1500});
+  const auto& b = std::get<std::unique_ptr<UdpIo>>(result);
+  ASSERT_TRUE(a);
+  exchange(*a, *b, some_sizes(VethPair::envelope_v4(veth.a(), veth.b()), 1024));
+  VethPair::run(veth.b(), "ethtool -K " + veth.b().netdev + " tx-udp-segmentation off");  // cuts runs
+  exchange(*b, *a, some_sizes(VethPair::envelope_v4(veth.b(), veth.a()), 1024));
+}
+
+// Runs that nobody cuts are too long for the port, and come to the sockets; nothing comes twice.
+TEST(DpdkPort, WithSocketsBesideRunsArriveToo) {
+  UROCE_SKIP_UNLESS_ROOT();
+  const VethPair veth;
+  VethPair::enter(veth.b());
+  IoResult<UdpIo> peer = UdpIo::open({.netdev = veth.b().netdev, .ifindex = veth.b().ifindex, .mtu = 1500});
+  const auto& b = std::get<std::unique_ptr<UdpIo>>(peer);
+  auto port = open_port(veth.a(), 1500);
+  ASSERT_TRUE(port);
+  IoResult<UdpIo> beside =
+      UdpIo::open({.netdev = veth.a().netdev, .ifindex = veth.a().ifindex, .mtu = 1500, .only_runs = true});
+  FramesAndSockets a(std::move(port), std::move(std::get<std::unique_ptr<UdpIo>>(beside)),
+                     FramesAndSockets::Copies::kOfAll);
+  TestBurst burst;
+  for (uint32_t psn = 0; psn < 500; ++psn) burst.add(VethPair::envelope_v4(veth.b(), veth.a()), psn, 1024);
+  size_t sent = 0;
+  std::vector<bool> seen(burst.size());
+  size_t arrived = 0;
+  std::array<RxPacket, 32> received;
+  ASSERT_TRUE(eventually([&] {
+    const size_t some = std::min<size_t>(burst.size() - sent, sent % 100 == 0 ? 40 : 1);
+    if (sent < arrived + kWindow / 2) sent += b->send(burst.packets().subspan(sent, some));
+    const size_t count = a.receive(received);
+    for (size_t i = 0; i < count; ++i) {
+      const uint32_t psn = psn_of(received[i]);
+      EXPECT_FALSE(seen.at(psn)) << psn << " came twice";
+      seen.at(psn) = true;
+      burst.expect_arrived(psn, received[i]);
+    }
+    arrived += count;
+    return arrived == burst.size();
+  })) << arrived;
+  EXPECT_GT(b->counters().tx_runs, 0u);
+  EXPECT_GT(a.counters().rx_run_packets, 0u);
+  EXPECT_LT(a.counters().rx_run_packets, burst.size());
+  EXPECT_EQ(a.counters().rx_packets, burst.size());
+  EXPECT_EQ(a.counters().rx_malformed, 0u);
+}
+
+TEST(DpdkPort, AllQueuesReceiveAndSend) {
+  UROCE_SKIP_UNLESS_ROOT();
+  const VethPair veth;
+  const auto a = open_port(veth.a(), 1500, "net_af_packet_qa,qpairs=2");
+  const auto b = open_port(veth.b(), 1500, "net_af_packet_qb,qpairs=2");
+  ASSERT_TRUE(a && b);
+  EXPECT_EQ(a->description().substr(0, 20), "dpdk, net_af_packet,");
+  EXPECT_THAT(a->description(), testing::HasSubstr("2 queues"));
+  EXPECT_EQ(a->wait_descriptors().size(), 2u);
+  for (const uint16_t port : {uint16_t{0xc000}, uint16_t{0xc001}}) {
+    wire::Envelope envelope = VethPair::envelope_v4(veth.a(), veth.b());
+    envelope.source_port = port;
+    TestBurst burst;
+    for (uint32_t psn = 0; psn < 200; ++psn) burst.add(envelope, psn, 512);
+    exchange(*a, *b, burst);
+  }
+}
+
+TEST(DpdkPort, DescriptorsBecomeReadable) {
+  UROCE_SKIP_UNLESS_ROOT();
+  const VethPair veth;
+  const auto a = open_port(veth.a(), 1500), b = open_port(veth.b(), 1500);
+  ASSERT_TRUE(a && b);
+  std::array<RxPacket, 64> received;
+  TestBurst burst;
+  burst.add(VethPair::envelope_v4(veth.a(), veth.b()), 1, 8);
+  while (b->receive(received) > 0) {
+  }
+  ASSERT_TRUE(b->prepare_to_wait());
+  a->send(burst.packets());
+  a->flush();
+  ASSERT_TRUE(eventually([&] {
+    std::vector<pollfd> fds(b->wait_descriptors().begin(), b->wait_descriptors().end());
+    EXPECT_EQ(poll(fds.data(), fds.size(), 20000), 1);
+    return b->receive(received) == 1;
+  }));
+  burst.expect_arrived(0, received[0]);
+}
+
+TEST(DpdkPort, WrongArgumentsAreOneClearLine) {
+  UROCE_SKIP_UNLESS_ROOT();
+  const VethPair veth;
+  EXPECT_THAT(why_not(veth.a(), "net_nosuch0"), testing::HasSubstr("failed to parse device \"net_nosuch0\""));
+  EXPECT_THAT(why_not(veth.a(), "net_af_packet9,iface=nosuch"), testing::HasSubstr("No such device"));
+  EXPECT_THAT(why_not(veth.a(), "net_af_packet9,nosuch=1"), testing::HasSubstr("net_af_packet9"));
+  EXPECT_THAT(why_not(veth.a(), "net_af_packet9,framesz=4096,blocksz=4096"), testing::HasSubstr("will not fit"));
+  EXPECT_THAT(why_not(veth.a(), "net_af_packet9,iface=lo"),
+              testing::HasSubstr("it is netdev lo, and the device is on va"));
+  EXPECT_THAT(why_not(veth.a(), "net_null0"), testing::HasSubstr("no netdev of the kernel"));
+  EXPECT_THAT(why_not(veth.a(), "0000:01:00.0"), testing::HasSubstr("without PCI device"));
+  const auto a = open_port(veth.a(), 1500);
+  EXPECT_TRUE(a) << "errors leave nothing behind";
+}
+
+std::vector<std::filesystem::path> descriptors() {
+  std::vector<std::filesystem::path> all;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) all.push_back(entry.path());
+  return all;
+}
+
+// Ports come and go in a program that runs for days.
+TEST(DpdkPort, ClosingLeavesNothing) {
+  UROCE_SKIP_UNLESS_ROOT();
+  const VethPair veth;
+  ASSERT_TRUE(open_port(veth.a(), 1500));  // DPDK itself stays
+  const size_t before = descriptors().size();
+  for (int i = 0; i < 40; ++i) ASSERT_TRUE(open_port(veth.a(), 1500)) << i;
+  EXPECT_EQ(descriptors().size(), before);
+}
+
+TEST(DpdkPort, TheApplicationIsNotDisturbed) {
+  UROCE_SKIP_UNLESS_ROOT();
+  const VethPair veth;
+  cpu_set_t cpus_before, cpus;
+  sched_getaffinity(0, sizeof(cpus_before), &cpus_before);
+  std::array<struct sigaction, 65> before{};
+  for (int number = 1; number < 65; ++number) sigaction(number, nullptr, &before[static_cast<size_t>(number)]);
+  const auto inherited = descriptors();  // DPDK may run already: a test alone sees more
+  const auto a = open_port(veth.a(), 1500);
+  ASSERT_TRUE(a);
+  sched_getaffinity(0, sizeof(cpus), &cpus);
+  EXPECT_TRUE(CPU_EQUAL(&cpus_before, &cpus));
+  for (int number = 1; number < 65; ++number) {
+    struct sigaction now {};
+    sigaction(number, nullptr, &now);
+    EXPECT_EQ(now.sa_handler, before[static_cast<size_t>(number)].sa_handler) << "signal " << number;
+  }
+  for (const auto& descriptor : descriptors()) {
+    std::error_code gone;
+    const std::string target = std::filesystem::read_symlink(descriptor, gone);
+    const bool is_new = std::find(inherited.begin(), inherited.end(), descriptor) == inherited.end();
+    if (gone || !is_new || target.rfind("/proc/", 0) == 0) continue;  // the last: the directory that is read
+    const int fd = std::stoi(descriptor.filename());
+    if (fd > 2) EXPECT_TRUE(fcntl(fd, F_GETFD) & FD_CLOEXEC) << target;
+  }
+}
+
+// DPDK's memory is shared with the parent, and its ports are the parent's.
+TEST(DpdkPort, AChildIsRefused) {
+  UROCE_SKIP_UNLESS_ROOT();
+  const VethPair veth;
+  const auto a = open_port(veth.a(), 1500);
+  ASSERT_TRUE(a);
+  const pid_t child = fork();
+  if (child == 0) {
+    IoResult<DpdkIo> result = try_port(veth.b(), 1500);
+    const IoError* const error = std::get_if<IoError>(&result);
+    _exit(error != nullptr && error->what.find("forked") != std::string::npos ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(DpdkLibrary, OneThatIsNotThereOrNotOursIsRefused) {
+  const auto text_of = [](const std::string& path) {
+    const auto result = load_dpdk(path);
+    const auto* const error = std::get_if<IoError>(&result);
+    return error == nullptr ? std::string() : error->text();
+  };
+  EXPECT_THAT(text_of("/nosuch/uroce_dpdk.so"), testing::HasSubstr("/nosuch/uroce_dpdk.so"));
+  EXPECT_THAT(text_of("libm.so.6"), testing::HasSubstr("uroce_dpdk_calls"));
+  EXPECT_EQ(text_of(UROCE_DPDK_MODULE), "");
+}
+
+}  // namespace
+}  // namespace uroce::io::test
