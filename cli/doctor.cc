@@ -27,7 +27,8 @@ using net::Segmentation;
 constexpr KernelVersion kKernelWithXdpLink{5, 9};      // XDP bpf_link: detaches when its process ends
 constexpr KernelVersion kKernelWithMultiBuffer{6, 6};  // multi-buffer AF_XDP
 constexpr unsigned kDpdkHugepages = 128;               // engine/io/dpdk/module/eal.cc
-constexpr const char* kHowToGetDpdk = "build uroce where libdpdk-dev is installed (cmake says: with --io dpdk), and install its component dpdk";
+constexpr const char* kHowToGetDpdk =
+    "build uroce where libdpdk-dev is installed (cmake says: with --io dpdk), and install its component dpdk";
 constexpr size_t kPacketMemory = size_t{64} << 20;  // what AF_XDP locks at most (engine/io/af_xdp/open.cc)
 
 Finding check_kernel(const HostFacts& host) {

@@ -13,9 +13,10 @@ std::variant<const DpdkCalls*, IoError> load_dpdk(const std::string& path) {
   void* const module = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   const void* const table = module == nullptr ? nullptr : dlsym(module, "uroce_dpdk_calls");
   if (table == nullptr) {
-    return IoError{ENOENT, std::string("DPDK cannot be loaded: ") + dlerror(),
-                   "build uroce where libdpdk-dev is installed, and install its component dpdk (cmake --install), or use "
-                   "another packet I/O (UROCE_IO=auto)"};
+    return IoError{
+        ENOENT, std::string("DPDK cannot be loaded: ") + dlerror(),
+        "build uroce where libdpdk-dev is installed, and install its component dpdk (cmake --install), or use "
+        "another packet I/O (UROCE_IO=auto)"};
   }
   const auto* const calls = static_cast<const DpdkCalls*>(table);
   if (std::string_view(calls->interface) == UROCE_DPDK_INTERFACE) return calls;
