@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Where the modules are that liburoce.so loads when they are asked for: in the directory in which it lies itself.
 #pragma once
 

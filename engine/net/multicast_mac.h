@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The MAC address of an IP multicast group.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 #include "engine/net/port_file.h"
 
 #include <algorithm>

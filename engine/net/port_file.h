@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Addresses of a port that the kernel does not see, as a small file gives them. A line is a word and its value; #
 // begins a comment:
 //   name dpdk0                     # of the netdev that the port stands for: the device is uroce_dpdk0

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // NetView of a port that the kernel does not see: one netdev, with the addresses that a file gives, the routes that
 // follow from them, and neighbours found by frames that the port's packet I/O moves (resolution.h).
 //

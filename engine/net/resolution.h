@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // ARP (RFC 826) and neighbour discovery (RFC 4861) for a port that the kernel does not see: answers for its own
 // addresses, finds the MAC addresses of others and confirms them. Without I/O and clock: frames and time are handed in,
 // frames and deadlines come out. Used by PortView.

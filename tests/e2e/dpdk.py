@@ -1,4 +1,5 @@
 #!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: BSD-2-Clause
 """Ports of DPDK on the hosts' netdevs (net_af_packet): transfers, perftest, sharing a netdev, and what is said. See suite.py."""
 
 import itertools

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Between DpdkIo and uroce_dpdk.so, which alone is linked with DPDK: ports that move frames, as a table of functions.
 // Plain data and C functions, because the two are linked apart and each has a C++ library of its own. Whoever includes
 // this needs no DPDK.

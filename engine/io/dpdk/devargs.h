@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // What UROCE_IO=dpdk:DEVARGS names: a DPDK port, as DPDK's own programs take it with --vdev and -a.
 #pragma once
 

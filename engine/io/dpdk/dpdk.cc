@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The data path of DpdkIo. Set-up is in open.cc.
 #include "engine/io/dpdk/dpdk.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // PacketIo over a port of DPDK: whole frames, built in its buffers (mbufs) and parsed where the driver has put them.
 // uroce_dpdk.so, which is loaded when a port is opened, talks to DPDK (calls.h).
 //

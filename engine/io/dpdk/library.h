@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // uroce_dpdk.so, and with it DPDK: loaded when a port is opened, and in no process that does not ask for one.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Set-up of DpdkIo: the module and the port. The data path is in dpdk.cc.
 #include <atomic>
 #include <cerrno>

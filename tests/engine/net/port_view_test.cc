@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // The file with a port's addresses, and the network that follows from it.
 #include "engine/net/port_view.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // ARP and neighbour discovery between ports that are joined by the test, and frames of peers that mean no good.
 #include "engine/net/resolution.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // DPDK's environment abstraction layer (EAL) as a guest in somebody's process: one main lcore that is a thread of ours,
 // no files that others see, no signals, no terminal.
 #include <algorithm>

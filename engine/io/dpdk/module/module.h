@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Inside of uroce_dpdk.so.
 #pragma once
 

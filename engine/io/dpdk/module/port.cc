@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Ports: set-up, bursts, and the table of functions that uroce_dpdk.so exports.
 #include <algorithm>
 #include <atomic>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // Functions that DPDK calls and that are here instead of in a library.
 //
 // Calls with which DPDK would change what belongs to the application's process. The linker puts these functions in

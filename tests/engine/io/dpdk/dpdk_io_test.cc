@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // DpdkIo over a port that the test is.
 #include <array>
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // DpdkIo on ports of DPDK over a veth pair between two network namespaces.
 #include <algorithm>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause
 // A DPDK port without DPDK, for DpdkIo: the test is the driver.
 #pragma once
 
