@@ -17,7 +17,7 @@ void LossRecovery::reset() {
   probe_ = Probe::kNone;
   backoff_ = 0;
   probe_unanswered_ = lossy_ = false;
-  repeats_asked_ = 0;
+  repeats_asked_ = read_probes_ = 0;
 }
 
 // --- what happens ---------------------------------------------------------------------------------------------------
@@ -40,7 +40,7 @@ void LossRecovery::on_progress(const SendWindow& window, Time now) {
     sample_.reset();
     if (backoff_ > 0) --backoff_;
   }
-  if (window.offset(repeats_end_) >= wire::kPsnHalf) repeats_asked_ = 0;
+  if (window.offset(repeats_end_) >= wire::kPsnHalf) repeats_asked_ = read_probes_ = 0;
   if (window.idle()) {
     timers_.stop();
   } else {
@@ -50,7 +50,7 @@ void LossRecovery::on_progress(const SendWindow& window, Time now) {
 
 Decision LossRecovery::on_loss(SendReason cause, Time now) {
   lossy_ = true;
-  backoff_ = 0;
+  backoff_ = read_probes_ = 0;
   probe_unanswered_ = false;
   // NAKs of one gap, however many, go back once.
   if (episode_.rewound || waits(now)) return Decision::kNothing;
@@ -90,6 +90,7 @@ void LossRecovery::on_spurious(uint32_t read_responses, bool idle, Time now) {
   // The peer comes to what is waited for after that READ, and the more it is reminded of it the later.
   const uint32_t asked = std::min(repeats_asked_, read_responses);
   repeats_asked_ -= asked;
+  if (repeats_asked_ == 0) read_probes_ = 0;
   if (read_responses == 0 || idle || waits(now)) return;
   if (asked > 0) {
     restart_timers(now);  // it does what it was asked for
@@ -168,6 +169,7 @@ void LossRecovery::ask_to_repeat(const std::optional<LongRead>& read) {
   if (!read) return;
   repeats_asked_ += std::min(read->responses, UINT32_MAX - repeats_asked_);
   repeats_end_ = read->end;
+  read_probes_ = std::min<uint8_t>(read_probes_ + 1, kMaxProbes);
 }
 
 void LossRecovery::begin_probe(wire::Psn oldest, wire::Psn newest) {
@@ -180,7 +182,7 @@ void LossRecovery::restart_timers(Time from) {
   probes_put_off_ = probes_sent_ = 0;
   paused_ = false;
   timers_.set(Timer::kRetransmission, qp_.attr.timeout == 0 ? kNever : from + retransmission_time());
-  timers_.set(Timer::kProbe, from + (repeats_asked_ > 0 ? kMaxProbe : probe_timeout()));
+  timers_.set(Timer::kProbe, from + first_probe());
 }
 
 // The peer is alive, and busy with what it was asked for too often: the probes start anew. The retransmission timer
@@ -204,6 +206,12 @@ void LossRecovery::put_off_probe(Time now) {
 Duration LossRecovery::probe_timeout() const {
   const Duration measured = std::max(round_trip_.overdue(kInitialProbe), kMinProbe);
   return std::clamp<Duration>(measured * (1 << backoff_), kMinProbe, kMaxProbe);
+}
+
+// Responses that come are no news where the peer has been asked for a long READ more than once: the next probe waits as
+// after that one.
+Duration LossRecovery::first_probe() const {
+  return std::min<Duration>(probe_timeout() * (1 << 2 * read_probes_), kMaxProbe);
 }
 
 // The longest that IBTA 9.7.6.1.3 allows, or longer where the user asked for more patience: then all expiries together

@@ -166,6 +166,7 @@ class LossRecovery {
   void postpone_probe(Time now);
   void put_off_probe(Time now);
   Duration probe_timeout() const;
+  Duration first_probe() const;
   Duration retransmission_time() const;
 
   QpContext& qp_;
@@ -183,6 +184,7 @@ class LossRecovery {
   // Responses of a long READ that the peer was asked for once more, and has not repeated. It may be that they were not
   // lost, only late: then it does nothing else until it has repeated them, and asking again makes them more.
   uint32_t repeats_asked_ = 0;
+  uint8_t read_probes_ = 0;      // that asked for them, since it was seen last that packets are lost
   wire::Psn repeats_end_{};      // an answer to what lies behind comes after all of them
   bool paused_ = false;          // this host has, since the timers were started
   uint32_t probes_put_off_ = 0;  // times since the timers were started
