@@ -141,6 +141,7 @@ std::string start_eal(const std::string& device) {
     words.emplace_back("--no-pci");
   }
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   if (rte_eal_init(static_cast<int>(words.size()), arguments.data()) >= 0) return "";
