@@ -400,6 +400,7 @@ int ibv_query_qp(ibv_qp* verbs, ibv_qp_attr* attr, int, ibv_qp_init_attr* init_a
 }
 
 int ibv_destroy_qp(ibv_qp* verbs) {
+  if (verbs == nullptr) return answer(EINVAL);  // by qperf 0.4.11: rdma_destroy_qp() of an id that has none
   Qp& qp = from(verbs);
   if (orphaned(verbs->context)) return abandon(qp);
   if (from(verbs->context).qps.remove(&qp)) release_engine_qp(qp);  // else the device has been closed

@@ -50,6 +50,7 @@ TEST_F(ErrnoTest, IsWhatAVerbReturns) {
       {"modify_cq", [&] { return ibv_modify_cq(cq_, &moderation); }},
       {"destroy_comp_channel", [&] { return ibv_destroy_comp_channel(channel_); }},
       {"modify_qp", [&] { return ibv_modify_qp(a_, &qp_attr, IBV_QP_STATE); }},
+      {"destroy_qp", [&] { return ibv_destroy_qp(nullptr); }},
       {"set_ece", [&] { return ibv_set_ece(a_, &ece); }},
       {"attach_mcast", [&] { return ibv_attach_mcast(a_, &gid, 0); }},
       {"detach_mcast", [&] { return ibv_detach_mcast(a_, &gid, 0); }},
