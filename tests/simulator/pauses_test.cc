@@ -75,7 +75,9 @@ TEST(PeerIsAway, AsLongAsTheTableSaysAndNotLonger) {
         ASSERT_TRUE(pair.a.post(work(WrOpcode::kSend, 1), {}));
         ASSERT_TRUE(pair.events.run_until([&] { return !pair.a.send_cq.empty(); }, minutes(30)));
         EXPECT_EQ(pair.a.poll(pair.a.send_cq)->status, too_long ? WcStatus::kRetryExceeded : WcStatus::kSuccess);
-        if (too_long) EXPECT_GE(pair.events.now() - start, longest);
+        if (too_long) {
+          EXPECT_GE(pair.events.now() - start, longest);
+        }
         EXPECT_EQ(pair.judge.finish(), "");
       }
     }
