@@ -41,7 +41,8 @@ def run_pair(lab, pair, place):
 
         return place.start(host, words(command, server, client, place.version, path_of))
 
-    run(pair, server, client, start, start, seconds=240 if place.lossy else None, alone=place.who == "alone")
+    run(pair, server, client, start, start, seconds=240 if place.lossy else None, alone=place.who == "alone",
+        lossy=place.lossy)
 
 
 def is_quick(pair, place):
