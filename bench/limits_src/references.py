@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """What bench/limits measures without uroce: raw AF_XDP sockets, kernel sockets, testpmd, iperf3, and UCX over TCP."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-2-Clause
 """Draws what uroce has captured around a step of migration.py as an SVG: packets of one connection by time and PSN."""
 
 import struct
