@@ -25,6 +25,7 @@
 #include "broker/file_limit.h"
 #include "broker/server.h"
 #include "broker/steering.h"
+#include "broker/usage.h"
 #include "capture/hub.h"
 #include "capture/server.h"
 #include "engine/base/clock.h"
@@ -225,10 +226,10 @@ int main(int argc, char** argv) {
   app.add_option("--socket", settings.addresses, "Listen here as well, e.g. for containers: a path, or @NAME")
       ->option_text("ADDRESS");
   app.add_option("--linger", settings.linger, "End so long after the last program has left; default: stay")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(usage::number_from(0, 1e6))
       ->option_text("SECONDS");
   app.add_option("--ready", settings.ready, "Write a line to this descriptor when it serves, or why it does not")
-      ->check(CLI::Range(0, 1 << 20))
+      ->check(usage::number_from(0, 1 << 20))
       ->option_text("FD");
   app.add_option("--faults", settings.faults,
                  "For tests: lose, duplicate and delay what the connection manager sends and gets, as uroce run does")
@@ -243,7 +244,7 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() != 0) {
-      std::fputs(concat("uroced: ", error.what(), "; see uroced --help\n").c_str(), stderr);
+      std::fputs(concat("uroced: ", usage::describe(error), "; see uroced --help\n").c_str(), stderr);
       return kWrongUsage;
     }
     app.exit(error);

@@ -89,7 +89,7 @@ std::optional<std::string> Session::begin(const CaptureTarget& target, const std
   protocol::put_text(request.device, device);
   for (const std::string& text : options_.qpns) {
     for (const uint32_t qpn : io::parse_capture_qpns(text).value_or(std::vector<uint32_t>{})) {
-      if (request.qpn_count == protocol::kMaxQpns) return "at most 16 QPNs";
+      if (request.qpn_count == protocol::kMaxQpns) return "--qpn: more than 16 QPNs";
       request.qpns[request.qpn_count++] = qpn;
     }
   }
@@ -181,14 +181,14 @@ int Session::run(const CaptureTarget& target) {
 }
 
 std::optional<std::string> check(const CaptureOptions& options) {
-  if (options.file.empty()) return "-w FILE is required (- for standard output)";
+  if (options.file.empty()) return "-w: a file is missing; for example: uroce capture -w trace.pcapng";
   if (options.file == "-" && isatty(STDOUT_FILENO) != 0) {
-    return "standard output is a terminal; use -w FILE, or a pipe: uroce capture -w - | wireshark -k -i -";
+    return "-w -: standard output is a terminal; use -w FILE, or a pipe: uroce capture -w - | wireshark -k -i -";
   }
-  if ((options.files == 0) != (options.size == 0)) return "--files and --size make a ring of files together";
-  if (options.files != 0 && options.file == "-") return "a ring of files needs -w FILE";
+  if ((options.files == 0) != (options.size == 0)) return "--files, --size: only together; they make a ring of files";
+  if (options.files != 0 && options.file == "-") return "--files, --size: not with -w -; a ring of files needs a name";
   for (const std::string& text : options.qpns) {
-    if (!io::parse_capture_qpns(text)) return fmt::format("bad --qpn '{}': QPNs, e.g. 0x11,18", text);
+    if (!io::parse_capture_qpns(text)) return fmt::format("--qpn '{}': no list of QPNs; for example: 0x11,18", text);
   }
   return std::nullopt;
 }

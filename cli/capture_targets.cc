@@ -46,15 +46,15 @@ bool ask(CaptureTarget& target) {
 std::string why_no_process(int pid) {
   struct stat status {};
   const std::string directory = fmt::format("/proc/{}", pid);
-  if (stat(directory.c_str(), &status) != 0) return fmt::format("no process {}", pid);
+  if (stat(directory.c_str(), &status) != 0) return fmt::format("no process {}; see uroce capture --list", pid);
   if (geteuid() != 0 && status.st_uid != geteuid()) {
-    return fmt::format("process {} is another user's: not permitted, try as root", pid);
+    return fmt::format("process {}: it is another user's; try as root", pid);
   }
   if (io::may_not_look_into(pid)) {
-    return fmt::format("process {} has capabilities that you do not have: not permitted{}", pid,
-                       geteuid() == 0 ? "" : ", try as root");
+    return fmt::format("process {}: it has capabilities that you do not have{}", pid,
+                       geteuid() == 0 ? "" : "; try as root");
   }
-  return fmt::format("process {} has no RDMA device of uroce open (it opens one with its first queue pair)", pid);
+  return fmt::format("process {}: it has no RDMA device of uroce open; it opens one with its first queue pair", pid);
 }
 
 constexpr const char* kNoneThere =

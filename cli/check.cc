@@ -185,7 +185,7 @@ std::string why_nothing(const Overview& overview, const std::string& file) {
   std::string why = fmt::format("{}: no RoCE v2 packets (UDP port 4791) among {} frames", file, overview.frames);
   if (overview.skipped > 0) why += fmt::format("; {} more are neither Ethernet nor IP", overview.skipped);
   return why +
-         ". tcpdump does not see the packets of RDMA NICs and of AF_XDP: capture at a mirror port, or at the peer";
+         "; tcpdump does not see the packets of RDMA NICs and of AF_XDP: capture at a mirror port, or at the peer";
 }
 
 }  // namespace
@@ -194,19 +194,22 @@ int check(const CheckOptions& options) {
   oracle::Options judging;
   const auto slack = parse_duration(options.slack);
   if (!slack)
-    return complain(kExitUsage, fmt::format("bad --slack '{}': a duration, e.g. 500us, 1ms or 0", options.slack));
+    return complain(kExitUsage, fmt::format("--slack '{}': no duration; for example: 500us, 1ms or 0", options.slack));
   judging.slack = *slack;
   judging.path_mtu = options.path_mtu;
   Addresses at;
   for (const std::string& text : options.at) {
     const auto address = parse_address(text);
-    if (!address) return complain(kExitUsage, fmt::format("bad --at '{}': an IPv4 or IPv6 address", text));
+    if (!address) return complain(kExitUsage, fmt::format("--at '{}': neither an IPv4 nor an IPv6 address", text));
     at.insert(*address);
   }
 
   Capture first(options.file);
-  if (!first.is_open())
-    return complain(kExitUsage, fmt::format("cannot open {}: {}", options.file, std::strerror(errno)));
+  std::error_code unknown;
+  if (!first.is_open() || std::filesystem::is_directory(options.file, unknown)) {
+    const int error = first.is_open() ? EISDIR : errno;
+    return complain(kExitUsage, fmt::format("cannot open {}: {}", options.file, std::strerror(error)));
+  }
   const Overview overview = survey(first);
   if (!overview.error.empty()) complain(kExitUsage, fmt::format("{}: {}", options.file, overview.error));
   if (overview.roce_packets == 0) {

@@ -8,6 +8,7 @@ _uroce_options() {
   "$@" --help 2>/dev/null | while IFS= read -r line; do
     [[ $line =~ ^\ \ (-[^\ ]+)\ *([^\ ]*) ]] || continue
     names=${BASH_REMATCH[1]} value=${BASH_REMATCH[2]}
+    value=${value//\[*\]/}  # what may be left out
     # A value is in capitals or a list of alternatives; other words are the description.
     [[ $value =~ ^[A-Z,.]+$ || $value == *'|'* ]] || value=
     for name in ${names//,/ }; do echo "$name $value"; done

@@ -3,29 +3,33 @@
 // over.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <cstdlib>
 #include <fmt/format.h>
-#include <unistd.h>
 #include <utility>
 
 #include "broker/statistics.h"
+#include "broker/usage.h"
 #include "capture/settings.h"
 #include "cli/arguments.h"
 #include "cli/capture.h"
 #include "cli/check.h"
+#include "cli/complaint.h"
 #include "cli/device_list.h"
 #include "cli/devices.h"
 #include "cli/doctor.h"
 #include "cli/exit_codes.h"
 #include "cli/run.h"
+#include "cli/screen.h"
 #include "cli/stat.h"
 #include "cli/version.h"
 #include "engine/options.h"
 
 namespace uroce::cli {
 namespace {
+
+using usage::number_from;
+using usage::one_of;
 
 // What stands behind an option's name in --help is option_text(): without it CLI11 shows its types and checks.
 constexpr const char* kExitCodes = "Exit codes: 0 ok, 1 failed, 2 wrong usage. See uroce(1).";
@@ -53,12 +57,12 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
       ->envname("UROCE_FAULTS")
       ->option_text("SPEC");
   run->add_option("--xdp-mode", options.xdp_mode, "XDP in the driver (native), in the stack (generic), or auto")
-      ->check(CLI::IsMember({"auto", "native", "generic"}))
+      ->check(one_of({"auto", "native", "generic"}))
       ->envname("UROCE_XDP_MODE")
       ->option_text("auto|native|generic");
   run->add_option("--patience", options.patience,
                   "Wait for a peer that is away for so many seconds at least, also where the program would not")
-      ->check(CLI::Range(1, 86400))
+      ->check(number_from(1, 86400))
       ->envname("UROCE_PATIENCE")
       ->option_text("SECONDS");
   run->add_option("--capture", options.capture,
@@ -66,17 +70,18 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
       ->envname("UROCE_CAPTURE")
       ->option_text("FILE");
   run->add_option("--capture-snap", options.capture_snap, "Keep so many bytes of each packet, at least 64")
-      ->check(CLI::Range(io::kSmallestSnap, uint32_t{1} << 18))
+      ->check(number_from(io::kSmallestSnap, 1 << 18))
       ->option_text("BYTES");
   run->add_option("--capture-files", options.capture_files, "A ring of so many files, of --capture-size each")
-      ->check(CLI::Range(2, 99999))
+      ->check(number_from(2, 99999))
       ->option_text("N");
   run->add_option("--capture-size", options.capture_size, "Megabytes per file of the ring")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(number_from(1, 1 << 20))
       ->option_text("MB");
   run->add_option("--capture-qpn", options.capture_qpn, "Only packets of these QPs, e.g. 0x11,0x12")
       ->option_text("QPN,...");
-  run->add_flag("--alone", options.alone, "Without broker: the program is the only one with uroce on its netdevs");
+  run->add_flag("--alone", options.alone, "Without broker: the program is the only one with uroce on its netdevs")
+      ->option_text(" ");
   run->add_option("--broker", options.broker, "Where the broker listens: a path or @NAME; by default it is found")
       ->excludes("--alone")
       ->envname("UROCE_BROKER")
@@ -137,14 +142,14 @@ CLI::App* add_stat(CLI::App& app, StatOptions& options) {
       ->excludes(watch)
       ->option_text("[ADDRESS:]PORT");
   stat->add_option("--interval", options.interval, "Rates are of so long (default 1); 0: totals instead")
-      ->check(CLI::Range(0.0, 86400.0))
+      ->check(number_from(0, 86400))
       ->option_text("SECONDS");
   stat->add_option("--count", options.count, "With --watch: end after so many times")
-      ->check(CLI::PositiveNumber)
+      ->check(number_from(1))
       ->needs(watch)
       ->option_text("N");
   stat->add_option("--qps", options.most_qps, "List so many QPs of each process (default 256)")
-      ->check(CLI::Range(uint32_t{0}, broker::kMostQps))
+      ->check(number_from(0, broker::kMostQps))
       ->option_text("N");
   stat->add_option("--broker", options.broker, "Where the broker listens: a path or @NAME; by default it is found")
       ->envname("UROCE_BROKER")
@@ -169,23 +174,23 @@ CLI::App* add_capture(CLI::App& app, CaptureOptions& options) {
   capture->add_option("-w,--write", options.file, "Write pcapng to this file, - for standard output")
       ->option_text("FILE");
   capture->add_option("-s,--snap", options.snap, "Keep so many bytes of each packet, at least 64")
-      ->check(CLI::Range(io::kSmallestSnap, uint32_t{1} << 18))
+      ->check(number_from(io::kSmallestSnap, 1 << 18))
       ->option_text("BYTES");
   capture->add_option("--qpn", options.qpns, "Only packets of these QPs, e.g. 0x11,0x12")
       ->take_all()
       ->expected(1)
       ->option_text("QPN,...");
   capture->add_option("-c,--count", options.count, "Stop after so many packets")
-      ->check(CLI::PositiveNumber)
+      ->check(number_from(1))
       ->option_text("N");
   capture->add_option("--duration", options.duration, "Stop after so many seconds")
-      ->check(CLI::Range(0.001, 1e9))
+      ->check(number_from(0.001, 1e9))
       ->option_text("SECONDS");
   capture->add_option("--files", options.files, "A ring of so many files, of --size each")
-      ->check(CLI::Range(2, 99999))
+      ->check(number_from(2, 99999))
       ->option_text("N");
   capture->add_option("--size", options.size, "Megabytes per file of the ring")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(number_from(1, 1 << 20))
       ->option_text("MB");
   capture->add_flag("-l,--list", options.list, "List the processes that can be listened to");
   capture->add_flag("-q,--quiet", options.quiet, "No lines on stderr unless packets are missing");
@@ -210,9 +215,10 @@ CLI::App* add_check(CLI::App& app, CheckOptions& options) {
   check->add_option("--slack", options.slack, "What may lie between capture point and transport (default 1ms)")
       ->option_text("DURATION");
   check->add_option("--mtu", options.path_mtu, "The path MTU, if it does not show")
-      ->check(CLI::IsMember({256, 512, 1024, 2048, 4096}))
+      ->check(one_of({"256", "512", "1024", "2048", "4096"}))
       ->option_text("BYTES");
   check->add_option("--limit", options.limit, "Print this many violations and count the rest (default 50)")
+      ->check(number_from(0))
       ->option_text("N");
   CLI::Option* quiet = check->add_flag("--quiet", options.quiet, "Print nothing but violations");
   check->add_flag("--json", options.json, "Print JSON")->excludes(quiet);
@@ -239,8 +245,7 @@ int show_doctor(const std::string& netdev, bool json) {
   if (!netdev.empty()) {
     std::erase_if(*devices, [&](const Device& device) { return device.netdev != netdev && device.name != netdev; });
     if (devices->empty()) {
-      fmt::print(stderr, "uroce: no usable netdev '{}'; see uroce devices\n", netdev);
-      return kExitFailed;
+      return complain(kExitFailed, fmt::format("no usable netdev '{}'; see uroce devices", netdev));
     }
   }
   const HostFacts host = collect_host_facts();
@@ -248,7 +253,7 @@ int show_doctor(const std::string& netdev, bool json) {
     device.no_udp = host.broker.found() ? host.broker.refuses : udp_obstacle(device.netdev);
   }
   const Report report = diagnose(host, *devices);
-  const bool colour = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
+  const bool colour = Screen::is_there() && std::getenv("NO_COLOR") == nullptr;
   fmt::print("{}", json ? format_json(report) : format_text(report, colour));
   return report.usable ? kExitOk : kExitFailed;
 }
@@ -282,20 +287,32 @@ std::vector<std::string> options_with_value(const CLI::App& app) {
   return names;
 }
 
-// All complaints of uroce have one form: a line that begins with its name.
-int complain_about_usage(const CLI::App& app, const CLI::ParseError& error) {
-  const auto parsed = app.get_subcommands();
-  const std::string command = parsed.empty() ? "uroce" : "uroce " + parsed.front()->get_name();
-  std::string what = error.what();
-  if (command == "uroce run" && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
-    what = "which program? For example: uroce run ibv_devices";
-  } else if (!what.empty()) {
-    what.front() = static_cast<char>(std::tolower(static_cast<unsigned char>(what.front())));
-    // Ours, from mark_command().
-    if (const size_t mark = what.find(": -- "); mark != std::string::npos) what.erase(mark + 1, 3);
+// Options of `run` are checked whatever the subcommand is, when they come from the environment. "" unless this is one,
+// else its variable.
+std::string variable_at_fault(const CLI::App& run, const std::string& what, const std::vector<std::string>& arguments) {
+  for (const CLI::Option* option : run.get_options()) {
+    const std::string name = option->get_name();
+    if (option->get_envname().empty() || !what.starts_with(name + ": ")) continue;
+    const auto names_it = [&](const std::string& word) { return word == name || word.starts_with(name + "="); };
+    return std::any_of(arguments.begin(), arguments.end(), names_it) ? "" : option->get_envname();
   }
-  fmt::print(stderr, "uroce: {}; see {} --help\n", what, command);
-  return kExitUsage;
+  return "";
+}
+
+int complain_about_usage(const CLI::App& app, const CLI::App& run, const CLI::ParseError& error,
+                         const std::vector<std::string>& arguments) {
+  const auto parsed = app.get_subcommands();
+  std::string command = parsed.empty() ? "uroce" : "uroce " + parsed.front()->get_name();
+  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
+    return complain(kExitUsage, command == "uroce run" ? "a program is missing; for example: uroce run ibv_devices"
+                                                       : "a file is missing; for example: uroce check trace.pcapng");
+  }
+  std::string what = usage::describe(error);
+  if (const std::string variable = variable_at_fault(run, what, arguments); !variable.empty()) {
+    what = variable + what.substr(what.find(": "));
+    command = "uroce run";
+  }
+  return complain(kExitUsage, fmt::format("{}; see {} --help", what, command));
 }
 
 int main(int argc, char** argv) {
@@ -325,7 +342,7 @@ int main(int argc, char** argv) {
   try {
     app.parse(arguments);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() != 0) return complain_about_usage(app, error);
+    if (error.get_exit_code() != 0) return complain_about_usage(app, *run_command, error, {argv + 1, argv + argc});
     app.exit(error);  // prints help or version
     return kExitOk;
   }

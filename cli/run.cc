@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <system_error>
 #include <unistd.h>
+#include <utility>
 
 #include "capture/settings.h"
 #include "cli/complaint.h"
@@ -39,25 +40,40 @@ std::string netdev_of(const std::string& name, const std::vector<net::Netdev>& n
   return known || name.rfind(kPrefix, 0) != 0 ? name : name.substr(kPrefix.size());
 }
 
+// Why the program is not started, and the exit code that says so.
+struct Refusal {
+  int code;
+  std::string text;
+};
+
+Refusal wrong_usage(std::string text) {
+  return {kExitUsage, std::move(text)};
+}
+
+Refusal failed(std::string text) {
+  return {kExitFailed, std::move(text)};
+}
+
 // The port that has them is named with --io; the name becomes absolute, because the program may change its directory.
-std::optional<std::string> check_dpdk_addresses(RunOptions& options) {
+std::optional<Refusal> check_dpdk_addresses(RunOptions& options) {
   if (options.dpdk_addresses.empty()) return std::nullopt;
-  if (options.io.rfind("dpdk:", 0) != 0) return "--dpdk-addresses is for a port that --io dpdk:PORT names";
+  if (options.io.rfind("dpdk:", 0) != 0) {
+    return wrong_usage("--dpdk-addresses: only with --io dpdk:PORT, which names the port that has them");
+  }
   const auto file = net::read_port_file(options.dpdk_addresses);
-  if (const auto* const problem = std::get_if<std::string>(&file)) return *problem;
+  if (const auto* const problem = std::get_if<std::string>(&file)) return failed(*problem);
   std::error_code error;
   options.dpdk_addresses = std::filesystem::absolute(options.dpdk_addresses, error).string();
   return std::nullopt;
 }
 
-// Makes sure that each name and pattern in options.netdev matches a usable netdev. Returns the complaint.
-std::optional<std::string> check_netdev(RunOptions& options) {
+// Makes sure that each name and pattern in options.netdev matches a usable netdev.
+std::optional<Refusal> check_netdev(RunOptions& options) {
   if (options.netdev.empty()) return std::nullopt;
   try {
     const std::vector<net::Netdev> netdevs = net::open_view(options.dpdk_addresses)->netdevs();
     if (!engine::is_list_of_names(options.netdev)) {
-      return fmt::format("--netdev '{}': names of netdevs or patterns, with commas between, e.g. eth0,ens*",
-                         options.netdev);
+      return wrong_usage(fmt::format("--netdev '{}': no list of netdevs; for example: eth0,ens*", options.netdev));
     }
     std::string chosen;
     for (const std::string& part : engine::split_names(options.netdev)) {
@@ -66,50 +82,57 @@ std::optional<std::string> check_netdev(RunOptions& options) {
       if (!engine::devices_of(netdevs, name).empty()) continue;
       std::string names;
       for (const net::Netdev& netdev : netdevs) names += (names.empty() ? "" : ", ") + netdev.name;
-      return fmt::format("no usable netdev '{}'; there {}", name, names.empty() ? "is none" : "are: " + names);
+      return failed(fmt::format("no usable netdev '{}'; there {}", name, names.empty() ? "is none" : "are: " + names));
     }
     options.netdev = chosen;
     return std::nullopt;
   } catch (const std::system_error& error) {
-    return fmt::format("cannot read netdevs: {}", error.what());
+    return failed(fmt::format("cannot read netdevs: {}", error.what()));
   }
 }
 
 // The name becomes absolute, because the program may change its directory. What is wrong with it is said here, where
 // the message reaches the user before the program starts.
-std::optional<std::string> check_capture(RunOptions& options) {
-  const bool ring = !options.capture_files.empty() || !options.capture_size.empty();
-  const bool other = ring || !options.capture_snap.empty() || !options.capture_qpn.empty();
-  if (options.capture.empty()) {
-    return other ? std::optional<std::string>("--capture-... needs --capture FILE") : std::nullopt;
+std::optional<Refusal> check_capture(RunOptions& options) {
+  const std::pair<const char*, const std::string&> details[] = {{"--capture-snap", options.capture_snap},
+                                                                {"--capture-files", options.capture_files},
+                                                                {"--capture-size", options.capture_size},
+                                                                {"--capture-qpn", options.capture_qpn}};
+  for (const auto& [name, value] : details) {
+    if (options.capture.empty() && !value.empty()) return wrong_usage(fmt::format("{}: only with --capture", name));
   }
-  if (options.capture == "-") return "--capture needs a file; to watch in a pipe: uroce capture -w -";
+  if (options.capture.empty()) return std::nullopt;
+  if (options.capture == "-") {
+    return wrong_usage("--capture -: it takes a file; to watch in a pipe: uroce capture -w -");
+  }
   if (options.capture_files.empty() != options.capture_size.empty()) {
-    return "--capture-files and --capture-size make a ring of files together";
+    return wrong_usage("--capture-files, --capture-size: only together; they make a ring of files");
   }
   if (!io::expand_capture_name(options.capture, 0, "")) {
-    return fmt::format("--capture {}: after % there may be p (process id), d (device) or %", options.capture);
+    return wrong_usage(
+        fmt::format("--capture '{}': after % there may be p (process id), d (device) or %", options.capture));
   }
   if (!options.capture_qpn.empty() && !io::parse_capture_qpns(options.capture_qpn)) {
-    return fmt::format("--capture-qpn {}: up to 16 QPNs, e.g. 0x11,0x12", options.capture_qpn);
+    return wrong_usage(
+        fmt::format("--capture-qpn '{}': no list of up to 16 QPNs; for example: 0x11,0x12", options.capture_qpn));
   }
   std::error_code error;
   options.capture = std::filesystem::absolute(options.capture, error).string();
   const std::string directory = std::filesystem::path(options.capture).parent_path().string();
   if (directory.find('%') == std::string::npos && access(directory.c_str(), W_OK | X_OK) != 0) {
-    return fmt::format("cannot write to {}: {}", directory, std::strerror(errno));
+    return failed(fmt::format("cannot write to {}: {}", directory, std::strerror(errno)));
   }
   return std::nullopt;
 }
 
-std::optional<std::string> check_settings(RunOptions& options) {
+std::optional<Refusal> check_settings(RunOptions& options) {
   if (!options.faults.empty()) {
     const auto spec = io::parse_fault_spec(options.faults);
-    if (const auto* problem = std::get_if<std::string>(&spec)) return *problem;
+    if (const auto* problem = std::get_if<std::string>(&spec)) return wrong_usage("--faults: " + *problem);
   }
   if (options.io == "af_xdp") {
     const Privileges privileges = current_privileges();
-    if (!privileges.af_xdp()) return privilege_problem(privileges);
+    if (!privileges.af_xdp()) return failed(privilege_problem(privileges));
   }
   if (auto problem = check_capture(options)) return problem;
   if (auto problem = check_dpdk_addresses(options)) return problem;
@@ -123,12 +146,12 @@ int complain_about(const Target& target, const std::string& command) {
     case TargetKind::kNotExecutable:
       return complain(kExitNotExecutable, fmt::format("{}: not an executable file", target.path));
     case TargetKind::kStatic:
-      return complain(kExitNotExecutable, fmt::format("{} is statically linked, so nothing can be preloaded into it; "
-                                                      "a dynamically linked build of it is needed",
+      return complain(kExitNotExecutable, fmt::format("{}: it is statically linked, so nothing can be preloaded into "
+                                                      "it; a dynamically linked build is needed",
                                                       target.path));
     case TargetKind::kForeign:
       return complain(kExitNotExecutable,
-                      fmt::format("{} is built for another machine or word size than liburoce.so", target.path));
+                      fmt::format("{}: it is built for another machine or word size than liburoce.so", target.path));
     case TargetKind::kChangesUser:
       return complain(kExitNotExecutable,
                       fmt::format("{} does not let uroce through to the program that it starts; put it "
@@ -223,11 +246,12 @@ void find_or_start_broker(RunOptions& options) {
 
 int run(RunOptions options) {
   if (!options.user.empty()) {
+    if (const auto problem = why_not_user(options.user)) return complain(kExitFailed, *problem);
     find_or_start_broker(options);  // with the rights that are about to go
     // So that what is checked is what the user may do.
     if (const auto problem = become_user(options.user)) return complain(kExitFailed, *problem);
   }
-  if (const auto problem = check_settings(options)) return complain(kExitFailed, *problem);
+  if (const auto refusal = check_settings(options)) return complain(refusal->code, refusal->text);
   const Target target = find_target(options.command.front(), environment("PATH", "/usr/local/bin:/usr/bin:/bin"));
   if (target.kind != TargetKind::kUsable) return complain_about(target, options.command.front());
   const std::optional<std::string> library = library_to_preload();

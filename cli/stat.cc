@@ -117,7 +117,7 @@ int watch_on_screen(const StatOptions& options) {
 
 int stat(const StatOptions& options) {
   if (options.watch && options.interval < 0.1)
-    return complain(kExitUsage, "--watch needs an --interval of 0.1 or more");
+    return complain(kExitUsage, fmt::format("--interval {}: --watch needs 0.1 or more", options.interval));
   if (!options.serve.empty()) return serve_stat(options);
   if (!options.watch) return show_once(options);
   return Screen::is_there() ? watch_on_screen(options) : watch_in_lines(options);

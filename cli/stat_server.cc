@@ -108,7 +108,8 @@ std::optional<ListenAddress> parse_listen_address(std::string_view text) {
 int serve_stat(const StatOptions& options) {
   const auto listen = parse_listen_address(options.serve);
   if (!listen)
-    return complain(kExitUsage, fmt::format("bad --serve '{}': PORT, ADDRESS:PORT or [IPV6]:PORT", options.serve));
+    return complain(kExitUsage,
+                    fmt::format("--serve '{}': neither PORT nor ADDRESS:PORT nor [IPV6]:PORT", options.serve));
   const sigset_t signals = ending_signals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // before there is a thread that would get them
   Looks looks(options);
@@ -122,7 +123,7 @@ int serve_stat(const StatOptions& options) {
       MHD_stop_daemon);
   if (!daemon)
     return complain(kExitFailed, fmt::format("cannot listen at {}: {}", options.serve, std::strerror(errno)));
-  fmt::print(stderr, "uroce: serving /metrics at {}; Ctrl-C ends it\n", options.serve);
+  complain(kExitOk, fmt::format("serving /metrics at {}; Ctrl-C ends it", options.serve));
   int signal = 0;
   sigwait(&signals, &signal);
   return kExitOk;

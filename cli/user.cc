@@ -36,15 +36,22 @@ bool keep_af_xdp_capabilities() {
 
 }  // namespace
 
-std::optional<std::string> become_user(const std::string& name) {
+std::optional<std::string> why_not_user(const std::string& name) {
   errno = 0;
   const passwd* const user = getpwnam(name.c_str());
   if (user == nullptr) {
     return errno == 0 || errno == ENOENT ? fmt::format("--user {}: there is no such user", name)
                                          : fmt::format("--user {}: {}", name, std::strerror(errno));
   }
-  if (user->pw_uid == 0) return fmt::format("--user {}: that is root, who needs no --user", name);
-  if (geteuid() != 0) return fmt::format("--user needs root: sudo uroce run --user {} ...", name);
+  if (user->pw_uid == 0) return fmt::format("--user {}: that is root; leave --user out", name);
+  if (geteuid() != 0) return fmt::format("--user {0}: it needs root; sudo uroce run --user {0} ...", name);
+  return std::nullopt;
+}
+
+std::optional<std::string> become_user(const std::string& name) {
+  if (auto problem = why_not_user(name)) return problem;
+  const passwd* const user = getpwnam(name.c_str());
+  if (user == nullptr) return fmt::format("--user {}: there is no such user", name);
   const auto problem = [&name](const char* what) {
     return fmt::format("--user {}: {}: {}", name, what, std::strerror(errno));
   };

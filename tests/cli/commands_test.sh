@@ -31,15 +31,15 @@ expect 0 '^  uroce doctor  '
 expect 0 '^  uroce devices  '
 expect 0 '^  uroce run ib_write_bw -d uroce_[^ ]+  '
 [[ $("$uroce" | grep -c '^  uroce ') -eq 3 ]] || { echo "FAILED: uroce alone prints $("$uroce")"; failures=$((failures + 1)); }
-UROCE_IO=nonsense expect 2 'nonsense not in .*; see uroce --help'
-expect 2 '^uroce: .*nonsense; see uroce --help$' nonsense
-expect 2 '^uroce: which program\? For example: uroce run ibv_devices; see uroce run --help$' run
-expect 2 '^uroce: .*carrier-pigeon not in .*; see uroce run --help$' run --io carrier-pigeon true
-expect 2 '^uroce: .*not expected: --no-such-option; see uroce run --help$' run --no-such-option true
-expect 2 '^uroce: .*not expected: surplus; see uroce devices --help$' devices surplus
-expect 2 '^uroce: file is required; see uroce check --help$' check
-expect 2 '^uroce: .*1500 not in .*; see uroce check --help$' check --mtu 1500 /dev/null
-expect 0 '^  --io auto\|af_xdp\|udp +Packet I/O' run --help
+UROCE_IO=nonsense expect 2 '^uroce: UROCE_IO: nonsense is none of .*; see uroce run --help$'
+expect 2 '^uroce: nonsense: not expected here; see uroce --help$' nonsense
+expect 2 '^uroce: a program is missing; for example: uroce run ibv_devices$' run
+expect 2 '^uroce: .*carrier-pigeon is none of .*; see uroce run --help$' run --io carrier-pigeon true
+expect 2 '^uroce: --no-such-option: not expected here; see uroce run --help$' run --no-such-option true
+expect 2 '^uroce: surplus: not expected here; see uroce devices --help$' devices surplus
+expect 2 '^uroce: a file is missing; for example: uroce check trace.pcapng$' check
+expect 2 '^uroce: .*1500 is none of .*; see uroce check --help$' check --mtu 1500 /dev/null
+expect 0 '^  --io auto\|af_xdp\|udp\|dpdk\[:PORT\]$' run --help
 expect 0 '^  --no-files +Do not' run --help
 # Nothing of the parser's own notation.
 for command in run devices doctor stat capture check; do
@@ -48,36 +48,36 @@ for command in run devices doctor stat capture check; do
     failures=$((failures + 1))
   fi
 done
-expect 2 "^uroce: bad --slack 'soon'" check --slack soon /dev/null
-expect 2 "^uroce: bad --at 'here'" check --at here /dev/null
+expect 2 "^uroce: --slack 'soon'" check --slack soon /dev/null
+expect 2 "^uroce: --at 'here'" check --at here /dev/null
 expect 2 '^uroce: cannot open /nonexistent: No such file' check /nonexistent
 expect 2 '^uroce: /dev/null: the file is empty' check /dev/null
 
 expect 3 '^uroce: no broker at @nosuch: Connection refused; uroce run starts one' stat --broker @nosuch
 expect 3 '^uroce: no broker at /nosuch: No such file' stat --watch --broker /nosuch
-expect 2 '^uroce: --watch needs an --interval of 0.1 or more' stat --watch --interval 0.01
-expect 2 'excludes' stat --json --prometheus
-expect 2 'excludes' devices --json --gids
-expect 2 'excludes' check --json --quiet /dev/null
-expect 2 'requires --watch' stat --count 3
-expect 2 "^uroce: bad --serve 'everywhere': PORT, ADDRESS:PORT" stat --serve everywhere
-expect 2 'excludes' stat --serve 9791 --json
-expect 2 'not in range' stat --qps 4097
+expect 2 '^uroce: --interval 0.01: --watch needs 0.1 or more' stat --watch --interval 0.01
+expect 2 'not with' stat --json --prometheus
+expect 2 'not with' devices --json --gids
+expect 2 'not with' check --json --quiet /dev/null
+expect 2 'only with --watch' stat --count 3
+expect 2 "^uroce: --serve 'everywhere': neither PORT nor ADDRESS:PORT" stat --serve everywhere
+expect 2 'not with' stat --serve 9791 --json
+expect 2 'is no number' stat --qps 4097
 
-expect 2 '^uroce: -w FILE is required' capture
-expect 2 '^uroce: --files and --size make a ring' capture -w /dev/null --files 3
-expect 2 '^uroce: a ring of files needs -w FILE' capture -w - --files 3 --size 1
-expect 2 "^uroce: bad --qpn '0x1000000'" capture -w /dev/null --qpn 0x1000000
-expect 2 'not in range' capture -w /dev/null --snap 10
+expect 2 '^uroce: -w: a file is missing; ' capture
+expect 2 '^uroce: --files, --size: only together; they make a ring' capture -w /dev/null --files 3
+expect 2 '^uroce: --files, --size: not with -w -' capture -w - --files 3 --size 1
+expect 2 "^uroce: --qpn '0x1000000'" capture -w /dev/null --qpn 0x1000000
+expect 2 'is no number' capture -w /dev/null --snap 10
 expect 1 '^uroce: no process 999999999' capture 999999999 -w /dev/null
 expect 1 "^uroce: no process has 'nosuch0' open" capture nosuch0 -w /dev/null
 expect 0 '' capture --list
-expect 1 'after % there may be p' run --capture %x true
-expect 1 'needs --capture FILE' run --capture-snap 100 true
-expect 1 'make a ring of files together' run --capture x --capture-files 2 true
-expect 1 'up to 16 QPNs' run --capture x --capture-qpn many true
+expect 2 'after % there may be p' run --capture %x true
+expect 2 'only with --capture' run --capture-snap 100 true
+expect 2 'make a ring of files' run --capture x --capture-files 2 true
+expect 2 'up to 16 QPNs' run --capture x --capture-qpn many true
 expect 1 '^uroce: cannot write to /nonexistent: No such file' run --capture /nonexistent/x true
-expect 2 'not in range' run --capture x --capture-snap 10 true
+expect 2 'is no number' run --capture x --capture-snap 10 true
 
 # shellcheck disable=SC2016  # expanded by the shell that uroce starts
 {
@@ -98,8 +98,8 @@ expect 2 'not in range' run --capture x --capture-snap 10 true
   expect 0 '^(uroce_|empty)' run sh -c 'cd /sys/class/infiniband && ls && echo empty'
   UROCE_IO=udp expect 0 '^udp$' run sh -c 'echo "$UROCE_IO"'
 }
-UROCE_IO=nonsense expect 2 'not in' run true
-for wrong in 0 -1 86401 10s; do expect 2 '(not in range|could not convert).*' run --patience "$wrong" true; done
+UROCE_IO=nonsense expect 2 'UROCE_IO: nonsense is none of' run true
+for wrong in 0 -1 86401 10s; do expect 2 'is no number' run --patience "$wrong" true; done
 
 cp /bin/true "$directory/sudo"
 expect 126 '^uroce: .*/sudo does not let uroce through.*: sudo uroce run' run "$directory/sudo" ib_write_bw
@@ -112,7 +112,7 @@ fi
 
 expect 127 '^uroce: no-such-command: command not found$' run no-such-command
 expect 126 'not an executable file' run /etc/passwd
-expect 1 "bad fault 'drop=lots'" run --faults drop=lots true
+expect 2 "bad fault 'drop=lots'" run --faults drop=lots true
 expect 1 "no usable netdev 'nosuch0'" run --netdev nosuch0 true
 
 exit $((failures > 0))

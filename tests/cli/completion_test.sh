@@ -26,7 +26,7 @@ offers() {
 offers uroce d : devices doctor
 offers uroce '' : capture check devices doctor run stat version --help --version
 offers uroce stat --js : --json
-offers uroce run --io '' : auto af_xdp udp
+offers uroce run --io '' : auto af_xdp udp dpdk
 offers uroce run --io = u : udp
 offers uroce run --io udp --xdp-mode g : generic
 offers uroce run --netdev l : lo

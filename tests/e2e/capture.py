@@ -251,7 +251,7 @@ def several(lab):
     check("no process has 'eth77' open" in ended(uroce_capture(lab, "eth77", "-w", "/dev/null"), 1), "no such device")
     check("No such file" in ended(uroce_capture(lab, client.pid, "-w", "/nonexistent/x"), 1), "no such directory")
     check("No space left" in ended(uroce_capture(lab, client.pid, "-w", "/dev/full"), 1), "full disk")
-    check("not permitted" in ended(uroce_capture(lab, client.pid, "-w", "/dev/null", user=True), 1), "another user's process")
+    check("it is another user's" in ended(uroce_capture(lab, client.pid, "-w", "/dev/null", user=True), 1), "another user's process")
     server.kill()
     # The only one: its retransmissions.
     told_counts(ended(uroce_capture(lab, "-w", "/dev/null", "--count", 10, processes=[client])))
