@@ -13,6 +13,8 @@ import time
 from suite import Case, check, main
 from lab import Lab, wait_until
 
+# Per QP and direction: for longer than it takes on a busy machine to find out that packets flow.
+MESSAGES = 10000
 RETRY_EXCEEDED, FLUSHED = 12, 5  # ibv_wc_status
 _ports = itertools.count(22300)
 
@@ -24,8 +26,8 @@ def start(lab, io, ack_timeout, messages, options=(), own=()):
     how = {"io": io, "options": options, "env": {"UROCE_COUNTERS": "1"}}
     server = lab.a.start([*command, "--server"], **how)
     server.wait_listening(port)
-    client = lab.b.start([*command, "--client", lab.a.ipv4, "--bidirectional", "--messages", messages, "--qps", 2], **how)
     before = lab.b.packets()
+    client = lab.b.start([*command, "--client", lab.a.ipv4, "--bidirectional", "--messages", messages, "--qps", 2], **how)
     wait_until(lambda: lab.b.packets() > before + 1000 or not client.running(), 20, "packets flow")
     check(client.running() and server.running(), f"ended at once\n{client.output}\n--- server\n{server.output}")
     return server, client
@@ -49,7 +51,7 @@ def stopped(who, io, seconds, ack_timeout, options=(), times=1, **case):
     """One process, or both, stands still; retry_cnt is 7."""
 
     def run(lab):
-        server, client = start(lab, io, ack_timeout, 4000, options)
+        server, client = start(lab, io, ack_timeout, MESSAGES, options)
         for _ in range(times):
             check(client.running() and server.running(), f"it was over before the fault\n{client.output}")
             victims = {"server": [server], "client": [client], "both": [server, client]}[who]
@@ -68,7 +70,7 @@ def given_up(io):
     """Away for longer than the attributes allow: both sides end in order, and a new connection works."""
 
     def run(lab):
-        server, client = start(lab, io, 10, 4000)  # 0.13 s in all
+        server, client = start(lab, io, 10, MESSAGES)  # 0.13 s in all
         stop_for(server, 3)
         for program in (client, server):
             code = program.wait(40)
@@ -87,7 +89,7 @@ def changed(name, io, change, before=lambda lab: None, **case):
 
     def run(lab):
         before(lab)
-        server, client = start(lab, io, 16, 4000, own=["--port-changes"])
+        server, client = start(lab, io, 16, MESSAGES, own=["--port-changes"])
         change(lab)
         packets = lab.b.packets()
         wait_until(lambda: lab.b.packets() > packets + 500 or not client.running(), 20, "packets flow again")

@@ -3,6 +3,7 @@
 rxe driver and provider, and uroce. Made in the build directory; made again when something in it has changed.
 """
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -72,8 +73,10 @@ class GuestImage:
         self.directory = self.build / "interop"
         self.directory.mkdir(parents=True, exist_ok=True)
         self.initramfs = self.directory / "initramfs.cpio"
-        self._unpack_kernel()
-        self._make_initramfs()
+        with open(self.directory / "lock", "w") as lock:  # two tests may need the guest at once
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._unpack_kernel()
+            self._make_initramfs()
 
     # --- kernel --------------------------------------------------------------------------------------------------------
 
