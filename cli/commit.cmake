@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # Writes the header FILE that says from which commit of the repository SOURCE the build is: empty without a repository or
 # git. Only when it changes, so that nothing is compiled again for it.
+cmake_minimum_required(VERSION 3.25)
 set(commit "")
 find_program(git git)
 if(git AND EXISTS ${SOURCE}/.git)
