@@ -9,8 +9,9 @@ import re
 import sys
 
 from suite import Case, check, main
+from lab import wait_until
 from carried import COUNTED, check_carried, ucx_environment
-from mpi_job import MPICH, OPENMPI, run_mpi
+from mpi_job import LAUNCHER, MPICH, OPENMPI, run_mpi
 
 FAULTS = "drop=1%,dup=0.5%,reorder=1%,corrupt=0.1%"
 _ports = itertools.count(21000)
@@ -240,6 +241,20 @@ def mpi(transport, max_size, library=OPENMPI, io="af_xdp", ranks=(1, 1), user=Fa
     return Case(label, run, **case)
 
 
+def mpi_under_uroce(library, ranks, user=False, **case):
+    """uroce run mpirun ...: the launcher's children here have uroce, and those on host b by what it passes on. Several of these
+    need a broker there, which nobody starts for them."""
+
+    def run(lab):
+        if ranks[1] > 1:
+            broker = lab.b.start([lab.program_for(user, "uroced"), "--verbose"], uroce=False, user=user)
+            wait_until(lambda: lab.b.run([lab.program_for(user, "uroce"), "stat", "--interval", "0"], uroce=False, user=user).process.returncode == 0, 10, f"the broker\n{broker.output}")
+        return run_mpi(lab, library, ranks, user=user, started=LAUNCHER)
+
+    label = "-".join([library, "under-uroce-run", str(sum(ranks)), *(["user"] if user else [])])
+    return Case(label, run, **case)
+
+
 def cases():
     yield from ucx_cases()
     yield Case("fi_info", fabric_info)
@@ -255,6 +270,10 @@ def cases():
     yield mpi("ud_verbs", 1 << 14, io="udp", ranks=(2, 2), name="4-ranks")
     yield mpi("rc_verbs", 4 << 20, mtu=9000, name="jumbo", timeout=300, quick=False)
     yield mpi("rc_verbs,ud_verbs", 4 << 20, name="and-ud", timeout=300, quick=False)
+    for library in (OPENMPI, MPICH):
+        yield mpi_under_uroce(library, (1, 1))
+        yield mpi_under_uroce(library, (2, 2))
+    yield mpi_under_uroce(OPENMPI, (2, 2), user=True, quick=False)
     # More of MPICH in broker_matrix.py.
     yield mpi("rc_verbs", 1 << 20, MPICH)
     yield mpi("ud_verbs", 1 << 18, MPICH, quick=False)

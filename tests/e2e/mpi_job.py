@@ -12,6 +12,8 @@ from lab import NOBODY
 HERE = Path(__file__).resolve().parent / "mpi"
 RSH_AGENT, REMOTE_SHELL, FIRST_HAS_QUEUES = HERE / "rsh_agent", HERE / "remote_shell", HERE / "first_has_queues"
 REMOTE_SHELL_PORT = 4000
+RANKS, LAUNCHER = "ranks", "launcher"  # what `uroce run` starts
+PRELOADED = ("LD_PRELOAD", "LD_LIBRARY_PATH")  # by `uroce run`: other hosts have to be told
 FIRST = "first"  # the first rank of each host has the AF_XDP queues, the others have sockets
 # How mpi_exchange and a host's name come to each library, by the names that Debian gives them beside each other.
 OPENMPI, MPICH = "openmpi", "mpich"
@@ -71,16 +73,22 @@ def _sessions(lab, user):
     return {"TMPDIR": str(directory), "OMPI_MCA_orte_tmpdir_base": str(directory)}
 
 
-def run_mpi(lab, library, ranks, transport="rc_verbs", max_size=1 << 14, io="udp", gid=None, user=False, timeout=120):
+def run_mpi(lab, library, ranks, transport="rc_verbs", max_size=1 << 14, io="udp", gid=None, user=False, timeout=120, started=RANKS):
     """mpi_exchange with so many ranks on each host, which exchange over uroce on one host as well. The launcher is on host a.
-    io: packet I/O of all ranks, or FIRST. Returns what mpi_exchange says; Failure when uroce has not carried that."""
+    io: packet I/O of all ranks, or FIRST. started: whether `uroce run` is in front of each rank, or of the launcher, which passes
+    on what it has set; host b then has a broker only if somebody has started one. Returns what mpi_exchange says; Failure when uroce has not carried that."""
     forwarded = {**COUNTED, **ucx_environment(lab.a, transport, gid), "UROCE_IO": "udp" if io == FIRST else io, "MPIR_CVAR_NOLOCAL": "1"}
     env = {**forwarded, **_sessions(lab, user), "LAB_REMOTE_SHELL": f"{lab.b.ipv4}:{REMOTE_SHELL_PORT}"}
     agent = _agent(lab, user, env) if all(ranks) else RSH_AGENT
-    job = [lab.program_for(user, "uroce"), "run", "--", lab.program_for(user, PROGRAMS[library]), 2026, max_size]
+    run = [lab.program_for(user, "uroce"), "run", "--"]
+    job = [lab.program_for(user, PROGRAMS[library]), 2026, max_size]
+    if started == RANKS:
+        job = [*run, *job]
     if io == FIRST:
         job.insert(0, FIRST_HAS_QUEUES)
-    program = lab.a.start(LAUNCHERS[library](lab, ranks, agent, forwarded, job), uroce=False, user=user, prefix=_named(lab.a), env=env)
+    names = [*forwarded, *(PRELOADED if started == LAUNCHER else ())]
+    command = [*(run if started == LAUNCHER else ()), *LAUNCHERS[library](lab, ranks, agent, names, job)]
+    program = lab.a.start(command, uroce=False, user=user, prefix=_named(lab.a), env=env)
     code = program.wait(timeout)
     check(code == 0, f"exit code {code} (None: hangs)\n{program.output}")
     result = re.search(r"mpi_exchange: \d+ ranks, \d+ messages, (\d+) bytes, hash \w+", program.stdout)

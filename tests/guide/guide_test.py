@@ -8,7 +8,7 @@ suite.py.
                                 lines below a command have to occur in its output in this order, "..." stands for anything
     ```console fails            a command whose output is shown fails
     ```console needs: WHAT      not run: WHAT is not there
-    ```c NAME                   the file NAME
+    ```c NAME, ```py NAME       the file NAME
 
 A command that ends with " &" goes on while the next ones run, and so does a server; when the block ends they have to have
 ended well."""
@@ -31,7 +31,8 @@ from lab import NOBODY, REPOSITORY, Lab, LabError, wait_until  # noqa: E402
 
 GUIDE = REPOSITORY / "docs/guide.md"
 RSH_AGENT = REPOSITORY / "tests/e2e/mpi/rsh_agent"
-NEEDS = {"a host with an iSER target", "a host with a ConnectX", "root on both hosts"}
+NEEDS = {"a host with an iSER target", "a host with a ConnectX", "GPUs", "root on both hosts"}
+UNPACKED = Path("/var/cache/uroce/rdma-core/usr/lib/python3/dist-packages")  # pyverbs, by tools/deps, where it is not installed
 
 
 @dataclasses.dataclass
@@ -122,6 +123,7 @@ class GuideLab(Lab):
         tools = self.uroce_for(True).parent
         if not shutil.which("sudo"):  # it has to be there to be refused
             shutil.copy2("/bin/true", tools / "sudo")
+        (tools / "python3").symlink_to("/usr/bin/python3")  # pyverbs is built for Debian's
         self.environment = {
             "PATH": f"{tools}:{os.environ['PATH']}:/usr/sbin:/sbin",
             "HOME": str(self.home),
@@ -129,6 +131,7 @@ class GuideLab(Lab):
             # What stands in for ssh, and what makes mpirun run as root.
             "OMPI_MCA_plm_rsh_agent": str(RSH_AGENT), "OMPI_MCA_oob_tcp_if_include": "192.0.2.0/24",
             "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            "HYDRA_LAUNCHER": "rsh", "HYDRA_LAUNCHER_EXEC": str(RSH_AGENT), "HYDRA_IFACE": "eth0", "PYTHONPATH": str(UNPACKED),
         }
 
     def enter(self, step):
