@@ -150,13 +150,13 @@ Decision LossRecovery::probe(bool long_read, Time now) {
   qp_.counters.add(Counter::kProbes);
   episode_.rewound = false;
   probe_unanswered_ = true;
-  // The waits double; between probes that make the peer do much work they quadruple.
+  // The waits double; between probes that make the peer do much work, perhaps for nothing, they quadruple.
   if (probes_sent_ < kManyProbes) ++probes_sent_;
   // Of a peer that is away: from the longest wait before on, so that it is found back after half its absence.
   const int away = probes_sent_ - kMaxProbes;
   const Duration longest =
       away < 0 ? kMaxProbe : std::min<Duration>(kMaxProbe * (2 << std::min(away, 4)), kMaxSlowProbe);
-  const Duration wait = probe_timeout() * (int64_t{1} << std::min((long_read ? 2 : 1) * probes_sent_, +kManyProbes));
+  const Duration wait = probe_timeout() * (int64_t{1} << std::min((long_read && !lossy_ ? 2 : 1) * probes_sent_, +kManyProbes));
   timers_.set(Timer::kProbe, now + std::min(wait, longest));
   // A peer that is away gets no more than the two packets: when it comes back, it says what it lacks.
   if (!lossy_ || probes_sent_ > kMaxProbes) return Decision::kProbe;
@@ -209,9 +209,10 @@ Duration LossRecovery::probe_timeout() const {
 }
 
 // Responses that come are no news where the peer has been asked for a long READ more than once: the next probe waits as
-// after that one.
+// after that one. Where packets are known to be lost they are news all the same.
 Duration LossRecovery::first_probe() const {
-  return std::min<Duration>(probe_timeout() * (1 << 2 * read_probes_), kMaxProbe);
+  const int doublings = lossy_ ? 0 : 2 * read_probes_;
+  return std::min<Duration>(probe_timeout() * (1 << doublings), kMaxProbe);
 }
 
 // The longest that IBTA 9.7.6.1.3 allows, or longer where the user asked for more patience: then all expiries together
