@@ -197,6 +197,7 @@ int check(const CheckOptions& options) {
     return complain(kExitUsage, fmt::format("--slack '{}': no duration; for example: 500us, 1ms or 0", options.slack));
   judging.slack = *slack;
   judging.path_mtu = options.path_mtu;
+  judging.patience = std::chrono::seconds(options.patience);
   Addresses at;
   for (const std::string& text : options.at) {
     const auto address = parse_address(text);

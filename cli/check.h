@@ -14,6 +14,7 @@ struct CheckOptions {
   std::vector<std::string> at{};       // addresses of the judged hosts; empty: as the file tells
   std::string slack = "1ms";           // see oracle::Options
   std::optional<uint32_t> path_mtu{};  // of all connections
+  uint32_t patience = 0;               // seconds, as of `uroce run`; 0: none
   uint64_t limit = 50;                 // violations printed
   bool quiet = false;                  // only violations
   bool json = false;

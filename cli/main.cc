@@ -217,6 +217,11 @@ CLI::App* add_check(CLI::App& app, CheckOptions& options) {
   check->add_option("--mtu", options.path_mtu, "The path MTU, if it does not show")
       ->check(one_of({"256", "512", "1024", "2048", "4096"}))
       ->option_text("BYTES");
+  check
+      ->add_option("--patience", options.patience,
+                   "Allow that all retries together take so long, as uroce run --patience does")
+      ->check(number_from(1, 86400))
+      ->option_text("SECONDS");
   check->add_option("--limit", options.limit, "Print this many violations and count the rest (default 50)")
       ->check(number_from(0))
       ->option_text("N");

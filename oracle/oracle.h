@@ -38,8 +38,11 @@ struct Options {
   // A request that asks for an acknowledgement and gets none within this time was not answered.
   Duration answer_within = std::chrono::seconds(1);
   std::optional<uint32_t> path_mtu;  // of all connections without one of their own
-  size_t kept_violations = 10000;    // more are only counted
-  bool whole = false;                // nothing was said before the first packet: an answer to nothing is a violation
+  // A requester may wait for a peer that is away for so long, whatever its timeout and retry_cnt say: uroce does where
+  // its user has asked for it.
+  Duration patience{};
+  size_t kept_violations = 10000;  // more are only counted
+  bool whole = false;              // nothing was said before the first packet: an answer to nothing is a violation
 };
 
 enum class WorkKind : uint8_t { kSend, kWrite, kWriteImmediate, kRead, kAtomic, kLocal };  // kLocal: sends nothing

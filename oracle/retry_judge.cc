@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "oracle/retry_judge.h"
 
+#include <algorithm>
+
 #include "wire/aeth.h"
 
 namespace uroce::oracle {
@@ -98,11 +100,12 @@ void RetryJudge::judge_time(bool again, bool idle, Context& context) {
   if (!idle && timeout.value_or(0) != 0 && retries) {
     // 4.096 us * 2^code, and up to four times as long (IBTA 9.7.6.1.3).
     const Duration nominal = Duration(4096) * (int64_t{1} << *timeout);
-    const Duration longest = 4 * nominal * (*retries + 1);
+    const Duration period = std::max<Duration>(4 * nominal, context.options.patience / (*retries + 1));
+    const Duration longest = period * (*retries + 1);
     // A requester that is silent for longer than its timer runs was stopped meanwhile. Once: several such silences are
     // a timer that is too slow. Afterwards it may wait for an answer before the timer goes on.
     const Duration silence = context.now - std::max(last_sign_, last_sent_);
-    if (silence > 4 * nominal + context.options.slack) stood_still_ = std::max(stood_still_, silence + nominal);
+    if (silence > period + context.options.slack) stood_still_ = std::max(stood_still_, silence + nominal);
     if (context.now > last_sign_ + longest + stood_still_ + context.options.slack) {
       context.violation(Rule::kRetryBudget,
                         text("still sending %.0f ms after the last progress, timeout %u and retry_cnt %u allow %.0f ms",

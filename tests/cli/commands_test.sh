@@ -50,6 +50,7 @@ for command in run devices doctor stat capture check; do
 done
 expect 2 "^uroce: --slack 'soon'" check --slack soon /dev/null
 expect 2 "^uroce: --at 'here'" check --at here /dev/null
+for wrong in 0 86401 10s; do expect 2 'is no number' check --patience "$wrong" /dev/null; done
 expect 2 '^uroce: cannot open /nonexistent: No such file' check /nonexistent
 expect 2 '^uroce: /dev/null: the file is empty' check /dev/null
 

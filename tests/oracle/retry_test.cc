@@ -216,6 +216,28 @@ TEST(Retry, TimeBudget) {
   EXPECT_EQ(idle.found(), "");
 }
 
+// Timeout 10 and two retries allow 50 ms; the user has asked for 6 s, 2 s for each.
+TEST(Retry, PatienceIsTheLeastTimeOfAllRetries) {
+  Options patient;
+  patient.patience = seconds(6);
+  for (const bool over : {false, true}) {
+    Trace t(Trace::usual(), patient);
+    t.out(send(100));
+    for (int i = 0; i < (over ? 4 : 3); ++i) {
+      t.wait(milliseconds(1990));
+      t.out(send(100));
+    }
+    EXPECT_EQ(t.found(), over ? "retry-budget@5" : "") << t.texts();
+  }
+  Attributes longer = Trace::usual();  // who allows more keeps it
+  longer.timeout = 20;
+  Trace t(longer, patient);
+  t.out(send(100));
+  t.wait(seconds(7));
+  t.out(send(100));
+  EXPECT_EQ(t.found(), "") << t.texts();
+}
+
 // A silence longer than the timer may run: the requester was stopped, and has the rest of its budget afterwards. Two of
 // them are a timer that is too slow.
 TEST(Retry, TimeInWhichTheRequesterStoodStillDoesNotCount) {
