@@ -155,6 +155,13 @@ size_t PortView::next_frame(std::span<uint8_t> out) {
 
 void PortView::set_link(bool up) {
   if (link_.exchange(up, std::memory_order_acq_rel) != up) ring();
+  if (announced_.exchange(up, std::memory_order_acq_rel) || !up) return;
+  {
+    const std::lock_guard guard(lock_);
+    resolution_.announce(monotonic_now());
+    has_frames_.store(resolution_.has_frames(), std::memory_order_release);
+  }
+  ring();  // there is a deadline
 }
 
 void PortView::ring() const {

@@ -43,6 +43,7 @@ class PortView final : public NetView {
   void take_frame(std::span<const uint8_t> frame);
   // The next frame to send, into `out` of Resolution::kLongestFrame bytes; its size, 0: none.
   size_t next_frame(std::span<uint8_t> out);
+  // Every time that it comes, neighbours are told of the addresses.
   void set_link(bool up);
 
  private:
@@ -55,6 +56,7 @@ class PortView final : public NetView {
   std::atomic<uint64_t> generation_{1};
   std::atomic<bool> has_frames_{false};
   std::atomic<bool> link_{true};
+  std::atomic<bool> announced_{false};  // since it has its link
   mutable std::mutex lock_;
   Netdev netdev_;
   Resolution resolution_;

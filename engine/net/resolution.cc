@@ -19,6 +19,8 @@ using wire::MacAddress;
 constexpr Duration kAskAgain = std::chrono::seconds(1);
 constexpr Duration kConfirmedFor = std::chrono::seconds(30);
 constexpr int kMostTries = 3;
+constexpr int kAnnouncements = 3;
+constexpr Duration kAnnounceAgain = std::chrono::seconds(1);
 
 constexpr size_t kEthernet = 14, kIpv6 = 40;
 constexpr uint16_t kTypeArp = 0x0806, kTypeIpv6 = 0x86dd;
@@ -236,7 +238,17 @@ void Resolution::ask(const IpAddress& address, Entry& entry, Time now) {
   if (own != nullptr) send_arp(kArpRequest, entry.now.has_mac() ? entry.now.mac : kBroadcast, *own, address);
 }
 
+void Resolution::announce(Time now) {
+  announcements_ = kAnnouncements;
+  announce_at_ = now;
+  on_time(now);
+}
+
 bool Resolution::on_time(Time now) {
+  if (announce_at_ <= now) {
+    for (const IpAddress& own : own_) send_announcement(own);
+    announce_at_ = --announcements_ > 0 ? now + kAnnounceAgain : kNever;
+  }
   bool changed = false;
   for (auto& [key, entry] : entries_) {
     if (entry.due > now) continue;
@@ -257,7 +269,7 @@ bool Resolution::on_time(Time now) {
 }
 
 Time Resolution::due() const {
-  Time first = kNever;
+  Time first = announce_at_;
   for (const auto& [key, entry] : entries_) first = std::min(first, entry.due);
   return first;
 }
@@ -318,6 +330,12 @@ void Resolution::send_advertisement(const IpAddress& own, const IpAddress& to, c
                         .target = own,
                         .to = to_all ? multicast_mac(destination) : to_mac,
                         .from = mac_}));
+}
+
+// Who has the address with another MAC address learns this one.
+void Resolution::send_announcement(const IpAddress& own) {
+  if (own.is_v4()) return send_arp(kArpRequest, kBroadcast, own, own);
+  send_advertisement(own, IpAddress{}, MacAddress{});
 }
 
 void Resolution::send(std::vector<uint8_t> frame) {

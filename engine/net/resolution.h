@@ -35,7 +35,11 @@ class Resolution {
   // There are packets for this address, which is on the link: it is looked for, or confirmed, unless that has been
   // begun within a second.
   void want(const wire::IpAddress& address, Time now);
-  // Asks again, or gives up, where it is time. True: a neighbour has changed.
+  // The port has its link, perhaps at another place than before (a virtual machine has moved): everybody is told of its
+  // addresses, three times (on_time()), by gratuitous ARP (RFC 5227 2.3) and unsolicited advertisements (RFC
+  // 4861 7.2.6).
+  void announce(Time now);
+  // Asks again, gives up, or announces again, where it is time. True: a neighbour has changed.
   bool on_time(Time now);
   Time due() const;
 
@@ -67,6 +71,7 @@ class Resolution {
                 const wire::IpAddress& target);
   void send_solicitation(const wire::IpAddress& target, const Neighbour& known);
   void send_advertisement(const wire::IpAddress& own, const wire::IpAddress& to, const wire::MacAddress& to_mac);
+  void send_announcement(const wire::IpAddress& own);
   void send(std::vector<uint8_t> frame);
   const wire::IpAddress* own_like(const wire::IpAddress& other) const;
 
@@ -75,6 +80,8 @@ class Resolution {
   std::map<Key, Entry> entries_;
   std::vector<wire::IpAddress> changed_;
   std::deque<std::vector<uint8_t>> frames_;
+  int announcements_ = 0;  // still to be made
+  Time announce_at_ = kNever;
 };
 
 }  // namespace uroce::net

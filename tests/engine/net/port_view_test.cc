@@ -140,6 +140,26 @@ TEST_F(PortViewTest, GroupsNeedNotBeFound) {
   EXPECT_EQ(view.next_frame(frame), 0u);
 }
 
+// A virtual machine that has moved finds its link down and up again.
+TEST_F(PortViewTest, AddressesAreAnnouncedWheneverTheLinkComes) {
+  std::array<uint8_t, Resolution::kLongestFrame> frame;
+  const auto frames = [&] {
+    size_t count = 0;
+    while (view.next_frame(frame) != 0) ++count;
+    return count;
+  };
+  EXPECT_EQ(frames(), 0u);
+  view.set_link(true);
+  EXPECT_EQ(frames(), 2u) << "IPv4 and IPv6";
+  EXPECT_NE(view.due(), kNever) << "again in a moment";
+  view.set_link(true);
+  EXPECT_EQ(frames(), 0u);
+  view.set_link(false);
+  EXPECT_EQ(frames(), 0u);
+  view.set_link(true);
+  EXPECT_EQ(frames(), 2u);
+}
+
 TEST_F(PortViewTest, ALinkThatGoesIsTold) {
   const uint64_t before = view.generation();
   view.set_link(false);

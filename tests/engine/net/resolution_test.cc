@@ -46,6 +46,12 @@ struct ResolutionTest : testing::Test {
     for (const Frame& frame : frames_of(a)) b.take(frame, now);
     for (const Frame& frame : frames_of(b)) a.take(frame, now);
   }
+  void exchange_wants(Time now) {
+    for (const IpAddress& address : {v4(2), v6(2)}) {
+      a.want(address, now);
+      exchange(now);
+    }
+  }
   // The frame with which `b` answers a request of `a`.
   Frame answer_to(const IpAddress& address, Time now) {
     a.want(address, now);
@@ -146,6 +152,30 @@ TEST_F(ResolutionTest, AnAnnouncementMovesAnAddress) {
   moved.want(v4(2), kStart);  // an announcement asks for the sender's own address
   EXPECT_TRUE(a.take(frames_of(moved).at(0), kStart));
   EXPECT_EQ(a.neighbour(v4(2)), (Neighbour{NeighbourState::kStale, kMacC}));
+}
+
+// A port that has come to another place, or another one that has its addresses now.
+TEST_F(ResolutionTest, AnnouncesItsAddressesThreeTimes) {
+  exchange_wants(kStart);
+  Resolution moved{kMacC, {v4(2), v6(2)}};
+  Time now = kStart;
+  moved.announce(now);
+  std::vector<Time> times;
+  for (; moved.has_frames(); now = moved.due(), moved.on_time(now)) {
+    const std::vector<Frame> frames = frames_of(moved);
+    ASSERT_EQ(frames.size(), 2u);
+    times.push_back(now);
+    for (const Frame& frame : frames) {
+      EXPECT_EQ(frame[0] & 1, 1) << "to all";
+      a.take(frame, now);
+    }
+    for (const IpAddress& address : {v4(2), v6(2)}) {
+      EXPECT_EQ(a.neighbour(address), (Neighbour{NeighbourState::kStale, kMacC})) << address.text();
+    }
+    if (moved.due() == kNever) break;
+  }
+  EXPECT_EQ(times, (std::vector<Time>{kStart, kStart + seconds(1), kStart + seconds(2)}));
+  EXPECT_FALSE(a.has_frames()) << "nobody answers an announcement";
 }
 
 TEST_F(ResolutionTest, ItsOwnAddressesAreNobodyElses) {
