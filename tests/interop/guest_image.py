@@ -38,6 +38,7 @@ OURS = (
     ("lib/uroce/uroce_af_xdp.so", "/opt/uroce/lib/uroce/uroce_af_xdp.so"),
     ("bin/rc_transfer", "/usr/bin/rc_transfer"),
     ("bin/rc_errors", "/usr/bin/rc_errors"),
+    ("bin/memory_pattern", "/usr/bin/memory_pattern"),
     ("bin/cm_exchange", "/usr/bin/cm_exchange"),
     ("bin/verbs_client_test", "/usr/bin/verbs_client_test"),
 )

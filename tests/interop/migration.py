@@ -38,6 +38,7 @@ TAPS = ("tap0", "tap1", "tap2")
 PATIENT = 17
 USUAL = 14  # perftest's: 2.1 s
 CALIBRATION = 200  # messages
+MEMORY_WRITTEN, MEMORY_SECONDS = 16, 40  # MiB, all the time
 
 
 # --- the hosts -----------------------------------------------------------------------------------------------------------
@@ -256,6 +257,26 @@ def given_up(options, io, quick=False):
     return Case(name, run, quick=quick)
 
 
+def memory(options):
+    """With --live: whether the guest's memory is what it wrote, without any RDMA. Says whose fault it is if others fail."""
+    name = "guest/memory"
+
+    def run(lab):
+        lab.boot()
+        with evidence_of(lab, name, options.keep):
+            program = lab.guest.start(["memory_pattern", MEMORY_WRITTEN, MEMORY_SECONDS], uroce=False)
+            moves = 0
+            while moves < (options.moves or 12) and program.running():
+                time.sleep(0.5)
+                lab.vm.migrate(True)
+                moves += 1
+            code = program.wait(MEMORY_SECONDS + 60)
+            check(code == 0, f"after {moves} moves: exit code {code} (None: hangs): the emulator loses writes\n{program.output}")
+            return f"{moves} moves; {program.output.strip()}"
+
+    return Case(name, run, quick=options.live)
+
+
 def cases(options):
     move = ("live", lambda vm: vm.migrate(True)) if options.live else ("moved", lambda vm: vm.migrate(False))
     moves = [move] * (options.moves or (12 if options.full else 3))
@@ -269,10 +290,12 @@ def cases(options):
     yield transfer(options, "uroce", "af_xdp", "from-peer", "all", everything)
     yield transfer(options, "rxe", "af_xdp", "from-peer", "all", everything)
     yield given_up(options, "af_xdp")
+    if options.live:
+        yield memory(options)
 
 
 def chosen(options):
-    return [case for case in cases(options) if options.peer in (None, case.name.split("/")[0])]
+    return [case for case in cases(options) if options.peer in (None, case.name.split("/")[0]) or case.name == "guest/memory"]
 
 
 def add_options(parser):
