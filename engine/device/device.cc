@@ -85,6 +85,7 @@ Device::Outcome Device::open_in_silence() {
   const uint32_t max_udp_length = opened.io.front()->max_udp_length();
   attach(opened);
   opened_ = std::move(opened);
+  io_due_.store(Time{});
   progress.wake();                        // to what it has to watch now
   max_udp_length_.store(max_udp_length);  // from here on polls run rounds
   open_ = true;

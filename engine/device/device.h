@@ -94,6 +94,7 @@ class Device {
   bool report();
   void note(const net::News& news);
   void follow_netdev();
+  void follow_io();
   void apply(Destination& to, Destination::Route&& route, uint64_t generation);
   void refresh_routes(const net::News& news);
   void ask_for_next_hops();
@@ -121,8 +122,9 @@ class Device {
 
   std::mutex news_lock_;                                                                    // taken with no other one
   net::News news_{.netdevs = true, .all_routes = false, .next_hops = false, .routes = {}};  // to be acted on
-  Time next_refresh_{};        // of routes; the background thread's
-  NextHopWaits::List wanted_;  // likewise
+  Time next_refresh_{};               // of routes; the background thread's
+  std::atomic<Time> io_due_{kNever};  // when to look at the packet I/O again
+  NextHopWaits::List wanted_;         // likewise
 
   std::mutex handlers_lock_;
   std::vector<EventHandler*> handlers_;

@@ -143,6 +143,7 @@ Time Device::look_at_network(bool readable) {
     }
   }
   if (netdevs) follow_netdev();
+  if (netdevs || monotonic_now() >= io_due_.load()) follow_io();
   if (routes) {
     refresh_routes(routes);
     next_refresh_ = monotonic_now() + kRefreshInterval;
@@ -150,7 +151,7 @@ Time Device::look_at_network(bool readable) {
   const bool reported = report();
   std::lock_guard guard(news_lock_);
   const Time again = reported ? kNever : monotonic_now() + kRefreshInterval;
-  return std::min({news_ ? next_refresh_ : kNever, view_->due(), again});
+  return std::min({news_ ? next_refresh_ : kNever, view_->due(), again, io_due_.load()});
 }
 
 // What the packet I/O has to say. False: it is to be asked later, as a set-up call is under way. No lock is held while
@@ -186,8 +187,19 @@ void Device::follow_netdev() {
   netdev_ = now_netdev;
   const net::Netdev before = std::exchange(announced_, std::move(now_netdev));
   if (before.addresses != netdev_.addresses || before.mac != netdev_.mac || !steered_) steer_addresses();
-  if (opened_.check) opened_.check(netdev_);
   announce(before, netdev_, was_present && !present_);
+}
+
+// The packet I/O may have to be opened anew. Set-up calls wait for that, packets of other ways go on.
+void Device::follow_io() {
+  std::lock_guard setting_up(setup);
+  if (!opened_.follow) return io_due_.store(kNever);
+  const auto exclusively = [this](const std::function<void()>& step) {
+    Progress::Guard guard(progress);
+    step();
+    max_udp_length_.store(progress.shard(0).datapath().wire()->max_udp_length());
+  };
+  io_due_.store(opened_.follow(netdev_, exclusively));
 }
 
 // A netdev that is gone takes its device along, as pulling a NIC does: everything stays callable and gets nowhere.

@@ -6,15 +6,15 @@
 #include <iterator>
 #include <string>
 #include <sys/socket.h>
-#include <system_error>
 #include <utility>
 
 #include "broker/link.h"
+#include "engine/base/clock.h"
 #include "engine/base/concat.h"
 #include "engine/device/broker_link.h"
 #include "engine/device/capture_setup.h"
+#include "engine/device/followed_frames.h"
 #include "engine/device/io_choice.h"
-#include "engine/io/af_xdp/af_xdp.h"
 #include "engine/io/dpdk/dpdk.h"
 #include "engine/io/frames_and_sockets.h"
 #include "engine/io/same_host/same_host.h"
@@ -47,7 +47,7 @@ enum class Wanted : uint8_t { kAll, kRuns };
 
 io::IoResult<io::UdpIo> open_sockets(const net::Netdev& netdev, const broker::Lease* lease,
                                      Wanted wanted = Wanted::kAll) {
-  io::UdpConfig config{.netdev = netdev.name, .ifindex = netdev.index, .mtu = netdev.mtu};
+  io::UdpConfig config{.netdev = netdev.name, .ifindex = netdev.index};
   config.only_runs = wanted == Wanted::kRuns;
   if (netdev.gso_max_size != 0) config.gso_max_size = netdev.gso_max_size;
   if (lease != nullptr) {
@@ -82,7 +82,7 @@ void share(const std::shared_ptr<broker::Lease>& lease, int ifindex, OpenedIo& o
   opened.max_groups = std::min(opened.max_groups, net::groups_of_a_socket());
 }
 
-io::IoResult<io::AfXdp> open_frames(const net::Netdev& netdev, const Options& options, const broker::Lease* lease) {
+auto open_frames(const net::Netdev& netdev, const Options& options, const broker::Lease* lease) {
   io::AfXdpConfig config;
   config.ifindex = netdev.index;
   config.netdev = netdev.name;
@@ -92,30 +92,16 @@ io::IoResult<io::AfXdp> open_frames(const net::Netdev& netdev, const Options& op
   config.vlans = netdev.vlans;
   config.force_generic = options.force_generic_xdp;
   if (lease != nullptr) config.qpns = qpns_of(*lease);
-  return io::AfXdp::open(config);
+  return FollowedFrames::open(std::move(config));
 }
 
-void follow(io::AfXdp* xsk, OpenedIo& opened) {
-  const auto notices = std::make_shared<std::vector<std::string>>();  // of calls that hold Device::setup
-  opened.report = [notices](uint64_t) { return std::exchange(*notices, {}); };
-  opened.set_addresses = [xsk, notices, before = 0](const wire::MacAddress& mac,
-                                                    std::span<const wire::IpAddress> addresses) mutable {
-    const int mac_error = xsk->set_mac(mac);
-    const int addresses_error = xsk->set_local_addresses(addresses);
-    const int error = mac_error != 0 ? mac_error : addresses_error;
-    if (error != 0 && error != before) {
-      notices->push_back(
-          concat("AF_XDP cannot follow the netdev's addresses: ", std::generic_category().message(error),
-                 "; packets to new ones are lost until a later attempt succeeds, or the program is started again"));
-    }
-    return before = error;
+void follow(const std::shared_ptr<FollowedFrames>& frames, OpenedIo& opened) {
+  opened.report = [frames](uint64_t) { return frames->take_notices(); };
+  opened.set_addresses = [frames](const wire::MacAddress& mac, std::span<const wire::IpAddress> addresses) {
+    return frames->set_addresses(mac, addresses);
   };
-  opened.check = [xsk, notices, before = std::vector<std::string>()](const net::Netdev& now) mutable {
-    std::vector<std::string> texts = xsk->outgrown(now.mtu, now.vlans);
-    for (const std::string& text : texts) {
-      if (std::find(before.begin(), before.end(), text) == before.end()) notices->push_back(text);
-    }
-    before = std::move(texts);
+  opened.follow = [frames](const net::Netdev& now, const OpenedIo::Exclusively& exclusively) {
+    return frames->follow(now, exclusively, monotonic_now());
   };
 }
 
@@ -129,11 +115,11 @@ std::variant<OpenedIo, io::IoError> open_af_xdp(const net::Netdev& netdev, const
   }
   auto result = open_frames(netdev, options, own.get());
   if (auto* error = std::get_if<io::IoError>(&result)) return *error;
-  auto& frames = std::get<std::unique_ptr<io::AfXdp>>(result);
+  const auto& frames = std::get<std::shared_ptr<FollowedFrames>>(result);
   OpenedIo opened;
-  follow(frames.get(), opened);
+  follow(frames, opened);
   if (!own) {
-    opened.io.push_back(std::move(frames));
+    opened.io.push_back(frames->take_io());
     return opened;
   }
   auto beside = open_sockets(netdev, own.get());
@@ -145,7 +131,7 @@ std::variant<OpenedIo, io::IoError> open_af_xdp(const net::Netdev& netdev, const
     std::move(others.begin(), others.end(), std::back_inserter(texts));
     return texts;
   };
-  opened.io.push_back(std::make_unique<io::FramesAndSockets>(std::move(frames), std::move(sockets)));
+  opened.io.push_back(std::make_unique<io::FramesAndSockets>(frames->take_io(), std::move(sockets)));
   share(own, netdev.index, opened);
   return opened;
 }

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "engine/base/time.h"
 #include "engine/engine.h"
 #include "engine/io/io_error.h"
 #include "engine/io/packet_io.h"
@@ -29,8 +30,11 @@ struct OpenedIo {
   // Tells the packet I/O that the netdev's MAC address, its addresses or its multicast groups changed; may be empty. 0
   // or an errno value: not all has been taken; call again. report() says so.
   std::function<int(const wire::MacAddress&, std::span<const wire::IpAddress>)> set_addresses;
-  // Looks whether the netdev has changed in a way that the packet I/O does not follow, for report(); may be empty.
-  std::function<void(const net::Netdev&)> check;
+  // Looks whether the netdev, as it is now, has changed in a way for which the packet I/O has to be opened anew, and
+  // does it: that may take long, so only the steps that it hands to `exclusively` run while nobody moves packets.
+  // max_udp_length() may be another one after each. Returns when to look again at the latest. May be empty.
+  using Exclusively = std::function<void(const std::function<void()>& step)>;
+  std::function<Time(const net::Netdev&, const Exclusively& exclusively)> follow;
   // What has been found out since the last time, each only once, for say(); may be empty. Costs little where that is
   // nothing. `runs_paused`: times that runs to a peer were given up (Counter::kRunsPaused).
   std::function<std::vector<std::string>(uint64_t runs_paused)> report;

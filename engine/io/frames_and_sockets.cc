@@ -14,12 +14,7 @@ constexpr uint32_t kLooksPerQuietLook = 16;
 }  // namespace
 
 FramesAndSockets::FramesAndSockets(std::unique_ptr<PacketIo> frames, std::unique_ptr<PacketIo> sockets, Copies copies)
-    : frames_(std::move(frames)), sockets_(std::move(sockets)), copies_(copies) {
-  for (const PacketIo* const io : {frames_.get(), sockets_.get()}) {
-    const std::span<const pollfd> descriptors = io->wait_descriptors();
-    wait_descriptors_.insert(wait_descriptors_.end(), descriptors.begin(), descriptors.end());
-  }
-}
+    : frames_(std::move(frames)), sockets_(std::move(sockets)), copies_(copies) {}
 
 size_t FramesAndSockets::receive(std::span<RxPacket> out) {
   const bool sockets_first = looks_++ % kLooksPerQuietLook == 0;
@@ -58,7 +53,7 @@ size_t FramesAndSockets::drop_copies(std::span<RxPacket> packets) {
 PacketIo& FramesAndSockets::way_of(const io::TxPacket& packet) const {
   const wire::Envelope& envelope = *packet.envelope;
   const bool stays_here = envelope.destination_mac == envelope.source_mac;
-  return stays_here || envelope.destination.is_multicast() ? *sockets_ : *frames_;
+  return stays_here || envelope.destination.is_multicast() || !frames_->is_open() ? *sockets_ : *frames_;
 }
 
 size_t FramesAndSockets::send(std::span<io::TxPacket> burst) {
@@ -73,15 +68,17 @@ size_t FramesAndSockets::send(std::span<io::TxPacket> burst) {
     taken += sent;
     if (sent < same.size()) break;
   }
-  ask_for_same_events();
   return taken;
 }
 
-void FramesAndSockets::ask_for_same_events() {
-  auto descriptor = wait_descriptors_.begin();
+// Either of them may have others now, and ask for other events.
+std::span<const pollfd> FramesAndSockets::wait_descriptors() const {
+  wait_descriptors_.clear();
   for (const PacketIo* const io : {frames_.get(), sockets_.get()}) {
-    for (const pollfd& theirs : io->wait_descriptors()) (descriptor++)->events = theirs.events;
+    const std::span<const pollfd> descriptors = io->wait_descriptors();
+    wait_descriptors_.insert(wait_descriptors_.end(), descriptors.begin(), descriptors.end());
   }
+  return wait_descriptors_;
 }
 
 bool FramesAndSockets::flush() {

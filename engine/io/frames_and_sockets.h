@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // PacketIo of a process that has leased a netdev's AF_XDP queues, beside others with UDP sockets on it: two as one.
-// Packets to the wire leave as frames. Packets to this host's own address, which no wire brings back, and to multicast
-// groups, of which this host's kernel makes copies for other processes too, leave through sockets. What arrives comes
-// from both: through sockets also whatever the XDP program has left to the kernel.
+// Packets to the wire leave as frames, through sockets only while the frames' I/O is being replaced. Packets to this
+// host's own address, which no wire brings back, and to multicast groups, of which this host's kernel makes copies for
+// other processes too, leave through sockets. What arrives comes from both: through sockets also whatever the XDP
+// program has left to the kernel.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,7 @@ class FramesAndSockets final : public PacketIo {
   size_t send(std::span<io::TxPacket> burst) override;
   bool takes_runs(const wire::IpAddress& to) const override { return sockets_->takes_runs(to); }
   bool flush() override;
-  std::span<const pollfd> wait_descriptors() const override { return wait_descriptors_; }
+  std::span<const pollfd> wait_descriptors() const override;
   bool left_over() const override { return frames_->left_over() || sockets_->left_over(); }
   bool prepare_to_wait() override;
   uint32_t max_udp_length() const override;
@@ -43,13 +44,12 @@ class FramesAndSockets final : public PacketIo {
   size_t receive_from(PacketIo& io, std::span<RxPacket> out);
   size_t drop_copies(std::span<RxPacket> packets);
   PacketIo& way_of(const io::TxPacket& packet) const;
-  void ask_for_same_events();
 
   const std::unique_ptr<PacketIo> frames_, sockets_;
   const Copies copies_;
   std::vector<wire::IpAddress> local_addresses_;
   IoCounters copies_dropped_;
-  std::vector<pollfd> wait_descriptors_;
+  mutable std::vector<pollfd> wait_descriptors_;
   const PacketIo* busy_ = nullptr;  // had packets last
   uint32_t looks_ = 0;
 };

@@ -47,7 +47,8 @@ uint32_t rx_queue_count(const std::string& netdev) {
   ifreq ifr{};
   ifr.ifr_data = reinterpret_cast<char*>(&channels);
   if (!netdev_ioctl(SIOCETHTOOL, netdev, ifr)) return 1;
-  return std::max<uint32_t>(1, channels.combined_count + channels.rx_count);
+  const uint64_t told = uint64_t{channels.combined_count} + channels.rx_count;
+  return static_cast<uint32_t>(std::clamp<uint64_t>(told, 1, kMaxRxQueues));
 }
 
 }  // namespace uroce::io

@@ -14,7 +14,10 @@ bool netdev_is_up(const std::string& netdev);
 // has put it in, as between the ends of a veth pair. To an XDP program one of any VLAN looks as if it were untagged.
 bool strips_vlan_tags(const std::string& netdev);
 
-// Receive queues in use (ethtool -l); 1 when the driver does not tell.
+// The kernel makes no netdev with more.
+constexpr uint32_t kMaxRxQueues = 4096;
+
+// Receive queues in use (ethtool -l), kMaxRxQueues at most; 1 when the driver does not tell.
 uint32_t rx_queue_count(const std::string& netdev);
 
 }  // namespace uroce::io

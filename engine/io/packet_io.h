@@ -112,6 +112,9 @@ class PacketIo {
   // A packet whose payload cannot be read any more is taken, not sent, and marked `unreadable`.
   virtual size_t send(std::span<io::TxPacket> burst) = 0;
 
+  // False: packets are lost for now, as another one has to be opened in its place first (replaceable_io.h).
+  virtual bool is_open() const { return true; }
+
   // How many packets of one QP in a row, of so many bytes with the UDP header, can leave together, at little more than
   // the price of one.
   virtual size_t run([[maybe_unused]] uint32_t udp_length) const { return 1; }
@@ -133,7 +136,7 @@ class PacketIo {
   virtual bool flush() = 0;
 
   // Descriptors to sleep on: readable when receive() would return packets; `events` asks for POLLOUT as well while
-  // send() lacks room and the kernel will tell when there is some. The set is stable for the life of the object.
+  // send() lacks room and the kernel will tell when there is some. Valid until the next call.
   virtual std::span<const pollfd> wait_descriptors() const = 0;
 
   // Packets have been taken from the kernel that receive() has not returned yet: wait_descriptors() do not tell of

@@ -5,13 +5,14 @@ is right afterwards. Who is away for longer than the attributes allow is given u
 See suite.py."""
 
 import itertools
+import json
 import re
 import signal
 import sys
 import time
 
 from suite import Case, check, main
-from lab import Lab, wait_until
+from lab import Lab, LabError, wait_until
 
 # Per QP and direction: for longer than it takes on a busy machine to find out that packets flow.
 MESSAGES = 10000
@@ -84,18 +85,33 @@ def given_up(io):
 # --- netdevs that change, as they may where a virtual machine has moved to ------------------------------------------------
 
 
-def changed(name, io, change, before=lambda lab: None, **case):
-    """change(lab) in the middle of a transfer, whose queue pairs stay."""
+def changed(name, io, change, before=lambda lab: None, alone=False, says=(), **case):
+    """change(lab) in the middle of a transfer, whose queue pairs stay. `says`: what uroce says on either side, at least."""
 
     def run(lab):
         before(lab)
-        server, client = start(lab, io, 16, MESSAGES, own=["--port-changes"])
+        server, client = start(lab, io, 16, MESSAGES, ["--alone"] if alone else (), own=["--port-changes"])
         change(lab)
+        for text in says:
+            for program in (server, client):
+                wait_until(lambda text=text, program=program: text in program.output or not program.running(), 20, text)
         packets = lab.b.packets()
         wait_until(lambda: lab.b.packets() > packets + 500 or not client.running(), 20, "packets flow again")
-        return expect_whole(server, client)
+        whole = expect_whole(server, client)
+        for program in (server, client):
+            missing = [text for text in says if text not in program.output]
+            check(not missing, f"not said: {missing}\n{program.output}")
+        return whole
 
-    return Case(f"{name}-{io}", run, **case)
+    def restored(lab):
+        try:
+            return run(lab)
+        finally:
+            lab.stop_programs()
+            set_mtus(lab.mtu)(lab)
+            set_queues(lab, lab.queues)
+
+    return Case(f"{name}-{io}" + ("-alone" if alone else ""), restored, **case)
 
 
 def down_and_up(lab):
@@ -115,16 +131,46 @@ def set_mtus(mtu):
 
 
 def larger_and_back(lab):
-    for mtu in (3000, 1500):
+    for mtu in (9000, 1500):
         set_mtus(mtu)(lab)
-        time.sleep(0.3)
+        time.sleep(1)
 
 
-def set_queues(lab, sends, receives):
-    """Of the wire from a to b. The sender never has more queues than the receiver: a veth drops what has no XDP ring."""
-    growing = receives > 1
-    for host, kind, count in ((lab.b, "rx", receives), (lab.a, "tx", sends))[:: 1 if growing else -1]:
-        host.system("ethtool", "-L", host.netdev, kind, str(count))
+def queues_of(host):
+    now = host.system("ethtool", "-l", host.netdev).split("Current")[1]
+    return {kind: int(re.search(rf"^{kind.upper()}:\s*(\d+)$", now, re.M)[1]) for kind in ("rx", "tx")}
+
+
+def set_queues(lab, count):
+    """Of both ends. Who sends never has more queues than the other end receives with: a veth drops what has no XDP ring."""
+    for growing in (True, False):
+        for kind in ("rx", "tx") if growing else ("tx", "rx"):
+            for host in (lab.a, lab.b):
+                now = queues_of(host)[kind]
+                if now != count and (now < count) == growing:
+                    host.system("ethtool", "-L", host.netdev, kind, str(count))
+
+
+def more_and_back(lab, back_is_refused):
+    """4 queues, and 1 again: the kernel refuses that while AF_XDP sockets are on them."""
+    set_queues(lab, 4)
+    time.sleep(1)
+    refused = False
+    try:
+        set_queues(lab, 1)
+    except LabError:
+        refused = True
+    check(refused == back_is_refused, f"fewer queues: {'refused' if refused else 'taken'}")
+
+
+def detach(lab):
+    """Somebody detaches the XDP programs of both hosts by force."""
+    for host in (lab.a, lab.b):
+        program = host.xdp_program()["prog"]["id"]
+        for link in json.loads(host.system("bpftool", "-j", "link")):
+            if link.get("prog_id") == program:
+                host.system("bpftool", "link", "detach", "id", str(link["id"]))
+        check(not host.xdp_program(), f"still there: {host.xdp_program()}")
 
 
 def other_mac(lab):
@@ -135,13 +181,31 @@ def other_mac(lab):
     time.sleep(0.3)
 
 
+def given_up_detached(lab):
+    """Without sockets beside nothing arrives any more: said at once, and the program ends in order."""
+    server, client = start(lab, "af_xdp", 14, MESSAGES, ["--alone"])
+    detach(lab)
+    for program in (client, server):
+        code = program.wait(40)
+        check(code not in (None, 0), f"exit code {code} (None: hangs)\n{program.output}")
+        check("somebody has detached uroce's XDP program" in program.output, f"not said\n{program.output}")
+    return "said and given up"
+
+
+# With a broker and alone.
+PLANES = [("udp", False), ("af_xdp", False), ("af_xdp", True)]
 CHANGES = [
-    *(changed("link-down-and-up", io, down_and_up) for io in ("udp", "af_xdp")),
-    *(changed("other-mtu", io, larger_and_back) for io in ("udp", "af_xdp")),
+    *(changed("link-down-and-up", io, down_and_up, alone=alone) for io, alone in PLANES),
+    changed("other-mtu", "udp", larger_and_back),
+    *(changed("other-mtu", "af_xdp", larger_and_back, alone=alone, says=["now 9000): opened anew"]) for alone in (False, True)),
     *(changed("other-mac", io, other_mac) for io in ("udp", "af_xdp")),
-    *(changed("more-queues", io, lambda lab: set_queues(lab, 2, 2), before=lambda lab: set_queues(lab, 1, 1)) for io in ("udp", "af_xdp")),
-    # Under AF_XDP the kernel refuses to take a queue away that has a socket.
-    changed("fewer-queues", "udp", lambda lab: set_queues(lab, 1, 1), before=lambda lab: set_queues(lab, 2, 2)),
+    changed("other-queues", "udp", lambda lab: more_and_back(lab, False), before=lambda lab: set_queues(lab, 1)),
+    *(
+        changed("other-queues", "af_xdp", lambda lab: more_and_back(lab, True), before=lambda lab: set_queues(lab, 1), alone=alone, says=["4 queues"])
+        for alone in (False, True)
+    ),
+    changed("detached", "af_xdp", detach, says=["somebody has detached uroce's XDP program", "through sockets"]),
+    Case("detached-af_xdp-alone", given_up_detached),
 ]
 
 CASES = [
@@ -157,4 +221,4 @@ CASES = [
 ]
 
 if __name__ == "__main__":
-    sys.exit(main(__doc__, CASES, lambda options, mtu: Lab(options.build, mtu, queues=2)))
+    sys.exit(main(__doc__, CASES, lambda options, mtu: Lab(options.build, mtu, queues=4)))

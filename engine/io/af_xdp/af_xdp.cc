@@ -3,10 +3,8 @@
 #include "engine/io/af_xdp/af_xdp.h"
 
 #include <algorithm>
-#include <cassert>
 #include <system_error>
 
-#include "engine/io/af_xdp/error.h"
 #include "engine/io/frame_builder.h"
 #include "engine/io/netdev_query.h"
 
@@ -26,10 +24,14 @@ size_t AfXdp::send(std::span<io::TxPacket> burst) {
   return count;
 }
 
-// False: no room. The source port picks the queue, so that a flow stays in order.
+// False: no room. The source port picks the queue, so that a flow stays in order. A packet that is too long is of a QP
+// whose path MTU is that of an earlier opening: lost, as where the netdev's MTU has shrunk.
 bool AfXdp::send_one(io::TxPacket& packet) {
   const auto size = static_cast<uint32_t>(frame_size(packet));
-  assert(size <= tx_slots_.slot_size());
+  if (size > tx_slots_.slot_size()) {
+    ++counters_.tx_errors;
+    return true;
+  }
   const uint32_t chunks = (size + xsk_config_.chunk_size - 1) / xsk_config_.chunk_size;
   XskQueue& xsk = queues_[packet.envelope->source_port % queues_.size()]->xsk;
   if (tx_slots_.empty() || xsk.tx_room(chunks) < chunks) return false;
@@ -78,27 +80,20 @@ int AfXdp::set_local_addresses(std::span<const wire::IpAddress> addresses) {
   return program_.set_local_addresses(addresses);
 }
 
-std::vector<std::string> AfXdp::outgrown(uint32_t mtu, const std::vector<std::string>& vlans) const {
-  std::vector<std::string> all;
-  const uint32_t queues = rx_queue_count(netdev_);
-  const auto changed = [](const std::string& what, uint32_t from, uint32_t to) {
-    return what + " (" + std::to_string(from) + " when AF_XDP was opened, now " + std::to_string(to) + "): ";
+std::string AfXdp::outgrown(const std::string& netdev, uint32_t mtu) const {
+  std::string all;
+  const auto add = [&all](const char* what, uint32_t from, uint32_t to) {
+    if (to <= from) return;
+    all += all.empty() ? "" : ", ";
+    all += what + (" (" + std::to_string(from) + " when AF_XDP was opened, now ") + std::to_string(to) + ")";
   };
-  const std::string remedy = "; start the programs that use uroce again";
-  if (queues > queue_count_) {
-    all.push_back(changed("the netdev has more receive queues", queue_count_, queues) +
-                  (shares_ ? "packets that arrive on the new ones take the slower way, through sockets"
-                           : "packets that arrive on the new ones are lost") +
-                  remedy + ", or undo it with ethtool -L");
-  }
-  if (mtu > opened_mtu_) {
-    all.push_back(changed("the MTU has grown", opened_mtu_, mtu) + "what it adds is not used" + remedy);
-  }
-  if (!vlans.empty() && strips_vlan_tags(netdev_)) {  // it would not be opened now
-    const IoError error = vlan_error(netdev_, vlans);
-    all.push_back(error.what + "; " + error.remedy);
-  }
+  add("the netdev has more receive queues", queue_count_, rx_queue_count(netdev));
+  add("the MTU has grown", opened_mtu_, mtu);
   return all;
+}
+
+bool AfXdp::is_detached() const {
+  return is_detached_xdp_link(program_.link_fd());
 }
 
 std::string AfXdp::description() const {

@@ -26,8 +26,8 @@ namespace uroce::io {
 
 struct AfXdpConfig {
   int ifindex = 0;
-  std::string netdev;  // name
-  uint32_t mtu = 1500;
+  std::string netdev;                            // name
+  uint32_t mtu = 1500;                           // the longest packets are of this one
   wire::MacAddress mac{};                        // the netdev's
   std::vector<wire::IpAddress> local_addresses;  // packets to these are ours
   std::vector<std::string> vlans;                // names of the VLAN netdevs above it
@@ -46,6 +46,10 @@ class AfXdp final : public PacketIo {
   static IoResult<AfXdp> open(const AfXdpConfig& config);
   // Why open() would fail, as far as that can be seen without loading anything.
   static std::optional<IoError> obstacle(int ifindex, const std::string& netdev, const std::vector<std::string>& vlans);
+  // Of that the netdevs of VLANs above it, which it cannot tell packets of.
+  static std::optional<IoError> vlan_obstacle(const std::string& netdev, const std::vector<std::string>& vlans);
+  // The same as obstacle() for one that is open and would be opened anew: its own XDP program is none.
+  static std::optional<IoError> obstacle_to_reopening(const std::string& netdev, const std::vector<std::string>& vlans);
   ~AfXdp() override;
 
   size_t receive(std::span<RxPacket> out) override { return receiver_.receive(queues_, out); }
@@ -65,9 +69,11 @@ class AfXdp final : public PacketIo {
   // traffic flows. Returns 0 or an errno value.
   int set_local_addresses(std::span<const wire::IpAddress> addresses);
 
-  // What has changed about the netdev since it was opened and is not followed, and what to do, for people. `mtu` and
-  // `vlans`: as they are now.
-  std::vector<std::string> outgrown(uint32_t mtu, const std::vector<std::string>& vlans) const;
+  // What the netdev has more of than when this was opened: a reason to open it anew. Empty: nothing. `netdev` (its
+  // name) and `mtu`: as they are now.
+  std::string outgrown(const std::string& netdev, uint32_t mtu) const;
+  // Somebody has detached the XDP program by force: no packets come any more.
+  bool is_detached() const;
 
  private:
   struct Queue {
@@ -101,10 +107,8 @@ class AfXdp final : public PacketIo {
   TxSlots tx_slots_;
   XskReceiver receiver_;
   uint32_t max_udp_length_ = 0;
-  std::string netdev_;  // name
   uint32_t opened_mtu_ = 0;
-  uint32_t queue_count_ = 0;  // receive queues at the time
-  bool shares_ = false;       // the kernel gets what is not taken from it
+  uint32_t queue_count_ = 0;  // receive queues at the time; kMaxRxQueues at most (netdev_query.h)
   uint16_t next_ip_id_ = 0;
   IoCounters counters_;  // of sending
 };

@@ -97,6 +97,16 @@ bool AttachedProgram::takes_all() const {
   return name == kTakesAll;
 }
 
+bool is_detached_xdp_link(int link_fd) {
+  bpf_link_info info{};
+  bpf_attr about{};
+  about.info.bpf_fd = static_cast<uint32_t>(link_fd);
+  about.info.info_len = sizeof(info);
+  about.info.info = reinterpret_cast<uintptr_t>(&info);
+  return syscall(SYS_bpf, BPF_OBJ_GET_INFO_BY_FD, &about, sizeof(about)) == 0 && info.type == BPF_LINK_TYPE_XDP &&
+         info.xdp.ifindex == 0;
+}
+
 std::optional<AttachedProgram> attached_xdp_program(int ifindex) {
   std::array<std::byte, 16384> answer;  // a page or so, without virtual functions, for which nobody has asked
   const Bytes xdp = find_attribute(ask_for_link(ifindex, answer), IFLA_XDP);

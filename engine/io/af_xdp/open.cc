@@ -25,9 +25,12 @@ constexpr uint32_t kMinFrames = 64;              // to receive per queue, and to
 constexpr std::chrono::seconds kReleaseTime{3};  // a busy machine takes its time
 constexpr std::chrono::milliseconds kReleasePause{1};
 
+// What IP packets can be; whatever the kernel says of a netdev.
+constexpr uint32_t kMinMtu = 68, kMaxMtu = 65535;
+
 // The largest frame of the netdev; a tag may be in front of it when hardware does not strip it.
 uint32_t frame_limit(uint32_t mtu) {
-  return static_cast<uint32_t>(wire::kEthernetSize + wire::kVlanTagSize) + mtu;
+  return static_cast<uint32_t>(wire::kEthernetSize + wire::kVlanTagSize) + std::min(mtu, kMaxMtu);
 }
 
 XskConfig choose_sizes(const AfXdpConfig& config, uint32_t queue_count, XdpProgram::Mode mode) {
@@ -75,12 +78,21 @@ IoResult<AfXdp> AfXdp::open(const AfXdpConfig& config) {
   return io;
 }
 
-std::optional<IoError> AfXdp::obstacle(int ifindex, const std::string& netdev, const std::vector<std::string>& vlans) {
+// Whoever is in one of the VLANs could send packets to this netdev, which the kernel would give to the VLAN's.
+std::optional<IoError> AfXdp::vlan_obstacle(const std::string& netdev, const std::vector<std::string>& vlans) {
+  if (vlans.empty() || !strips_vlan_tags(netdev)) return std::nullopt;
+  return vlan_error(netdev, vlans);
+}
+
+std::optional<IoError> AfXdp::obstacle_to_reopening(const std::string& netdev, const std::vector<std::string>& vlans) {
   if (!kernel_has_af_xdp()) return socket_error(netdev, 0, EAFNOSUPPORT);
   if (!netdev_is_up(netdev)) return netdev_down_error(netdev);
   if (!missing_capabilities().empty() || in_user_namespace()) return permission_error(netdev);
-  // Whoever is in one of the VLANs could send packets to this netdev, which the kernel would give to the VLAN's.
-  if (!vlans.empty() && strips_vlan_tags(netdev)) return vlan_error(netdev, vlans);
+  return vlan_obstacle(netdev, vlans);
+}
+
+std::optional<IoError> AfXdp::obstacle(int ifindex, const std::string& netdev, const std::vector<std::string>& vlans) {
+  if (std::optional<IoError> error = obstacle_to_reopening(netdev, vlans)) return error;
   if (const std::optional<AttachedProgram> other = attached_xdp_program(ifindex)) {
     return program_present_error(netdev, *other);
   }
@@ -88,10 +100,8 @@ std::optional<IoError> AfXdp::obstacle(int ifindex, const std::string& netdev, c
 }
 
 std::optional<IoError> AfXdp::attach(const AfXdpConfig& config) {
-  netdev_ = config.netdev;
   opened_mtu_ = config.mtu;
   queue_count_ = rx_queue_count(config.netdev);
-  shares_ = config.qpns.has_value();
   const auto deadline = std::chrono::steady_clock::now() + kReleaseTime;
   while (earlier_holder_ends(config) && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(kReleasePause);
@@ -160,7 +170,7 @@ void AfXdp::set_up_sending(const AfXdpConfig& config) {
 
   const uint32_t largest_frame = multi_buffer() ? kMaxFrameSize : xsk_config_.chunk_size - kRxHeadroom;
   const auto ip_headers = static_cast<uint32_t>(wire::kIpv6Size);  // the longer ones
-  max_udp_length_ = std::min(config.mtu, largest_frame - frame_limit(0)) - ip_headers;
+  max_udp_length_ = std::clamp(config.mtu, kMinMtu, largest_frame - frame_limit(0)) - ip_headers;
   for (const std::unique_ptr<Queue>& queue : queues_) wait_descriptors_.push_back({queue->xsk.fd(), POLLIN, 0});
 }
 

@@ -32,6 +32,10 @@ struct AttachedProgram {
 // nullopt: none. Needs no privilege.
 std::optional<AttachedProgram> attached_xdp_program(int ifindex);
 
+// Whether the bpf_link, which attached a program to a netdev, does so no more: `bpftool link detach`, or the netdev is
+// gone. False also where the kernel does not say.
+bool is_detached_xdp_link(int link_fd);
+
 class XdpProgram {
  public:
   enum class Mode : uint8_t { kNative, kGeneric };

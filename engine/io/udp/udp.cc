@@ -35,11 +35,10 @@ void drop_without_checksum(int fd) {
 }  // namespace
 
 struct UdpIo::Port {
-  Port(int fd, UdpSocket its_socket, const UdpConfig& config, uint32_t max_udp_length, IoCounters& counters,
-       Notices& notices)
+  Port(int fd, UdpSocket its_socket, const UdpConfig& config, IoCounters& counters, Notices& notices)
       : socket(std::move(its_socket)),
         peers(fd, config.ifindex),
-        sender(fd, config.ifindex, max_udp_length, RunLimits(config.gso_max_size), peers, counters, notices),
+        sender(fd, config.ifindex, kMaxUdpLength, RunLimits(config.gso_max_size), peers, counters, notices),
         receiver(fd, socket.is_open() ? 0 : config.ifindex, peers, counters) {}
 
   UdpSocket socket;  // not open: it is the caller's
@@ -70,12 +69,10 @@ IoResult<UdpIo> UdpIo::open(const UdpConfig& config) {
 
 void UdpIo::add_port(int fd, UdpSocket socket, const UdpConfig& config) {
   wait_descriptors_.push_back({fd, POLLIN, 0});
-  ports_.push_back(std::make_unique<Port>(fd, std::move(socket), config, max_udp_length_, counters_, notices_));
+  ports_.push_back(std::make_unique<Port>(fd, std::move(socket), config, counters_, notices_));
 }
 
-UdpIo::UdpIo(const UdpConfig& config)
-    : gso_max_size_(config.gso_max_size),
-      max_udp_length_(std::min(config.mtu - static_cast<uint32_t>(wire::kIpv6Size), kMaxUdpLength)) {}
+UdpIo::UdpIo(const UdpConfig& config) : gso_max_size_(config.gso_max_size) {}
 
 UdpIo::~UdpIo() = default;
 
@@ -136,6 +133,11 @@ bool UdpIo::takes_runs(const wire::IpAddress& to) const {
 
 size_t UdpIo::port_of(const io::TxPacket& packet) {
   return packet.envelope->destination.is_v4() ? kV4 : kV6;
+}
+
+// Whatever the netdev's MTU is now: it may grow, and bounds path MTUs anyway.
+uint32_t UdpIo::max_udp_length() const {
+  return kMaxUdpLength;
 }
 
 std::string UdpIo::description() const {

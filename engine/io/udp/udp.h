@@ -24,7 +24,6 @@ namespace uroce::io {
 struct UdpConfig {
   std::string netdev;  // name
   int ifindex = 0;
-  uint32_t mtu = 1500;
   uint32_t gso_max_size = RunLimits::kUsualGsoMaxSize;
   // Packets without UDP checksum are not wanted: of those that uroce's peers send, all but runs.
   bool only_runs = false;
@@ -46,7 +45,7 @@ class UdpIo final : public PacketIo {
   std::span<const pollfd> wait_descriptors() const override { return wait_descriptors_; }
   bool left_over() const override;
   bool prepare_to_wait() override;
-  uint32_t max_udp_length() const override { return max_udp_length_; }
+  uint32_t max_udp_length() const override;
   std::string description() const override;
   bool kernel_routes() const override { return true; }
   IoCounters counters() const override;
@@ -62,7 +61,6 @@ class UdpIo final : public PacketIo {
   static size_t port_of(const io::TxPacket& packet);
 
   const uint32_t gso_max_size_;
-  uint32_t max_udp_length_;
   IoCounters counters_;
   Notices notices_;
   std::vector<std::unique_ptr<Port>> ports_;  // IPv4, and IPv6 if the host has it

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/base/clock.h"
 #include "tests/engine/device/engine_rig.h"
 
 namespace uroce::engine::test {
@@ -234,7 +235,7 @@ TEST(EngineAddress, DestroyedWhilePacketsToItWait) {
   engine->destroy_address(handle);
 }
 
-// --- changes that the packet I/O does not follow ---------------------------------------------------------------------
+// --- changes that the packet I/O is told of --------------------------------------------------------------------------
 
 TEST(EngineNetdev, VlansThatComeAreShownToThePacketIo) {
   auto view = std::make_shared<StackedNetView>();
@@ -243,9 +244,10 @@ TEST(EngineNetdev, VlansThatComeAreShownToThePacketIo) {
   const auto open = [&](const net::Netdev&, const Options&) {
     OpenedIo opened;
     opened.io.push_back(io::make_memory_loop());
-    opened.check = [&](const net::Netdev& now) {
+    opened.follow = [&](const net::Netdev& now, const OpenedIo::Exclusively&) {
       std::lock_guard guard(lock);
       shown = now.vlans;
+      return kNever;
     };
     return std::variant<OpenedIo, io::IoError>(std::move(opened));
   };
@@ -259,6 +261,42 @@ TEST(EngineNetdev, VlansThatComeAreShownToThePacketIo) {
     }));
   }
   EXPECT_EQ(shown.back(), "test0.1");
+}
+
+// A wire that can have longer packets from some moment on.
+class GrowingIo final : public io::PacketIo {
+ public:
+  size_t receive(std::span<io::RxPacket>) override { return 0; }
+  size_t send(std::span<io::TxPacket> burst) override { return burst.size(); }
+  bool flush() override { return true; }
+  std::span<const pollfd> wait_descriptors() const override { return {}; }
+  bool prepare_to_wait() override { return true; }
+  uint32_t max_udp_length() const override { return length; }
+  std::string description() const override { return "growing"; }
+  io::IoCounters counters() const override { return {}; }
+
+  uint32_t length = 600;  // changes while nobody moves packets
+};
+
+// It is looked at when it has said so, and path MTUs are those of what has become of it.
+TEST(EngineNetdev, ThePacketIoMayBeOpenedAnew) {
+  auto view = std::make_shared<FixedNetView>();
+  std::atomic<int> looks{0};
+  const auto open = [&](const net::Netdev&, const Options&) {
+    OpenedIo opened;
+    auto wire = std::make_unique<GrowingIo>();
+    opened.follow = [&looks, io = wire.get()](const net::Netdev&, const OpenedIo::Exclusively& exclusively) {
+      if (++looks == 1) return monotonic_now() + std::chrono::milliseconds(1);
+      exclusively([io] { io->length = 1480; });
+      return kNever;
+    };
+    opened.io.push_back(std::move(wire));
+    return std::variant<OpenedIo, io::IoError>(std::move(opened));
+  };
+  auto engine = std::make_shared<Engine>(std::make_unique<Device>(*view->netdev(1), view, Options{}, open));
+  UdQp ud(*engine);
+  EXPECT_TRUE(eventually([&] { return engine->port_status().active_mtu == 1024; }));
+  EXPECT_EQ(looks, 2);
 }
 
 // --- QPs that end while packets wait ---------------------------------------------------------------------------------

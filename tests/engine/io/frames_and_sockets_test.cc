@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/io/memory_link.h"
+#include "engine/io/replaceable_io.h"
 #include "tests/engine/io/exchange.h"
 #include "tests/engine/io/test_packet.h"
 
@@ -146,6 +147,25 @@ TEST(FramesAndSockets, LooksIntoSocketsFirstAfterASleep) {
   }
 }
 
+// While the frames' packet I/O is being replaced, nothing has to be lost; then frames are used again.
+TEST(FramesAndSockets, AllGoesThroughSocketsWhileThereAreNoFrames) {
+  auto first = make_memory_link(), second = make_memory_link(), sockets = make_memory_link();
+  auto replaceable = std::make_unique<ReplaceableIo>(std::move(first.first));
+  ReplaceableIo* const frames = replaceable.get();
+  FramesAndSockets io(std::move(replaceable), std::move(sockets.first));
+  TestBurst burst;
+  for (uint32_t psn = 0; psn < 20; ++psn) burst.add(envelope_v4(), psn, 100);
+  exchange(io, *first.second, burst);
+  frames->take();
+  exchange(io, *sockets.second, burst);
+  exchange(*sockets.second, io, burst);
+  frames->put(std::move(second.first));
+  exchange(io, *second.second, burst);
+  exchange(*second.second, io, burst);
+  EXPECT_EQ(io.counters().tx_packets, 60u);
+  EXPECT_EQ(io.counters().tx_errors, 0u);
+}
+
 // Has descriptors, takes nothing more and says how long packets may be.
 class Stub final : public PacketIo {
  public:
@@ -175,13 +195,15 @@ TEST(FramesAndSockets, AsksAndAnswersForBoth) {
   Stub* const stubs[] = {frames.get(), sockets.get()};
   FramesAndSockets io(std::move(frames), std::move(sockets));
   EXPECT_EQ(io.max_udp_length(), 1000u);
-  const std::span<const pollfd> descriptors = io.wait_descriptors();
+  std::span<const pollfd> descriptors = io.wait_descriptors();
   ASSERT_EQ(descriptors.size(), 2u);
   EXPECT_EQ(descriptors[0].fd, 3);
   EXPECT_EQ(descriptors[1].fd, 4);
   TestBurst burst;
   burst.add(to_own_address(), 1, 100);
   EXPECT_EQ(io.send(burst.packets()), 0u);
+  descriptors = io.wait_descriptors();
+  ASSERT_EQ(descriptors.size(), 2u);
   EXPECT_EQ(descriptors[0].events, POLLIN);
   EXPECT_EQ(descriptors[1].events, POLLIN | POLLOUT) << "who lacks room says when there is some";
   for (Stub* const stub : stubs) {
@@ -190,6 +212,22 @@ TEST(FramesAndSockets, AsksAndAnswersForBoth) {
     EXPECT_FALSE(io.flush() || io.prepare_to_wait() || !io.left_over());
     stub->clear = true;
   }
+}
+
+TEST(FramesAndSockets, WaitsForTheOneThatIsThere) {
+  auto replaceable = std::make_unique<ReplaceableIo>(std::make_unique<Stub>(3, 2000));
+  ReplaceableIo* const frames = replaceable.get();
+  FramesAndSockets io(std::move(replaceable), std::make_unique<Stub>(4, 1000));
+  const auto waits_for = [&] {
+    std::vector<int> all;
+    for (const pollfd& descriptor : io.wait_descriptors()) all.push_back(descriptor.fd);
+    return all;
+  };
+  EXPECT_EQ(waits_for(), (std::vector<int>{3, 4}));
+  frames->take();
+  EXPECT_EQ(waits_for(), std::vector<int>{4});
+  frames->put(std::make_unique<Stub>(5, 2000));
+  EXPECT_EQ(waits_for(), (std::vector<int>{5, 4}));
 }
 
 }  // namespace

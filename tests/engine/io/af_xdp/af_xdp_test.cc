@@ -20,6 +20,7 @@
 
 #include "engine/io/memory_link.h"
 #include "engine/io/udp/udp.h"
+#include "tests/engine/io/detach_xdp.h"
 #include "tests/engine/io/exchange.h"
 #include "tests/engine/io/test_packet.h"
 #include "tests/engine/io/veth_pair.h"
@@ -53,7 +54,7 @@ std::unique_ptr<AfXdp> open_af_xdp(const VethPair::End& end, uint32_t mtu, bool 
 std::unique_ptr<PacketIo> open_io(Backend backend, const VethPair::End& end, uint32_t mtu) {
   if (backend != Backend::kUdp) return open_af_xdp(end, mtu, backend == Backend::kGeneric);
   VethPair::enter(end);
-  IoResult<UdpIo> result = UdpIo::open({.netdev = end.netdev, .ifindex = end.ifindex, .mtu = mtu});
+  IoResult<UdpIo> result = UdpIo::open({.netdev = end.netdev, .ifindex = end.ifindex});
   if (const IoError* error = std::get_if<IoError>(&result)) {
     ADD_FAILURE() << error->what << "; " << error->remedy;
     return nullptr;
@@ -368,29 +369,64 @@ TEST(AfXdp, AddressesThatDoNotFitAreTriedAgain) {
   exchange(*a, *b, burst);
 }
 
-TEST(AfXdp, SaysWhatItDoesNotFollow) {
+TEST(AfXdp, SaysWhatItHasBeenOutgrownBy) {
   UROCE_SKIP_UNLESS_ROOT();
   const VethPair veth({.queues = 2});
   // A netdev with an XDP program needs as many receive queues as the other end has to send.
   VethPair::run(veth.b(), "ethtool -L vb tx 1");
   VethPair::run(veth.a(), "ethtool -L va rx 1");
-  auto a = open_af_xdp(veth.a(), 1500);
+  const auto a = open_af_xdp(veth.a(), 1500);
   ASSERT_TRUE(a);
-  using testing::AllOf, testing::ElementsAre, testing::HasSubstr, testing::IsEmpty;
-  EXPECT_THAT(a->outgrown(1500, {}), IsEmpty());
-  EXPECT_THAT(a->outgrown(9000, {}), ElementsAre(HasSubstr("1500 when AF_XDP was opened, now 9000")));
-  EXPECT_THAT(a->outgrown(1500, {"va.7", "va.9"}),
-              ElementsAre(AllOf(HasSubstr("va.7, va.9"), HasSubstr("ethtool -K va rxvlan off"))));
+  EXPECT_EQ(a->outgrown("va", 1500), "");
+  EXPECT_EQ(a->outgrown("va", 576), "");
+  EXPECT_EQ(a->outgrown("va", 9000), "the MTU has grown (1500 when AF_XDP was opened, now 9000)");
   VethPair::run(veth.a(), "ethtool -L va rx 2");
-  EXPECT_THAT(a->outgrown(1500, {}),
-              ElementsAre(AllOf(HasSubstr("1 when AF_XDP was opened, now 2"), HasSubstr("are lost"))));
-  EXPECT_THAT(a->outgrown(9000, {"va.7"}), ElementsAre(HasSubstr("now 2"), HasSubstr("now 9000"), HasSubstr("va.7")));
-  a.reset();
-  VethPair::run(veth.a(), "ethtool -L va rx 1");
-  a = open_af_xdp(veth.a(), 1500, false, wire::QpnRange{1 << 14, 1 << 14});
+  EXPECT_EQ(a->outgrown("va", 1500), "the netdev has more receive queues (1 when AF_XDP was opened, now 2)");
+  EXPECT_EQ(a->outgrown("va", 9000),
+            "the netdev has more receive queues (1 when AF_XDP was opened, now 2), "
+            "the MTU has grown (1500 when AF_XDP was opened, now 9000)");
+  EXPECT_FALSE(AfXdp::vlan_obstacle("va", {}));
+  const std::optional<IoError> vlans = AfXdp::vlan_obstacle("va", {"va.7", "va.9"});
+  ASSERT_TRUE(vlans);
+  EXPECT_THAT(vlans->text(), testing::AllOf(testing::HasSubstr("va.7, va.9"), testing::HasSubstr("rxvlan off")));
+}
+
+// Of a QP whose path MTU is that of a netdev which had a larger one.
+TEST(AfXdp, PacketsThatAreTooLongAreLost) {
+  UROCE_SKIP_UNLESS_ROOT();
+  const VethPair veth;
+  const auto a = open_af_xdp(veth.a(), 1500);
+  const auto b = open_af_xdp(veth.b(), 1500);
+  ASSERT_TRUE(a && b);
+  const wire::Envelope envelope = VethPair::envelope_v4(veth.a(), veth.b());
+  TestBurst too_long, others;
+  for (uint32_t psn = 0; psn < 3000; ++psn) too_long.add(envelope, psn, 4096);  // more than there is room for
+  others.add(envelope, 1, 1024);
+  EXPECT_EQ(a->send(too_long.packets()), too_long.size());
+  a->flush();
+  EXPECT_EQ(a->counters().tx_errors, too_long.size());
+  exchange(*a, *b, others);
+}
+
+// Whatever the kernel says.
+TEST(AfXdp, OpensWhereTheMtuIsAbsurd) {
+  UROCE_SKIP_UNLESS_ROOT();
+  const VethPair veth;
+  for (const auto& [mtu, longest] : {std::pair<uint32_t, uint32_t>{0, 28}, {39, 28}, {UINT32_MAX, 8134}}) {
+    const auto a = open_af_xdp(veth.a(), mtu);
+    ASSERT_TRUE(a) << mtu;
+    EXPECT_EQ(a->max_udp_length(), longest) << mtu;
+  }
+}
+
+TEST(AfXdp, NoticesThatItsProgramWasDetached) {
+  UROCE_SKIP_UNLESS_ROOT();
+  const VethPair veth;
+  const auto a = open_af_xdp(veth.a(), 1500);
   ASSERT_TRUE(a);
-  VethPair::run(veth.a(), "ethtool -L va rx 2");
-  EXPECT_THAT(a->outgrown(1500, {}), ElementsAre(AllOf(HasSubstr("now 2"), HasSubstr("through sockets"))));
+  EXPECT_FALSE(a->is_detached());
+  detach_xdp(veth.a());
+  EXPECT_TRUE(a->is_detached());
 }
 
 // Frames to port 4791 that are not RoCE v2 packets arrive and are counted.

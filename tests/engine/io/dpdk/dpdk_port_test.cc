@@ -87,7 +87,7 @@ TEST(DpdkPort, TalksToUdpSockets) {
   const VethPair veth;
   const auto a = open_port(veth.a(), 1500);
   VethPair::enter(veth.b());
-  IoResult<UdpIo> result = UdpIo::open({.netdev = veth.b().netdev, .ifindex = veth.b().ifindex, .mtu = 1500});
+  IoResult<UdpIo> result = UdpIo::open({.netdev = veth.b().netdev, .ifindex = veth.b().ifindex});
   const auto& b = std::get<std::unique_ptr<UdpIo>>(result);
   ASSERT_TRUE(a);
   exchange(*a, *b, some_sizes(VethPair::envelope_v4(veth.a(), veth.b()), 1024));
@@ -100,12 +100,11 @@ TEST(DpdkPort, WithSocketsBesideRunsArriveToo) {
   UROCE_SKIP_UNLESS_ROOT();
   const VethPair veth;
   VethPair::enter(veth.b());
-  IoResult<UdpIo> peer = UdpIo::open({.netdev = veth.b().netdev, .ifindex = veth.b().ifindex, .mtu = 1500});
+  IoResult<UdpIo> peer = UdpIo::open({.netdev = veth.b().netdev, .ifindex = veth.b().ifindex});
   const auto& b = std::get<std::unique_ptr<UdpIo>>(peer);
   auto port = open_port(veth.a(), 1500);
   ASSERT_TRUE(port);
-  IoResult<UdpIo> beside =
-      UdpIo::open({.netdev = veth.a().netdev, .ifindex = veth.a().ifindex, .mtu = 1500, .only_runs = true});
+  IoResult<UdpIo> beside = UdpIo::open({.netdev = veth.a().netdev, .ifindex = veth.a().ifindex, .only_runs = true});
   FramesAndSockets a(std::move(port), std::move(std::get<std::unique_ptr<UdpIo>>(beside)),
                      FramesAndSockets::Copies::kOfAll);
   TestBurst burst;

@@ -46,7 +46,7 @@ class UdpRuns : public testing::Test {
   static constexpr uint32_t kMtu = 4200;
   static std::unique_ptr<UdpIo> open(const VethPair::End& end) {
     VethPair::enter(end);
-    IoResult<UdpIo> result = UdpIo::open({.netdev = end.netdev, .ifindex = end.ifindex, .mtu = kMtu});
+    IoResult<UdpIo> result = UdpIo::open({.netdev = end.netdev, .ifindex = end.ifindex});
     if (std::holds_alternative<IoError>(result)) return nullptr;
     return std::move(std::get<std::unique_ptr<UdpIo>>(result));
   }

@@ -31,7 +31,7 @@ class Udp : public testing::Test {
 
 std::unique_ptr<UdpIo> open_udp(const VethPair::End& end) {
   VethPair::enter(end);
-  IoResult<UdpIo> result = UdpIo::open({.netdev = end.netdev, .ifindex = end.ifindex, .mtu = 1500});
+  IoResult<UdpIo> result = UdpIo::open({.netdev = end.netdev, .ifindex = end.ifindex});
   if (const IoError* error = std::get_if<IoError>(&result)) {
     ADD_FAILURE() << error->what << "; " << error->remedy;
     return nullptr;
@@ -45,7 +45,7 @@ TEST_F(Udp, NeedsNoPrivilege) {
   const pid_t child = fork();
   if (child == 0) {
     if (setgid(65534) != 0 || setuid(65534) != 0) _exit(2);
-    const IoResult<UdpIo> result = UdpIo::open({.netdev = "va", .ifindex = veth.a().ifindex, .mtu = 1500});
+    const IoResult<UdpIo> result = UdpIo::open({.netdev = "va", .ifindex = veth.a().ifindex});
     _exit(std::holds_alternative<IoError>(result) ? 1 : 0);
   }
   int status = 0;
@@ -79,8 +79,7 @@ class UdpOfBroker : public Udp {
     VethPair::enter(veth_.b());
     v4_ = std::get<UniqueFd>(open_group_member(AF_INET));
     v6_ = std::get<UniqueFd>(open_group_member(AF_INET6));
-    auto result =
-        UdpIo::open({.netdev = "vb", .ifindex = ifindex, .mtu = 1500, .socket_v4 = v4_.get(), .socket_v6 = v6_.get()});
+    auto result = UdpIo::open({.netdev = "vb", .ifindex = ifindex, .socket_v4 = v4_.get(), .socket_v6 = v6_.get()});
     return std::move(std::get<std::unique_ptr<UdpIo>>(result));
   }
   static TestBurst burst(bool v4, const VethPair::End& from, const VethPair::End& to) {
@@ -257,7 +256,7 @@ TEST_F(Udp, FullReceiveBufferIsCounted) {
 TEST_F(Udp, PortInUseIsExplained) {
   const VethPair veth;
   const auto first = open_udp(veth.a());
-  const IoResult<UdpIo> second = UdpIo::open({.netdev = "va", .ifindex = veth.a().ifindex, .mtu = 1500});
+  const IoResult<UdpIo> second = UdpIo::open({.netdev = "va", .ifindex = veth.a().ifindex});
   ASSERT_TRUE(std::holds_alternative<IoError>(second));
   const IoError& error = std::get<IoError>(second);
   EXPECT_EQ(error.code, EADDRINUSE);
@@ -266,7 +265,7 @@ TEST_F(Udp, PortInUseIsExplained) {
 }
 
 TEST_F(Udp, UnknownNetdevIsExplained) {
-  const IoResult<UdpIo> result = UdpIo::open({.netdev = "nosuchdev0", .ifindex = 99, .mtu = 1500});
+  const IoResult<UdpIo> result = UdpIo::open({.netdev = "nosuchdev0", .ifindex = 99});
   ASSERT_TRUE(std::holds_alternative<IoError>(result));
   EXPECT_EQ(std::get<IoError>(result).code, ENODEV);
   EXPECT_THAT(std::get<IoError>(result).what, testing::HasSubstr("nosuchdev0"));
