@@ -20,8 +20,8 @@ RETRY_EXCEEDED, FLUSHED = 12, 5  # ibv_wc_status
 _ports = itertools.count(22300)
 
 
-def start(lab, io, ack_timeout, messages, options=(), own=()):
-    """A transfer in both directions that is well under way: server on host a, client on host b."""
+def start(lab, io, ack_timeout, messages, options=(), own=(), under_way=True):
+    """A transfer in both directions that is well under way, or perhaps over: server on host a, client on host b."""
     port = next(_ports)
     command = [lab.build / "bin/rc_transfer", "--device", lab.a.device, "--gid-index", 0, "--port", port, "--ack-timeout", ack_timeout, *own]
     how = {"io": io, "options": options, "env": {"UROCE_COUNTERS": "1"}}
@@ -29,6 +29,8 @@ def start(lab, io, ack_timeout, messages, options=(), own=()):
     server.wait_listening(port)
     before = lab.b.packets()
     client = lab.b.start([*command, "--client", lab.a.ipv4, "--bidirectional", "--messages", messages, "--qps", 2], **how)
+    if not under_way:
+        return server, client
     wait_until(lambda: lab.b.packets() > before + 1000 or not client.running(), 20, "packets flow")
     check(client.running() and server.running(), f"ended at once\n{client.output}\n--- server\n{server.output}")
     return server, client
@@ -76,8 +78,9 @@ def given_up(io):
         for program in (client, server):
             code = program.wait(40)
             check(code not in (None, 0), f"exit code {code} (None: hangs)\n{program.output}")
-        check(re.search(rf"status ({RETRY_EXCEEDED}|{FLUSHED})\b", client.output), f"no error completion\n{client.output}")
-        return "given up; then " + expect_whole(*start(lab, io, 14, 200))
+        said = f"{client.output}\n--- server\n{server.output}"
+        check(re.search(rf"status ({RETRY_EXCEEDED}|{FLUSHED})\b", said), f"no error completion\n{said}")
+        return "given up; then " + expect_whole(*start(lab, io, 14, 200, under_way=False))
 
     return Case(f"given-up-{io}", run)
 
