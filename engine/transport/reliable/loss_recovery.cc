@@ -156,7 +156,8 @@ Decision LossRecovery::probe(bool long_read, Time now) {
   const int away = probes_sent_ - kMaxProbes;
   const Duration longest =
       away < 0 ? kMaxProbe : std::min<Duration>(kMaxProbe * (2 << std::min(away, 4)), kMaxSlowProbe);
-  const Duration wait = probe_timeout() * (int64_t{1} << std::min((long_read && !lossy_ ? 2 : 1) * probes_sent_, +kManyProbes));
+  const Duration wait =
+      probe_timeout() * (int64_t{1} << std::min((long_read && !lossy_ ? 2 : 1) * probes_sent_, +kManyProbes));
   timers_.set(Timer::kProbe, now + std::min(wait, longest));
   // A peer that is away gets no more than the two packets: when it comes back, it says what it lacks.
   if (!lossy_ || probes_sent_ > kMaxProbes) return Decision::kProbe;
