@@ -44,12 +44,13 @@ def draw(title: str, results: Results, file: Path, chosen: list[str] | None = No
     panels = [panel for name in chosen or PANELS if (panel := PANELS[name](results)).elements]
     if not panels:
         raise SystemExit("limits: nothing was measured that could be drawn")
-    height, body = 44.0, [text(MARGIN, 28, title, "pale")]
+    lines = title.split("\n")
+    height, body = 26.0 + 18 * len(lines), [text(MARGIN, 28 + 18 * i, words, "pale") for i, words in enumerate(lines)]
     for panel in panels:
         body += [f'<g transform="translate(0 {number(height)})">', *panel.elements, "</g>"]
         height += panel.height
     head = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {number(height)}" font-family="sans-serif" font-size="13">',
-            f"<title>{escape(title)}</title>", *style(), f'<rect class="paper" width="{WIDTH}" height="{number(height)}"/>']  # fmt: skip
+            f"<title>{escape(' '.join(lines))}</title>", *style(), f'<rect class="paper" width="{WIDTH}" height="{number(height)}"/>']  # fmt: skip
     file.write_text("\n".join([*head, *body, "</svg>", ""]))
 
 

@@ -31,5 +31,5 @@ def drawn(about: dict, measurements: list[Measurement]) -> tuple[str, Results]:
     """Title and content of a picture; of two placements of the CPUs the one with more samples."""
     parts = by_placement(measurements)
     when = f"{about['date']}, uroce {about['commit']}, " if about.get("commit") else ""
-    return (f"{when}Linux {about['kernel']}, {about['cpus']} virtual CPUs, veth; repetitions: {about['repetitions']}; {parts[0][0]}",
+    return (f"{when}Linux {about['kernel']}, {about['cpus']} virtual CPUs, veth; repetitions: {about['repetitions']};\n{parts[0][0]}",
             {**parts[-1][1], **parts[0][1]})
