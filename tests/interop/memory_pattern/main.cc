@@ -20,7 +20,7 @@ constexpr int kShown = 10;
 
 std::atomic<uint64_t> rounds{0}, wrong{0};
 
-// One word of each cache line: checked, then written.
+// One word of each cache line: checked, then written with the round and its place.
 void write_and_check(uint64_t* words, size_t count, std::chrono::steady_clock::time_point end) {
   for (uint64_t round = 0; std::chrono::steady_clock::now() < end; ++round, ++rounds) {
     for (size_t at = 0; at < count; at += kStep) {
@@ -28,8 +28,8 @@ void write_and_check(uint64_t* words, size_t count, std::chrono::steady_clock::t
       const uint64_t expected = round == 0 ? 0 : round << 32 | at;
       const uint64_t found = *word;
       if (found != expected && wrong++ < kShown) {
-        std::printf("page %zu, word %zu: round %llu, was written in round %llu\n", at / kPage, at % kPage,
-                    static_cast<unsigned long long>(found >> 32), static_cast<unsigned long long>(round));
+        std::printf("page %zu, word %zu: %#llx, was written as %#llx\n", at / kPage, at % kPage,
+                    static_cast<unsigned long long>(found), static_cast<unsigned long long>(expected));
       }
       *word = (round + 1) << 32 | at;
     }
