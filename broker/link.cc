@@ -213,6 +213,26 @@ std::variant<std::shared_ptr<Lease>, io::IoError> Link::lease(int ifindex, const
   return lease;
 }
 
+std::variant<std::shared_ptr<const void>, io::IoError> Link::hold(const std::string& port) {
+  const std::lock_guard guard(lock_);
+  if (auto problem = reconnect()) return std::move(*problem);
+  const Message request = make_message(Kind::kHold, port);
+  Came none;
+  auto asked = ask(request, {}, none);
+  if (auto* const error = std::get_if<io::IoError>(&asked)) return std::move(*error);
+  const Message& answer = std::get<Message>(asked);
+  if (answer.kind == Kind::kRefused) {
+    return io::IoError{answer.error, text_of(answer),
+                       concat("end it, or use another port; it is ", broker_, " who says so")};
+  }
+  ports_.push_back(port);
+  const auto give_back = [link = shared_from_this()](const std::string* name) {
+    link->release(*name);
+    delete name;
+  };
+  return std::shared_ptr<const std::string>(new std::string(port), give_back);
+}
+
 std::variant<UniqueFd, io::IoError> Link::open_cm() {
   const std::lock_guard guard(lock_);
   if (auto problem = reconnect()) return std::move(*problem);
@@ -377,7 +397,29 @@ bool Link::claim_leases() {
     }
     next = kept ? next + 1 : leases_.erase(next);
   }
+  return claim_ports();
+}
+
+// Likewise. A port that somebody else says he has is used on.
+bool Link::claim_ports() {
+  for (auto next = ports_.begin(); next != ports_.end();) {
+    Came none;
+    auto asked = ask(make_message(Kind::kHold, *next), {}, none);
+    if (std::holds_alternative<io::IoError>(asked)) return false;
+    const Message& answer = std::get<Message>(asked);
+    const bool kept = answer.kind == Kind::kGranted;
+    if (!kept) say_once(concat(broker_, ": ", text_of(answer)));
+    next = kept ? next + 1 : ports_.erase(next);
+  }
   return true;
+}
+
+void Link::release(const std::string& port) {
+  const std::lock_guard guard(lock_);
+  const auto known = std::find(ports_.begin(), ports_.end(), port);
+  if (known == ports_.end()) return;
+  ports_.erase(known);
+  if (socket_ >= 0) send(socket_, make_message(Kind::kRelease, port));
 }
 
 // --- leases ----------------------------------------------------------------------------------------------------------

@@ -71,6 +71,10 @@ class Link : public std::enable_shared_from_this<Link> {
   // Waits for the answer, two seconds at most. `netdev`: its name, for error texts.
   std::variant<std::shared_ptr<Lease>, io::IoError> lease(int ifindex, const std::string& netdev, Plane plane);
 
+  // Nobody else of this host has the DPDK port of that name, as long as what is returned is there. Its error names who
+  // has it.
+  std::variant<std::shared_ptr<const void>, io::IoError> hold(const std::string& port);
+
   // A new connection to the broker's connection manager (cm_link.h), closed in children, in place of the one that the
   // process had; finds the next broker if this one has ended.
   std::variant<UniqueFd, io::IoError> open_cm();
@@ -99,6 +103,8 @@ class Link : public std::enable_shared_from_this<Link> {
   void disconnect();
   void take_up_again();
   bool claim_leases();
+  bool claim_ports();
+  void release(const std::string& port);
   void say_once(const std::string& text);
   void end(Lease& lease);
   std::variant<Message, io::IoError> ask(const Message& request, std::span<const int> descriptors, Came& came);
@@ -111,6 +117,7 @@ class Link : public std::enable_shared_from_this<Link> {
   uint64_t connections_ = 0;  // that there have been
   std::string broker_;
   std::vector<Lease*> leases_;
+  std::vector<std::string> ports_;
   std::string said_;  // the last reason for which a later broker does not serve this process
 
   struct Wish {

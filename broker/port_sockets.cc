@@ -24,13 +24,13 @@ constexpr int SO_NETNS_COOKIE = 71;  // Linux 5.14
 constexpr uint32_t kUdpHeader = 8, kDestinationQp = 4;  // the word of it in the BTH
 constexpr uint32_t kQpnMask = 0xffffff, kMulticastQpn = 0xffffff;
 constexpr uint32_t kEverything = 0xffffffff, kNothing = 0;
+constexpr uint32_t kLoopback = 1;  // its index, in each network namespace
+constexpr auto kIfindex = static_cast<uint32_t>(SKF_AD_OFF + SKF_AD_IFINDEX);
 using Filter = std::vector<sock_filter>;
 
 // Drops what comes with one of our addresses as its source and its destination, and not over lo. Of IPv4 the kernel
 // drops it. A packet that is for us otherwise goes by after a look at two words.
 Filter forgery_filter() {
-  constexpr uint32_t kLoopback = 1;  // its index, in each network namespace
-  constexpr auto kIfindex = static_cast<uint32_t>(SKF_AD_OFF + SKF_AD_IFINDEX);
   constexpr auto kSource = static_cast<uint32_t>(SKF_NET_OFF + 8), kDestination = kSource + 16;
   constexpr uint8_t kEach = 4, kAll = 16;  // instructions for a word, for an address
   Filter filter{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kIfindex),
@@ -48,11 +48,29 @@ Filter forgery_filter() {
   return filter;
 }
 
+// Drops what a port of DPDK has seen (LeaseId::without_copies).
+Filter copies_filter() {
+  constexpr uint32_t kChecksum = 6;
+  return {BPF_STMT(BPF_LD | BPF_H | BPF_ABS, kChecksum),
+          BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 6),
+          BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kIfindex),
+          BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kLoopback, 4, 0),
+          BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kUdpHeader + kDestinationQp),
+          BPF_STMT(BPF_ALU | BPF_AND | BPF_K, kQpnMask),
+          BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kMulticastQpn, 1, 0),
+          BPF_STMT(BPF_RET | BPF_K, kNothing)};
+}
+
+void append(Filter& filter, const Filter& more) {
+  filter.insert(filter.end(), more.begin(), more.end());
+}
+
 // What a socket filter sees begins with the UDP header. Of a run it sees the first packet. A packet that is too short
 // is dropped. The last two instructions are never reached: they hold the serial.
 Filter filter_for(const LeaseId& lease, int family) {
   const auto high = static_cast<uint32_t>(lease.serial >> 32), low = static_cast<uint32_t>(lease.serial);
   Filter filter = family == AF_INET6 ? forgery_filter() : Filter();
+  if (lease.without_copies) append(filter, copies_filter());
   for (const sock_filter& instruction :
        {sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kUdpHeader + kDestinationQp),
         sock_filter BPF_STMT(BPF_ALU | BPF_AND | BPF_K, kQpnMask),
@@ -113,19 +131,24 @@ int lock_to(int fd, const LeaseId& lease) {
 }
 
 // SO_GET_FILTER counts in instructions, and fails if there are more than fit.
-std::optional<LeaseId> locked_lease(int fd) {
+static std::optional<LeaseId> locked_lease(int fd, bool without_copies) {
   const int family = option(fd, SO_DOMAIN);
-  Filter found = filter_for({}, family);  // as long
+  Filter found = filter_for({.range = {}, .without_copies = without_copies}, family);  // as long
   auto length = static_cast<socklen_t>(found.size());
   if (getsockopt(fd, SOL_SOCKET, SO_GET_FILTER, found.data(), &length) != 0 || length != found.size()) return {};
   if (option(fd, SO_LOCK_FILTER) != 1) return {};
   const LeaseRange range{found[found.size() - kNumberAt].k};
   if (range.number < LeaseRange::kFirstNumber || range.number > LeaseRange::kLastNumber) return {};
   const sock_filter* const serial = &found[found.size() - kSerialAt];
-  const LeaseId lease{range, uint64_t{serial[0].k} << 32 | serial[1].k};
+  const LeaseId lease{range, uint64_t{serial[0].k} << 32 | serial[1].k, without_copies};
   const Filter expected = filter_for(lease, family);
   if (std::memcmp(found.data(), expected.data(), expected.size() * sizeof(sock_filter)) != 0) return {};
   return lease;
+}
+
+std::optional<LeaseId> locked_lease(int fd) {
+  const std::optional<LeaseId> lease = locked_lease(fd, false);
+  return lease ? lease : locked_lease(fd, true);
 }
 
 const char* not_a_member(int fd, int family) {

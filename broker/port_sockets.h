@@ -25,6 +25,10 @@ struct LeaseId {
   // Rises from one lease of a range to the next, over the lives of brokers: whoever had the range before may have kept
   // its sockets. 0: the same sockets are leased again and again.
   uint64_t serial = 0;
+  // The client sees all that comes from the wire by a port of DPDK on the netdev, and the kernel goes on seeing it too.
+  // The sockets get no copies of packets without UDP checksum, which are built in user space and by NICs, but from this
+  // host and to groups. Runs of packets, which the port cannot take, have one.
+  bool without_copies = false;
 
   bool operator==(const LeaseId&) const = default;
 };

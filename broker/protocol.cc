@@ -41,7 +41,7 @@ namespace {
 int error_of(const Message& message) {
   if (message.magic != kMagic || message.text.back() != '\0') return EPROTO;
   if (message.version != kProtocolVersion) return ENOTSUP;
-  const bool known = message.kind >= Kind::kHello && message.kind <= kLastKind && message.plane <= Plane::kAfXdp;
+  const bool known = message.kind >= Kind::kHello && message.kind <= kLastKind && message.plane <= kLastPlane;
   return known ? 0 : EPROTO;
 }
 

@@ -16,6 +16,10 @@
 //
 //   kMeet (range, other)                ->   (no answer) it sends packets to QPs of the other range
 //
+//   kHold (text: port)                  ->   a DPDK port that one process at a time can use; also to say that one has
+//                                       <-   kGranted, or kRefused: who has it
+//   kRelease (text: port)               ->   (no answer)
+//
 // kWelcome brings a second socket, on which the broker says what is no answer:
 //
 //                                       <-   kReport (most_qps, with a stream): the client's statistics are to be
@@ -51,7 +55,7 @@
 namespace uroce::broker {
 
 inline constexpr uint32_t kMagic = 0x75726f63;
-inline constexpr uint16_t kProtocolVersion = 2;
+inline constexpr uint16_t kProtocolVersion = 3;
 
 enum class Kind : uint16_t {
   kHello = 1,
@@ -69,13 +73,17 @@ enum class Kind : uint16_t {
   kMeet,
   kPeer,
   kCm,
-  kIds
+  kIds,
+  kHold,
+  kRelease
 };
-inline constexpr Kind kLastKind = Kind::kIds;
+inline constexpr Kind kLastKind = Kind::kRelease;
 
 // What packets move by. One client at a time has a netdev's AF_XDP queues; it gets sockets too, for what does not come
-// through them (engine/io/frames_and_sockets.h).
-enum class Plane : uint32_t { kSockets, kAfXdp };
+// through them (engine/io/frames_and_sockets.h). Ports of DPDK on a netdev are as many as clients want; their sockets
+// bring no copies of what comes by the port (LeaseId::without_copies).
+enum class Plane : uint32_t { kSockets, kAfXdp, kDpdk };
+inline constexpr Plane kLastPlane = Plane::kDpdk;
 
 struct Message {
   uint32_t magic = kMagic;

@@ -316,6 +316,11 @@ bool Server::answer(Client& client, const Message& message, Descriptors& descrip
     case Kind::kReturn:
       end_lease(client, message.range);
       return true;
+    case Kind::kHold:
+      return hold(client, text_of(message));
+    case Kind::kRelease:
+      client.ports.erase(text_of(message));
+      return true;
     default:
       return false;
   }
@@ -331,7 +336,7 @@ bool Server::grant(Client& client, const Message& request) {
   const LeaseRange range{*number + LeaseRange::kFirstNumber};
   client.leases[range.number] = {request.ifindex, request.plane};
   log(client, concat("leases QP numbers from ", range.first(), " on, netdev ", text_of(request)));
-  auto admitted = steering_->admit(range);
+  auto admitted = steering_->admit(range, request.plane == Plane::kDpdk);
   if (const auto* const error = std::get_if<io::IoError>(&admitted)) {
     end_lease(client, range.number);
     return socket.send(refusal(error->code, error->text())) == 0;
@@ -340,6 +345,29 @@ bool Server::grant(Client& client, const Message& request) {
   Message answer = granted(range.number);
   answer.has_v6 = sockets.v6 ? 1 : 0;
   return socket.send(answer, SocketList(sockets).span()) == 0;
+}
+
+// The broker only knows who has it: opening the port takes rights that it neither gives nor asks for.
+bool Server::hold(Client& client, const std::string& port) const {
+  const ClientSocket& socket = client.socket;
+  if (const auto text = who_has(port, client)) return socket.send(refusal(EBUSY, *text)) == 0;
+  if (client.ports.size() >= kMostPorts && !client.ports.contains(port)) {
+    return socket.send(refusal(EBUSY, concat("one process can have ", kMostPorts, " DPDK ports at most"))) == 0;
+  }
+  client.ports.insert(port);
+  log(client, concat("has DPDK port ", port));
+  return socket.send(granted(0)) == 0;
+}
+
+// To say that one has a port takes no privilege, and so keeps neither root nor the owner from it.
+std::optional<std::string> Server::who_has(const std::string& port, const Client& asking) const {
+  for (const Client& other : clients_) {
+    if (&other == &asking || !other.ports.contains(port)) continue;
+    if (is_owner(asking.peer) && !is_owner(other.peer)) continue;
+    return concat("process ", other.peer.pid, " (", other.program,
+                  ") has this DPDK port, which one process at a time can use: ", port);
+  }
+  return std::nullopt;
 }
 
 bool Server::open_cm(const Client& client) {

@@ -3,10 +3,10 @@
 // thread, which sleeps in poll(). No packet passes through here.
 //
 // Clients may be hostile. What a client costs is bounded: one message of fixed size in a turn, answers that it does not
-// read end its connection, kMostLeases ranges, and for a user who is not root as many ranges and connections as are
-// left for others. Nothing that it says is believed but the netdev that it names and its network namespace: who may
-// connect from another one has been given the address on purpose. What it says of itself to who looks at statistics
-// does not come through here: the broker gives both a stream.
+// read end its connection, kMostLeases ranges, kMostPorts names of DPDK ports, and for a user who is not root as many
+// ranges and connections as are left for others. Nothing that it says is believed but the netdev that it names and its
+// network namespace: who may connect from another one has been given the address on purpose. What it says of itself to
+// who looks at statistics does not come through here: the broker gives both a stream.
 #pragma once
 
 #include <functional>
@@ -47,6 +47,7 @@ class Server final : private CmServer::Clients {
  public:
   static constexpr size_t kMostClients = 2048;  // two connections for each program, see cli/start_broker.h
   static constexpr size_t kMostLeases = 16;     // of a client: one for each netdev that it uses
+  static constexpr size_t kMostPorts = 16;
   static constexpr Duration kGreetingTime = std::chrono::seconds(5);
   // How long clients of an earlier broker have to come back before new ones are served: they look ten times a second.
   static constexpr Duration kInheritance = std::chrono::milliseconds(500);
@@ -90,6 +91,7 @@ class Server final : private CmServer::Clients {
     UniqueFd reports;                    // on which it is asked for its statistics, and told of others
     std::optional<Message> postponed;    // a kLease or kCm that waits for the start
     std::map<uint32_t, LeaseOf> leases;  // by number of range
+    std::set<std::string> ports;         // of DPDK that it has
   };
   using Clients = std::list<Client>;
 
@@ -106,6 +108,8 @@ class Server final : private CmServer::Clients {
   bool list_connections(const Client& observer);
   void bring_together(const Client& client, const Message& request);
   bool grant(Client& client, const Message& request);
+  bool hold(Client& client, const std::string& port) const;
+  std::optional<std::string> who_has(const std::string& port, const Client& asking) const;
   bool open_cm(const Client& client);
   bool is_others_qpn(cm::ClientId client, wire::Qpn qpn) override;
   bool is_root(cm::ClientId client) override;

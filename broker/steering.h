@@ -43,7 +43,8 @@ class Steering {
 
   // Sockets for a new client: they get the range's packets from now on. The range is_free(); the caller keeps it free
   // for as long as packets of an earlier client can be under way. The caller passes the descriptors on and closes them.
-  virtual std::variant<PortSockets, io::IoError> admit(LeaseRange range) = 0;
+  // `without_copies`: as in LeaseId, where that can be had.
+  virtual std::variant<PortSockets, io::IoError> admit(LeaseRange range, bool without_copies) = 0;
   // Sockets that a client of an earlier broker brings, also after start(): whose range is found by looking at them.
   // Nothing that the client says is believed. If somebody has the range by an earlier lease, whose sockets it had only
   // kept, that one has lost it.

@@ -130,13 +130,13 @@ std::optional<IoError> MapSteering::start() {
   return std::nullopt;
 }
 
-std::variant<PortSockets, IoError> MapSteering::admit(LeaseRange range) {
+std::variant<PortSockets, IoError> MapSteering::admit(LeaseRange range, bool without_copies) {
   assert(!inherits_ && range.number >= LeaseRange::kFirstNumber && range.number <= LeaseRange::kLastNumber);
   assert(!leased_[range.number]);
   auto result = pool_->take();
   auto* const sockets = std::get_if<PortSockets>(&result);
   if (sockets == nullptr) return result;
-  const LeaseId lease{range, next_serial()};
+  const LeaseId lease{range, next_serial(), without_copies};
   for (const UniqueFd* const socket : {&sockets->v4, &sockets->v6}) {
     if (!*socket) continue;
     if (const int error = lock_to(socket->get(), lease)) return failed(error, "filter of a socket", kPrivileges);
@@ -171,7 +171,8 @@ std::variant<LeaseRange, IoError> MapSteering::readmit(PortSockets sockets) {
     if (isolates() && may_set_options(fd)) return refused(EPERM, "made by a broker without privileges");
     lease = its;
   }
-  const auto [range, serial] = *lease;
+  const LeaseRange range = lease->range;
+  const uint64_t serial = lease->serial;
   if (leased_[range.number] && serial <= serials_[range.number])
     return refused(EADDRINUSE, "another client has their QPNs now");
   dismiss(range);

@@ -26,7 +26,7 @@ class MapSteering final : public Steering {
   uint32_t last_number() const override { return LeaseRange::kLastNumber; }
   bool inherits() const override { return inherits_; }
   std::optional<io::IoError> start() override;
-  std::variant<PortSockets, io::IoError> admit(LeaseRange range) override;
+  std::variant<PortSockets, io::IoError> admit(LeaseRange range, bool without_copies) override;
   std::variant<LeaseRange, io::IoError> readmit(PortSockets sockets) override;
   void dismiss(LeaseRange range) override;
   bool is_free(LeaseRange range, Time now) const override;

@@ -160,7 +160,7 @@ std::string SlotSteering::take_over(int kept) {
   return {};
 }
 
-std::variant<PortSockets, IoError> SlotSteering::admit(LeaseRange range) {
+std::variant<PortSockets, IoError> SlotSteering::admit(LeaseRange range, bool) {
   assert(!inherits_ && range.number >= LeaseRange::kFirstNumber && range.number <= kSlots);
   Slot& slot = slots_[range.number];
   assert(!slot.leased);

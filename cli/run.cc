@@ -224,10 +224,6 @@ void set_environment(const RunOptions& options, const std::string& library) {
 
 // Programs share the netdevs of a host through a broker, so one runs, unless the user says otherwise or where it is.
 void find_or_start_broker(RunOptions& options) {
-  if (!options.dpdk_addresses.empty()) {  // nobody else has the port
-    options.broker = "none";
-    return;
-  }
   if (options.alone) {
     options.broker = "none";
     const auto say = [&](const std::string& broker) {

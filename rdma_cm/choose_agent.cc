@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// Which connection manager a process uses: that of the broker, where there is one, else its own.
+// Which connection manager a process uses: that of the broker, where there is one and it reaches the network that the
+// process is on, else its own.
 #include <cerrno>
 #include <memory>
 #include <system_error>
@@ -41,9 +42,13 @@ ChosenAgent make_agent(cm::Agent::Handler handler) {
   engine::Host* const host = engine::Host::instance();
   if (host == nullptr) return {.error = ENODEV, .text = "there are no devices"};
   const auto failed = [](const io::IoError& error) { return ChosenAgent{.error = error.code, .text = error.text()}; };
-  auto link = engine::broker_link(host->options());
-  if (const auto* const error = std::get_if<io::IoError>(&link)) return failed(*error);
-  if (const auto& broker = std::get<std::shared_ptr<broker::Link>>(link)) {
+  std::shared_ptr<broker::Link> broker;
+  if (host->options().dpdk_addresses.empty()) {
+    auto link = engine::broker_link(host->options());
+    if (const auto* const error = std::get_if<io::IoError>(&link)) return failed(*error);
+    broker = std::get<std::shared_ptr<broker::Link>>(std::move(link));
+  }
+  if (broker) {
     auto opened = broker::BrokerAgent::open(broker, std::move(handler));
     if (const auto* const error = std::get_if<io::IoError>(&opened)) return failed(*error);
     return {.agent = std::move(std::get<std::unique_ptr<cm::Agent>>(opened))};

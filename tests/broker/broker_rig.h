@@ -66,7 +66,7 @@ class FakeSteering final : public Steering {
     if (kernel_.start_error != 0) return io::IoError{kernel_.start_error, "cannot start", "try"};
     return std::nullopt;
   }
-  std::variant<PortSockets, io::IoError> admit(LeaseRange range) override {
+  std::variant<PortSockets, io::IoError> admit(LeaseRange range, bool) override {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return io::IoError{errno, "pipe", ""};
     PortSockets sockets;
@@ -83,7 +83,8 @@ class FakeSteering final : public Steering {
     const std::lock_guard guard(kernel_.lock);
     const auto found = kernel_.leases.find(inode_of(sockets.v4.get()));
     if (found == kernel_.leases.end()) return io::IoError{EPERM, "not a socket of this port", "start anew"};
-    const auto [range, serial] = found->second;
+    const LeaseRange range = found->second.range;
+    const uint64_t serial = found->second.serial;
     uint64_t& current = kernel_.steered[range.number];
     if (serial <= current) return io::IoError{EBUSY, "another client has their QPNs now", "start anew"};
     current = serial;

@@ -89,6 +89,26 @@ TEST_F(LinkTest, NextBrokerTakesLeasesOver) {
   EXPECT_NE(lease(*link, 3)->range(), kept->range()) << "and gives new ones";
 }
 
+TEST_F(LinkTest, HeldPortIsNobodyElsesUntilItsObjectEnds) {
+  auto broker = std::make_unique<RunningBroker>(kernel_, address_);
+  const auto link = open(), other = open();
+  const auto hold = [](Link& of) { return of.hold("net_memif client 0 of /run/memif.sock"); };
+  auto held = hold(*link);
+  ASSERT_TRUE(std::holds_alternative<std::shared_ptr<const void>>(held));
+  const auto refused = hold(*other);
+  ASSERT_TRUE(std::holds_alternative<io::IoError>(refused));
+  EXPECT_NE(std::get<io::IoError>(refused).text().find(concat("process ", getpid())), std::string::npos);
+  broker.reset();
+  broker = std::make_unique<RunningBroker>(kernel_, address_);
+  EXPECT_TRUE(comes_true([&] {  // the next broker knows of it as soon as the link has found that
+    const auto asked = hold(*other);
+    const auto* const error = std::get_if<io::IoError>(&asked);
+    return error != nullptr && error->code == EBUSY;
+  }));
+  held = std::shared_ptr<const void>();
+  EXPECT_TRUE(comes_true([&] { return std::holds_alternative<std::shared_ptr<const void>>(hold(*other)); }));
+}
+
 TEST_F(LinkTest, RefusesClearlyWhileNobodyIsThere) {
   auto broker = std::make_unique<RunningBroker>(kernel_, address_);
   const auto link = open();

@@ -96,13 +96,19 @@ std::unique_ptr<Steering> PortLab::open(Kind kind, bool inherits) const {
   return steering;
 }
 
-void PortLab::send_bytes(int family, const std::vector<uint8_t>& bytes, size_t segment, Way way) const {
+void PortLab::send_bytes(int family, const std::vector<uint8_t>& bytes, size_t segment, Way way, bool checksum) const {
   if (way == Way::kVeth) VethPair::enter(veth_.a());
   const UniqueFd fd(socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   VethPair::enter(veth_.b());
   const int size = static_cast<int>(segment);
   if (bytes.size() > segment) {
     ASSERT_EQ(setsockopt(fd.get(), SOL_UDP, UDP_SEGMENT, &size, sizeof(size)), 0);
+  }
+  if (!checksum) {
+    constexpr int kUdpNoCheck6Tx = 101;  // UDP_NO_CHECK6_TX of <linux/udp.h>, which clashes with <netinet/udp.h>
+    const int on = 1;
+    const int level = family == AF_INET ? SOL_SOCKET : SOL_UDP, name = family == AF_INET ? SO_NO_CHECK : kUdpNoCheck6Tx;
+    ASSERT_EQ(setsockopt(fd.get(), level, name, &on, sizeof(on)), 0);
   }
   const Address to = address(family, bytes_of(family == AF_INET ? veth_.b().v4 : veth_.b().v6), kPort);
   const ssize_t sent =
@@ -112,6 +118,10 @@ void PortLab::send_bytes(int family, const std::vector<uint8_t>& bytes, size_t s
 
 void PortLab::send(int family, uint32_t qpn, size_t count, Way way) const {
   send_bytes(family, packets(qpn, count), kPacket, way);
+}
+
+void PortLab::send_without_checksum(int family, uint32_t qpn, Way way) const {
+  send_bytes(family, packets(qpn, 1), kPacket, way, false);
 }
 
 void PortLab::forge(uint32_t qpn) const {
@@ -200,8 +210,8 @@ int socket_of(const PortSockets& sockets, int family) {
   return (family == AF_INET ? sockets.v4 : sockets.v6).get();
 }
 
-PortSockets admit(Steering& steering, uint32_t number) {
-  auto result = steering.admit({number});
+PortSockets admit(Steering& steering, uint32_t number, bool without_copies) {
+  auto result = steering.admit({number}, without_copies);
   if (const auto* const error = std::get_if<io::IoError>(&result)) {
     ADD_FAILURE() << error->text();
     return {};

@@ -38,9 +38,11 @@ class PortLab {
   void send_to_group(int family) const;
   // Joins it on the veth. 0 or an errno value.
   int join(int fd, int family) const;
+  // One packet, as those that are built in user space.
+  void send_without_checksum(int family, uint32_t qpn, Way way) const;
   // From the other host, as if this one had sent it to itself, over IPv6.
   void forge(uint32_t qpn) const;
-  void send_bytes(int family, const std::vector<uint8_t>& bytes, size_t segment, Way way) const;
+  void send_bytes(int family, const std::vector<uint8_t>& bytes, size_t segment, Way way, bool checksum = true) const;
 
   const io::test::VethPair& veth() const { return veth_; }
 
@@ -56,7 +58,7 @@ std::vector<Arrived> arrived(int fd);
 int socket_of(const PortSockets& sockets, int family);
 
 // Leases of this process.
-PortSockets admit(Steering& steering, uint32_t number);
+PortSockets admit(Steering& steering, uint32_t number, bool without_copies = false);
 // As a client of an earlier broker: copies, for readmit().
 PortSockets copy(const PortSockets& sockets);
 // The number of the range, or 0 with what is wrong.

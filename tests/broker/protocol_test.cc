@@ -62,7 +62,7 @@ TEST_F(ProtocolTest, WhatIsNoMessageIsRefused) {
   message = make_message(static_cast<Kind>(static_cast<int>(kLastKind) + 1));
   EXPECT_EQ(outcome_of(message), EPROTO);
   message = make_message(Kind::kLease);
-  message.plane = static_cast<Plane>(2);
+  message.plane = static_cast<Plane>(static_cast<int>(kLastPlane) + 1);
   EXPECT_EQ(outcome_of(message), EPROTO);
   message = make_message(Kind::kHello);
   message.text.fill('x');  // without an end

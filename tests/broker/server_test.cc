@@ -266,6 +266,44 @@ TEST_F(ServerTest, AfXdpLeasesAreTakenOver) {
   EXPECT_EQ(other.lease(1).kind, Kind::kGranted);
 }
 
+Message port_request(Kind kind, const std::string& port) {
+  return make_message(kind, port);
+}
+
+TEST_F(ServerTest, OneProcessHasADpdkPort) {
+  RunningBroker broker(kernel_, address_);
+  RawClient a(address_), b(address_);
+  a.greet();
+  b.greet();
+  const Message hold = port_request(Kind::kHold, "0000:01:00.0");
+  EXPECT_EQ(a.ask(hold).kind, Kind::kGranted);
+  EXPECT_EQ(a.ask(hold).kind, Kind::kGranted) << "it has it";
+  const Message refused = b.ask(hold);
+  EXPECT_EQ(refused.kind, Kind::kRefused);
+  EXPECT_EQ(refused.error, EBUSY);
+  EXPECT_EQ(text_of(refused), concat("process ", getpid(),
+                                     " (raw) has this DPDK port, which one process at a time can "
+                                     "use: 0000:01:00.0"));
+  EXPECT_EQ(b.ask(port_request(Kind::kHold, "0000:01:00.1")).kind, Kind::kGranted);
+  a.leave();
+  EXPECT_TRUE(comes_true([&] { return b.ask(hold).kind == Kind::kGranted; }));
+}
+
+TEST_F(ServerTest, DpdkPortsAreGivenBackAndCounted) {
+  RunningBroker broker(kernel_, address_);
+  RawClient a(address_), b(address_);
+  a.greet();
+  b.greet();
+  for (size_t i = 0; i < Server::kMostPorts; ++i) {
+    ASSERT_EQ(a.ask(port_request(Kind::kHold, concat("port ", i))).kind, Kind::kGranted);
+  }
+  EXPECT_NE(text_of(a.ask(port_request(Kind::kHold, "one more"))).find("16 DPDK ports"), std::string::npos);
+  EXPECT_EQ(b.ask(port_request(Kind::kHold, "port 3")).error, EBUSY);
+  a.say(port_request(Kind::kRelease, "port 3"));
+  EXPECT_TRUE(comes_true([&] { return b.ask(port_request(Kind::kHold, "port 3")).kind == Kind::kGranted; }));
+  EXPECT_EQ(a.ask(port_request(Kind::kHold, "port 3")).error, EBUSY);
+}
+
 TEST_F(ServerTest, ServesOnlyItsOwnNamespaceUserAndVersion) {
   {
     RunningBroker broker(kernel_, address_);

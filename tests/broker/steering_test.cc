@@ -84,6 +84,40 @@ TEST_P(SteeringOf, WhatIsForNobodyComesToTheBroker) {
   }
 }
 
+TEST(PortSockets, LeaseIsReadFromItsFilter) {
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const bool without_copies : {false, true}) {
+      const UniqueFd fd(socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+      const LeaseId lease{{77}, 0x123456789abcdef0, without_copies};
+      EXPECT_EQ(locked_lease(fd.get()), std::nullopt);
+      ASSERT_EQ(lock_to(fd.get(), lease), 0);
+      EXPECT_EQ(locked_lease(fd.get()), lease);
+    }
+  }
+}
+
+// To who sees it by a port of DPDK: the first packet without checksum is seen there. Without privileges nobody can have
+// such a port.
+TEST_P(SteeringOf, CopiesOfWhatCameByAPortAreLeftOut) {
+  const auto steering = open();
+  const PortSockets port = admit(*steering, 1, true), sockets = admit(*steering, 2);
+  for (const int family : {AF_INET, AF_INET6}) {
+    EXPECT_EQ(lab_->join(socket_of(port, family), family), 0);
+    const bool leaves_out = GetParam() == Kind::kMap;
+    lab_->send_without_checksum(family, 0x4001, Way::kVeth);
+    if (!leaves_out) EXPECT_EQ(receive(socket_of(port, family)), (Arrived{0x4001, 1}));
+    lab_->send_without_checksum(family, 0x4002, Way::kLoopback);
+    EXPECT_EQ(receive(socket_of(port, family)), (Arrived{0x4002, 1})) << "comes by no port";
+    lab_->send(family, 0x4003, 20);
+    EXPECT_EQ(receive(socket_of(port, family)), (Arrived{0x4003, 20})) << "too long for a port";
+    lab_->send_to_group(family);
+    EXPECT_EQ(receive(socket_of(port, family)), (Arrived{0xffffff, 1}));
+    lab_->send_without_checksum(family, 0x8001, Way::kVeth);
+    EXPECT_EQ(receive(socket_of(sockets, family)), (Arrived{0x8001, 1}));
+    EXPECT_THAT(arrived(socket_of(port, family)), IsEmpty());
+  }
+}
+
 // What this host sends to itself comes over lo.
 TEST_P(SteeringOf, PacketsFromElsewhereWithOurAddressAreDropped) {
   const auto steering = open();

@@ -89,7 +89,7 @@ class HostileBroker {
     }
   }
 
-  static bool has_answer(Kind kind) { return kind != Kind::kReturn && kind != Kind::kMeet; }
+  static bool has_answer(Kind kind) { return kind != Kind::kReturn && kind != Kind::kMeet && kind != Kind::kRelease; }
 
   // False: it hangs up.
   bool answer(int client, Kind asked) {
@@ -155,6 +155,7 @@ void lease(const std::string& address, Input& in) {
   const auto& link = std::get<std::shared_ptr<broker::Link>>(opened);
   check_text(link->description());
   std::vector<std::shared_ptr<broker::Lease>> leases;
+  std::vector<std::shared_ptr<const void>> ports;
   for (size_t i = 1 + in.below(6); i > 0; --i) {
     auto leased = link->lease(1, "eth", broker::Plane::kSockets);
     if (const auto* const error = std::get_if<io::IoError>(&leased)) {
@@ -167,6 +168,13 @@ void lease(const std::string& address, Input& in) {
       leases.push_back(own);
     }
     if (in.flag() && !leases.empty()) leases.erase(leases.begin());
+    if (!in.flag()) continue;
+    auto held = link->hold("port");
+    if (const auto* const error = std::get_if<io::IoError>(&held)) {
+      check_text(error->what);
+    } else {
+      ports.push_back(std::get<std::shared_ptr<const void>>(held));
+    }
   }
 }
 

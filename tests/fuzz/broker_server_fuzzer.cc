@@ -134,7 +134,7 @@ class FakeSteering final : public broker::Steering {
     started_ = true;
     return std::nullopt;
   }
-  std::variant<PortSockets, io::IoError> admit(LeaseRange range) override {
+  std::variant<PortSockets, io::IoError> admit(LeaseRange range, bool) override {
     check(started_, "nobody is admitted before the start");
     check(range.number >= LeaseRange::kFirstNumber && range.number <= kernel_.last_number, "a range is one of these");
     check(!kernel_.steered.contains(range.number), "a range is leased to one");
@@ -150,7 +150,8 @@ class FakeSteering final : public broker::Steering {
   std::variant<LeaseRange, io::IoError> readmit(PortSockets sockets) override {
     const auto found = kernel_.leases.find(broker::socket_cookie(sockets.v4.get()));
     if (found == kernel_.leases.end()) return io::IoError{EPERM, "not a socket of this port", "start anew"};
-    const auto [range, serial] = found->second;
+    const LeaseRange range = found->second.range;
+    const uint64_t serial = found->second.serial;
     uint64_t& current = kernel_.steered[range.number];
     if (serial <= current) return io::IoError{EBUSY, "another client has their QPNs now", "start anew"};
     current = serial;
@@ -194,12 +195,12 @@ std::optional<Kind> kind_of(std::span<const uint8_t> bytes) {
   if (bytes.size() != sizeof(message)) return std::nullopt;
   std::memcpy(&message, bytes.data(), sizeof(message));
   const bool sound = message.magic == broker::kMagic && message.version == broker::kProtocolVersion &&
-                     message.text.back() == '\0' && message.plane <= Plane::kAfXdp;
+                     message.text.back() == '\0' && message.plane <= broker::kLastPlane;
   return sound ? std::optional(message.kind) : std::nullopt;
 }
 
 bool has_answer(Kind kind) {
-  return kind != Kind::kReturn && kind != Kind::kMeet;
+  return kind != Kind::kReturn && kind != Kind::kMeet && kind != Kind::kRelease;
 }
 
 bool answers(Kind answer, const std::optional<Kind>& request) {
@@ -209,7 +210,7 @@ bool answers(Kind answer, const std::optional<Kind>& request) {
     case Kind::kWelcome:
       return request == Kind::kHello || request == Kind::kLook;
     case Kind::kGranted:
-      return request == Kind::kLease || request == Kind::kClaim || request == Kind::kCm;
+      return request == Kind::kLease || request == Kind::kClaim || request == Kind::kCm || request == Kind::kHold;
     case Kind::kProcess:
     case Kind::kNoMore:
       return request == Kind::kNext;
@@ -361,11 +362,13 @@ class Broker {
   }
 
   void say_what_makes_sense(Client& client) {
-    constexpr Kind kKinds[] = {Kind::kHello, Kind::kLease, Kind::kReturn, Kind::kClaim,
-                               Kind::kMeet,  Kind::kLook,  Kind::kNext,   Kind::kCm};
+    constexpr Kind kKinds[] = {Kind::kHello, Kind::kLease, Kind::kReturn, Kind::kClaim, Kind::kMeet,
+                               Kind::kLook,  Kind::kNext,  Kind::kCm,     Kind::kHold,  Kind::kRelease};
     Message message = broker::make_message(in_.one_of(kKinds), "fuzz");
+    const bool of_port = message.kind == Kind::kHold || message.kind == Kind::kRelease;
+    if (of_port) message = broker::make_message(message.kind, std::string(1, static_cast<char>('a' + in_.below(20))));
     message.ifindex = static_cast<int32_t>(in_.below(3));
-    message.plane = in_.below(8) == 7 ? Plane::kAfXdp : Plane::kSockets;
+    message.plane = in_.one_of({Plane::kSockets, Plane::kSockets, Plane::kSockets, Plane::kAfXdp, Plane::kDpdk});
     message.network_namespace = broker::own_network_namespace();
     if (message.kind == Kind::kReturn || message.kind == Kind::kMeet) message.range = range_of(client);
     if (message.kind == Kind::kMeet) message.other = in_.below(kernel_.last_number + 1);
@@ -466,6 +469,7 @@ class Broker {
       client.connections = CmClient(std::move(came.front()));
       return;
     }
+    if (request.kind == Kind::kHold) return check(!came.front(), "a DPDK port is a name only");
     check(answer.range >= LeaseRange::kFirstNumber && answer.range <= kernel_.last_number, "a range is granted");
     const bool claimed = request.kind == Kind::kClaim;
     check(claimed != static_cast<bool>(came.front()), "sockets come with a lease");

@@ -45,6 +45,32 @@ std::string DpdkDevargs::value(const std::string& key) const {
   return "";
 }
 
+std::string DpdkDevargs::exclusive_name() const {
+  constexpr size_t kLongest = 160;  // the end of a path tells more than its beginning
+  const auto is = [this](const char* driver) { return device.rfind(driver, 0) == 0; };
+  const auto option = [this](const char* key, const char* otherwise) {
+    const std::string given = value(key);
+    return given.empty() ? std::string(otherwise) : given;
+  };
+  std::string name;
+  if (is_af_packet() || is("net_null") || is("net_pcap") || is("net_ring")) return "";
+  if (is("net_memif")) {  // both ends may be on this host
+    const std::string role = option("role", "client");
+    name = "net_memif " +
+           (role == "slave"    ? "client"
+            : role == "master" ? "server"
+                               : role) +
+           " " + option("id", "0") + " of " + option("socket", "/run/memif.sock");
+  } else if (is("net_tap")) {
+    name = "net_tap " + option("iface", "dtap0");
+  } else if (is("net_virtio_user")) {
+    name = "net_virtio_user " + option("path", "");
+  } else {  // a PCI address, maybe without its domain
+    name = std::count(device.begin(), device.end(), ':') == 1 ? "0000:" + device : device;
+  }
+  return name.size() <= kLongest ? name : name.substr(name.size() - kLongest);
+}
+
 std::optional<DpdkDevargs> parse_dpdk_devargs(const std::string& text) {
   const auto printable = [](char c) { return c > ' ' && c < 0x7f; };
   if (text.empty() || text.size() > 255 || !std::all_of(text.begin(), text.end(), printable)) return std::nullopt;

@@ -18,6 +18,9 @@ struct DpdkDevargs {
   bool can_sleep() const { return device.empty() || is_af_packet() || device.rfind("net_tap", 0) == 0; }
   // The value of an option; empty: it is not there.
   std::string value(const std::string& key) const;
+  // Of a port that one process at a time can use: what it is for all of them. Empty: of one that is the process's own
+  // (net_null), or that the kernel shares out (net_af_packet).
+  std::string exclusive_name() const;
   std::string text() const { return options.empty() ? device : device + "," + options; }
 };
 

@@ -37,5 +37,22 @@ TEST(DpdkDevargs, WhatHasNotBeenSaidOfAPacketSocket) {
   }
 }
 
+// The same for all processes that mean the same port, and another one for two ends of one.
+TEST(DpdkDevargs, NameOfAPortThatOneProcessCanUse) {
+  const auto name_of = [](const std::string& text) { return parse_dpdk_devargs(text)->exclusive_name(); };
+  EXPECT_EQ(name_of("0000:01:00.0"), "0000:01:00.0");
+  EXPECT_EQ(name_of("01:00.0,queues=4"), "0000:01:00.0");
+  EXPECT_EQ(name_of("net_memif0,role=server,socket=/s"), "net_memif server 0 of /s");
+  EXPECT_EQ(name_of("net_memif7,socket=/s,role=master,bsize=2048"), "net_memif server 0 of /s");
+  EXPECT_EQ(name_of("net_memif7,id=3"), "net_memif client 3 of /run/memif.sock");
+  EXPECT_EQ(name_of("net_tap0"), "net_tap dtap0");
+  EXPECT_EQ(name_of("net_tap1,iface=t"), "net_tap t");
+  EXPECT_EQ(name_of("net_virtio_user0,path=/dev/vhost-net"), "net_virtio_user /dev/vhost-net");
+  for (const char* const own : {"net_af_packet0,iface=eth0", "net_null0", "net_ring0", "net_pcap0,rx_pcap=/x"}) {
+    EXPECT_EQ(name_of(own), "") << own;
+  }
+  EXPECT_EQ(name_of("net_memif0,socket=/" + std::string(200, 's')).size(), 160u);
+}
+
 }  // namespace
 }  // namespace uroce::io
