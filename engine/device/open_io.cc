@@ -160,7 +160,7 @@ std::variant<OpenedIo, io::IoError> open_udp(const net::Netdev& netdev, const Op
 
 // A port of DPDK on the netdev. The kernel goes on seeing the frames: sockets get copies of them, and are beside.
 std::variant<OpenedIo, io::IoError> open_dpdk(const net::Netdev& netdev, const Options& options) {
-  auto leased = lease(netdev, options, broker::Plane::kSockets);
+  auto leased = lease(netdev, options, broker::Plane::kDpdk);
   if (auto* const error = std::get_if<io::IoError>(&leased)) return std::move(*error);
   const auto& own = std::get<std::shared_ptr<broker::Lease>>(leased);
   auto beside = open_sockets(netdev, own.get(), Wanted::kRuns);
@@ -208,14 +208,27 @@ class PortFrames final : public io::OtherFrames {
 // A port of DPDK that the kernel does not see, and that this process has for itself.
 std::variant<OpenedIo, io::IoError> open_own_port(const std::shared_ptr<net::PortView>& view, const net::Netdev& netdev,
                                                   const Options& options) {
+  std::shared_ptr<const void> held;
+  const std::string name = options.dpdk.exclusive_name();
+  if (!name.empty()) {
+    auto linked = broker_link(options);
+    if (auto* const error = std::get_if<io::IoError>(&linked)) return std::move(*error);
+    if (const auto& link = std::get<std::shared_ptr<broker::Link>>(linked)) {
+      auto asked = link->hold(name);
+      if (auto* const error = std::get_if<io::IoError>(&asked)) return std::move(*error);
+      held = std::move(std::get<std::shared_ptr<const void>>(asked));
+    }
+  }
   io::DpdkConfig config;
   config.devargs = options.dpdk;
   config.mtu = netdev.mtu;
   config.mac = netdev.mac;
+  config.vlan = netdev.vlan_id.value_or(0);
   config.others = std::make_shared<PortFrames>(view);
   auto result = io::DpdkIo::open(config);
   if (auto* error = std::get_if<io::IoError>(&result)) return *error;
   OpenedIo opened;
+  opened.held = std::move(held);
   opened.io.push_back(std::move(std::get<std::unique_ptr<io::DpdkIo>>(result)));
   // There is nobody who would have to be told: the port takes frames to all groups.
   opened.join = [](const wire::IpAddress&) { return 0; };

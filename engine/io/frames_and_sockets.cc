@@ -8,7 +8,8 @@ namespace uroce::io {
 namespace {
 
 // Each look into sockets is a system call, a look into rings is none. One of so many looks begins with the sockets; the
-// others come to them only where nothing is in the rings and the last packets came through sockets.
+// others come to them only where nothing is in the rings, and the last packets came through sockets or it is not known
+// since a sleep what there is.
 constexpr uint32_t kLooksPerQuietLook = 16;
 
 }  // namespace
@@ -23,10 +24,11 @@ size_t FramesAndSockets::receive(std::span<RxPacket> out) {
     return count > 0 ? count : receive_from(*frames_, out);
   }
   const size_t count = receive_from(*frames_, out);
-  return count > 0 || busy_ != sockets_.get() ? count : receive_from(*sockets_, out);
+  return count > 0 || (busy_ != sockets_.get() && !slept_) ? count : receive_from(*sockets_, out);
 }
 
 size_t FramesAndSockets::receive_from(PacketIo& io, std::span<RxPacket> out) {
+  if (&io == sockets_.get()) slept_ = false;
   size_t count = io.receive(out);
   if (copies_ == Copies::kOfAll && &io == sockets_.get()) count = drop_copies(out.first(count));
   if (count > 0) busy_ = &io;
@@ -86,9 +88,8 @@ bool FramesAndSockets::flush() {
   return frames && sockets;
 }
 
-// After the sleep it is not known which of them has something.
 bool FramesAndSockets::prepare_to_wait() {
-  looks_ = 0;
+  slept_ = true;
   const bool frames = frames_->prepare_to_wait(), sockets = sockets_->prepare_to_wait();
   return frames && sockets;
 }

@@ -51,6 +51,7 @@ class FramesAndSockets final : public PacketIo {
   IoCounters copies_dropped_;
   mutable std::vector<pollfd> wait_descriptors_;
   const PacketIo* busy_ = nullptr;  // had packets last
+  bool slept_ = false;              // and the sockets have not been looked into since
   uint32_t looks_ = 0;
 };
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kPortIndex = 1 << 20;  // beyond the numbers that a kernel gives its netdevs
 constexpr size_t kLargestFile = 1 << 16;
-constexpr uint32_t kLeastMtu = 576, kMostMtu = 9000;
+constexpr uint32_t kLeastMtu = 576, kMostMtu = 9000, kMostVlan = 4094;
 
 std::optional<uint32_t> number(std::string_view text, uint32_t least, uint32_t most) {
   uint32_t value = 0;
@@ -79,6 +79,10 @@ const char* take_word(PortFile& file, std::string_view word, std::string_view va
     const auto mtu = number(value, kLeastMtu, kMostMtu);
     if (!mtu) return "an MTU from 576 to 9000";
     file.mtu = *mtu;
+  } else if (word == "vlan") {
+    const auto vlan = number(value, 1, kMostVlan);
+    if (!vlan) return "the ID of a VLAN, from 1 to 4094";
+    file.vlan = static_cast<uint16_t>(*vlan);
   } else if (word == "address") {
     const auto address = prefix(value);
     if (!address) return "an address with the length of its network, as 192.0.2.1/24";
@@ -89,7 +93,7 @@ const char* take_word(PortFile& file, std::string_view word, std::string_view va
     if (!gateway || !is_of_a_host(*gateway)) return "the address of a gateway";
     file.gateways.push_back(*gateway);
   } else {
-    return "words are name, mac, mtu, address and gateway";
+    return "words are name, mac, mtu, vlan, address and gateway";
   }
   return nullptr;
 }
@@ -143,6 +147,7 @@ Netdev netdev_of(const PortFile& file) {
   netdev.name = file.name;
   netdev.mac = file.mac;
   netdev.mtu = file.mtu;
+  if (file.vlan != 0) netdev.vlan_id = file.vlan;
   netdev.up = netdev.running = true;
   const auto group = [](const wire::IpAddress& address) {
     return address.is_v4() ? 0 : address.is_link_local() ? 2 : 1;

@@ -4,6 +4,7 @@
 //   name dpdk0                     # of the netdev that the port stands for: the device is uroce_dpdk0
 //   mac 02:00:00:00:00:01
 //   mtu 1500                       # optional
+//   vlan 5                         # optional: all frames have a tag with this ID
 //   address 192.0.2.1/24           # one or more
 //   gateway 192.0.2.254            # optional, one of each IP version
 #pragma once
@@ -25,6 +26,7 @@ struct PortFile {
   std::string name;
   wire::MacAddress mac{};
   uint32_t mtu = 1500;
+  uint16_t vlan = 0;              // 0: none
   std::vector<Prefix> addresses;  // with the network's length
   std::vector<wire::IpAddress> gateways;
 };

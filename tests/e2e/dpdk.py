@@ -49,6 +49,7 @@ class OwnPorts:
     """A port of each host, joined by shared memory (net_memif), with addresses of their own."""
 
     device = "uroce_port0"
+    drivers = ("net_memif", "net_memif")
 
     def __init__(self, lab, mtu=1500):
         self.lab = lab
@@ -61,18 +62,57 @@ class OwnPorts:
             self.files.append(file)
         self.bsize = 2048 if mtu == 1500 else 8192
 
-    def start(self, side, command, **how):
+    def io(self, side):
+        return MEMIF.format(role=("server", "client")[side], socket=self.socket, bsize=self.bsize)
+
+    def start(self, side, command, options=(), **how):
         """side: 0 or 1."""
-        host, role = ((self.lab.a, "server"), (self.lab.b, "client"))[side]
-        io = MEMIF.format(role=role, socket=self.socket, bsize=self.bsize)
-        return host.start(command, io=io, options=("--dpdk-addresses", self.files[side]), **how)
+        host = (self.lab.a, self.lab.b)[side]
+        return host.start(command, io=self.io(side), options=("--dpdk-addresses", self.files[side], *options), **how)
+
+    def join(self):
+        """What there is to do once both programs have been started."""
 
 
-def own_ports(name, program, *arguments, faults=False, gid=0, mtu=1500, **case):
+class TapPorts(OwnPorts):
+    """net_tap on one host, whose netdev the kernel joins with a veth pair; at the other end of that net_af_packet. The kernel has no
+    addresses there."""
+
+    drivers = ("net_tap", "net_af_packet")
+
+    def __init__(self, lab, mtu=1500):
+        super().__init__(lab, mtu)
+        number = next(_ports)
+        self.tap, self.wires = f"t{number}", (f"wa{number}", f"wb{number}")
+        lab.a.system("ip", "link", "add", self.wires[0], "mtu", str(mtu), "type", "veth", "peer", "name", self.wires[1], "mtu", str(mtu),
+                     "netns", lab.b.name)
+        for host, wire in ((lab.a, self.wires[0]), (lab.b, self.wires[1])):
+            host.system("ip", "link", "set", wire, "up")
+
+    def io(self, side):
+        return (f"dpdk:net_tap0,iface={self.tap}", f"dpdk:net_af_packet0,iface={self.wires[1]}")[side]
+
+    def join(self):
+        wait_until(lambda: self.tap in self.lab.a.system("ip", "-o", "link"), 20, "the netdev of net_tap")
+        for one, other in ((self.tap, self.wires[0]), (self.wires[0], self.tap)):
+            self.lab.a.system("tc", "qdisc", "replace", "dev", one, "ingress")
+            self.lab.a.system("tc", "filter", "add", "dev", one, "ingress", "matchall", "action", "mirred", "egress", "redirect", "dev", other)
+
+
+class VlanPorts(OwnPorts):
+    """All frames are tagged."""
+
+    def __init__(self, lab, mtu=1500):
+        super().__init__(lab, mtu)
+        for file in self.files:
+            file.write_text(file.read_text() + "vlan 42\n")
+
+
+def own_ports(name, program, *arguments, faults=False, gid=0, mtu=1500, kind=OwnPorts, options=(), **case):
     """rc_transfer, hash-checked, or perftest."""
 
     def run(lab):
-        ports, port = OwnPorts(lab, mtu), next(_ports)
+        ports, port = kind(lab, mtu), next(_ports)
         seeded = [f"{FAULTS},seed={seed}" if faults else None for seed in (1, 2)]
         if program == "rc_transfer":
             own = [lab.build / "bin/rc_transfer", "--device", ports.device, "--gid-index", gid, "--port", port]
@@ -80,10 +120,14 @@ def own_ports(name, program, *arguments, faults=False, gid=0, mtu=1500, **case):
         else:
             own = [program, "-d", ports.device, "-F", "-x", gid, "-p", port, *arguments]
             server_command, client_command = own, [*own, lab.a.ipv4]
-        server = ports.start(0, server_command, faults=seeded[0])
+        server = ports.start(0, server_command, faults=seeded[0], options=options)
         server.wait_listening(port)
-        said = check_ended((server, ports.start(1, client_command, faults=seeded[1])))
-        check("uroce: port0: dpdk, net_memif, polled, 1 queue" in server.output, server.output)
+        client = ports.start(1, client_command, faults=seeded[1], options=options)
+        ports.join()
+        said = check_ended((server, client))
+        for program_of, driver in zip((server, client), ports.drivers):
+            polled = ", polled" if driver == "net_memif" else ""
+            check(f"uroce: port0: dpdk, {driver}{polled}, 1 queue" in program_of.output, program_of.output)
         return said if program == "rc_transfer" else ""
 
     return Case(name, run, **case)
@@ -101,6 +145,46 @@ def own_ports_killed(lab):
     server.kill()
     check(client.wait(60) is not None, f"the peer of a killed program does not end:\n{client.output}")
     own_ports("", "rc_transfer", "--messages", 100).run(lab)
+
+
+def own_ports_held(lab):
+    """A port is one process's: the next one is told whose, and has it when that one has been killed."""
+    ports, port = OwnPorts(lab), next(_ports)
+    command = ["ib_write_bw", "-d", ports.device, "-F", "-x", 0, "--run_infinitely", "-D", 1, "-p", port]
+    server = ports.start(0, command)
+    server.wait_listening(port)
+    client = ports.start(1, [*command, lab.a.ipv4])
+    wait_until(lambda: "65536" in client.stdout or not client.running(), 20, "a result")
+    for side, holder in ((0, server), (1, client)):
+        second = ports.start(side, [PINGPONG, "-d", ports.device, "-g", "0"])
+        check(second.wait(20) not in (None, 0), second.output)
+        check(re.search(rf"process {holder.pid} \(ib_write_bw\) has this DPDK port, .*net_memif", second.output), second.output)
+    check(client.running() and server.running(), client.output)
+    client.kill()
+    server.kill()
+    port = next(_ports)
+    command = [lab.build / "bin/rc_transfer", "--device", ports.device, "--gid-index", 0, "--port", port]
+    server = ports.start(0, [*command, "--server"])
+    server.wait_listening(port)
+    check_ended((server, ports.start(1, [*command, "--messages", 100, "--client", lab.a.ipv4])))
+
+
+def with_an_end_only(lab):
+    """Drivers whose ports lead to no other process: opened, used, closed."""
+    ports = OwnPorts(lab)
+    written = lab.directory / "written.pcap"
+    for io, driver in (("dpdk:net_null0,no-rx=1", "net_null"), ("dpdk:net_null0", "net_null"), ("dpdk:net_ring0", "net_ring"),
+                       (f"dpdk:net_pcap0,tx_pcap={written}", "net_pcap")):
+        options, port = ("--dpdk-addresses", ports.files[0]), next(_ports)
+        command = [PINGPONG, "-d", ports.device, "-g", "0", "-p", port]
+        server = lab.a.start(command, io=io, options=options)
+        server.wait_listening(port)
+        client = lab.a.run([*command, lab.a.ipv4], io=io, options=options)
+        for program in (server, client):
+            check(f"uroce: port0: dpdk, {driver}, polled" in program.output, program.output)
+        check(client.process.returncode > 0, f"nobody can have answered:\n{client.output}")
+        server.kill()
+    check(b"\x08\x06" in written.read_bytes(), "not even ARP has left")
 
 
 def own_ports_wrong(lab):
@@ -260,7 +344,15 @@ CASES = [
     own_ports("memif-ib_send_lat-events", "ib_send_lat", "-n", 200, "-e"),
     own_ports("memif-ib_read_lat", "ib_read_lat", "-n", 200),
     own_ports("memif-ib_send_lat-UD", "ib_send_lat", "-n", 200, "-c", "UD"),
+    own_ports("memif-alone", "rc_transfer", "--messages", 100, options=ALONE),
+    own_ports("memif-vlan", "rc_transfer", "--messages", 100, kind=VlanPorts),
+    own_ports("tap", "rc_transfer", "--bidirectional", "--messages", 200, kind=TapPorts),
+    own_ports("tap-ipv6-faults", "rc_transfer", "--bidirectional", "--messages", 100, faults=True, gid=1, kind=TapPorts),
+    *(own_ports(f"{name}-{program}-full", program, "-n", 200, kind=kind, quick=False)
+      for name, kind in (("memif", OwnPorts), ("tap", TapPorts), ("memif-vlan", VlanPorts)) for program in BANDWIDTH + LATENCY),
     Case("memif-killed", own_ports_killed),
+    Case("memif-held", own_ports_held),
+    Case("with-an-end-only", with_an_end_only),
     Case("memif-wrong", own_ports_wrong),
     Case("several", several),
     Case("multicast", multicast),

@@ -19,8 +19,11 @@ struct DpdkPortConfig {
   uint32_t buffer_size;  // bytes of a frame in one buffer
   uint32_t mtu;          // what the port is to take, where the driver can be told
   uint32_t queues;       // at most so many, each way
+  uint16_t vlan;         // ID of the VLAN that all frames belong to; 0: none
   // Not null: the port's MAC address from now on; and frames to all groups are taken. Null: the kernel sees to that.
   const uint8_t* mac;
+  // On a netdev: only packets to these QP numbers and to groups are wanted. None: all.
+  uint32_t first_qpn, qpn_count;
 };
 
 struct DpdkPortInfo {
@@ -31,6 +34,7 @@ struct DpdkPortInfo {
   char driver[32];
   uint32_t queues;
   bool hugepages;
+  bool inserts_vlan;  // of frames to send, where DpdkBuffer::vlan says so
   // To sleep on: readable when frames are there. None: the driver has no interrupts.
   uint32_t descriptor_count;
   int descriptors[kMaxDescriptors];
@@ -38,12 +42,12 @@ struct DpdkPortInfo {
 
 // A buffer with a frame, or for one.
 struct DpdkBuffer {
-  void* handle;    // the module's
-  uint8_t* data;   // of the first segment
-  uint32_t size;   // bytes in the first segment; of a free buffer: room
-  uint32_t total;  // bytes in all of them
-  uint16_t segments;
-  bool has_vlan;      // the driver has taken a VLAN tag out of it, with a VLAN ID that is not 0
+  void* handle;       // the module's
+  uint8_t* data;      // of the first segment
+  uint32_t size;      // bytes in the first segment; of a free buffer: room
+  uint32_t total;     // bytes in all of them
+  uint16_t segments;  // 0: what the driver says of it cannot be, and there are no bytes
+  uint16_t vlan;      // ID in the tag that the driver has taken out of it, or is to put into it; 0: none
   bool bad_checksum;  // the NIC says so
 };
 

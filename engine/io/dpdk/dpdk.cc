@@ -31,6 +31,13 @@ constexpr Duration kLinkIsGone = std::chrono::milliseconds(500);
 
 constexpr uint16_t kEtherTypeV4 = 0x0800, kEtherTypeV6 = 0x86dd, kEtherTypeVlan = 0x8100;
 
+constexpr size_t kTagAt = 2 * sizeof(wire::MacAddress);
+constexpr uint16_t kVlanId = 0xfff;  // the other bits of a tag are a priority
+
+bool has_tag(std::span<const uint8_t> frame) {
+  return frame.size() >= kTagAt + wire::kVlanTagSize && wire::load_be16(frame.data() + kTagAt) == kEtherTypeVlan;
+}
+
 // Whether a frame that is no packet was meant to be one: all the host's traffic may come to the port.
 bool looks_like_roce(std::span<const uint8_t> frame) {
   if (frame.size() < wire::kMaxFrameHeaderSize) return false;
@@ -64,6 +71,8 @@ DpdkIo::DpdkIo(const DpdkCalls& calls, DpdkPort* port, const DpdkPortInfo& info,
       qpns_(config.qpns),
       others_(config.others),
       has_netdev_(!config.netdev.empty()),
+      vlan_(config.vlan),
+      inserts_vlan_(info.inserts_vlan),
       mac_(config.mac),
       outgoing_(info.queues) {
   ForkGuard guard;
@@ -110,18 +119,18 @@ size_t DpdkIo::receive(std::span<RxPacket> out) {
 
 // False: it is no packet for us.
 bool DpdkIo::take(const DpdkBuffer& buffer, size_t slot, RxPacket& packet) {
-  if (buffer.has_vlan) return false;  // of a VLAN, whose netdev is another one
   const std::span<const uint8_t> frame = frame_of(buffer, slot);
-  if (!is_to_us(frame)) return false;
+  if (!is_to_us(buffer, frame)) return false;
   const wire::FrameError error =
       buffer.bad_checksum ? wire::FrameError::kBadIpChecksum : wire::parse_frame(frame, packet.envelope, packet.ib);
   if (error != wire::FrameError::kNone) {
-    if (looks_like_roce(frame)) {
+    const bool tagged = has_tag(frame);
+    if (looks_like_roce(frame.subspan(tagged ? wire::kVlanTagSize : 0))) {
       // net_af_packet cuts off what its buffers cannot hold: a run of packets, which comes to the socket beside it.
       const bool of_run = error == wire::FrameError::kTruncated && has_netdev_ && frame.size() > longest_frame();
       if (!of_run) count_malformed(frame, error);
     } else if (others_) {
-      others_->take(frame);
+      give_others(frame, tagged);
     }
     return false;
   }
@@ -137,7 +146,11 @@ bool DpdkIo::take(const DpdkBuffer& buffer, size_t slot, RxPacket& packet) {
 
 // In one piece; empty: there is none.
 std::span<const uint8_t> DpdkIo::frame_of(const DpdkBuffer& buffer, size_t slot) {
-  if (buffer.segments <= 1) return {buffer.data, buffer.size};
+  if (buffer.segments == 1) return {buffer.data, buffer.size};
+  if (buffer.segments == 0) {
+    ++counters_.ring_errors;
+    return {};
+  }
   if (buffer.total > kMaxFrameSize) {
     ++counters_.rx_too_long;
     return {};
@@ -149,14 +162,26 @@ std::span<const uint8_t> DpdkIo::frame_of(const DpdkBuffer& buffer, size_t slot)
   return {start, size};
 }
 
-// By its MAC addresses: a port may show frames of others, and those that this host sends. A tag in it is of a VLAN,
-// whose netdev is another one.
-bool DpdkIo::is_to_us(std::span<const uint8_t> frame) const {
+// By its MAC addresses, as a port may show frames of others, and those that this host sends; and by its VLAN. A port on
+// a netdev has none: a tag is of a VLAN whose netdev is another one.
+bool DpdkIo::is_to_us(const DpdkBuffer& buffer, std::span<const uint8_t> frame) const {
   if (frame.size() < wire::kEthernetSize) return false;
   const bool to_group = (frame[0] & 1) != 0;
   if (!to_group && std::memcmp(frame.data(), mac_.data(), mac_.size()) != 0) return false;
   if (std::memcmp(frame.data() + mac_.size(), mac_.data(), mac_.size()) == 0) return false;
-  return wire::load_be16(frame.data() + 2 * mac_.size()) != kEtherTypeVlan;
+  if (!has_tag(frame)) return buffer.vlan == vlan_;
+  return vlan_ != 0 && buffer.vlan == 0 && (wire::load_be16(frame.data() + kTagAt + 2) & kVlanId) == vlan_;
+}
+
+// Without the tag. What they take is short; of longer frames they see the beginning.
+void DpdkIo::give_others(std::span<const uint8_t> frame, bool tagged) {
+  if (!tagged) return others_->take(frame);
+  std::array<uint8_t, 4 * OtherFrames::kLongest> bare;
+  const auto end = std::copy_n(frame.begin(), kTagAt, bare.begin());
+  const std::span<const uint8_t> rest = frame.subspan(kTagAt + wire::kVlanTagSize);
+  const size_t size = std::min(rest.size(), bare.size() - kTagAt);
+  std::copy_n(rest.begin(), size, end);
+  others_->take(std::span(bare).first(kTagAt + size));
 }
 
 // Who has not even a QP number is for the engine to judge.
@@ -192,17 +217,34 @@ bool DpdkIo::send_one(io::TxPacket& packet) {
   DpdkBuffer buffer = spare_[spare_count_ - 1];
   const auto size = static_cast<uint32_t>(frame_size(packet));
   packet.ip_id = next_ip_id_++;
-  assert(size <= buffer.size);
-  if (!build_frame_guarded(packet, packet.ip_id, buffer.data)) {
+  assert(size + wire::kVlanTagSize <= buffer.size);
+  if (!build_frame_guarded(packet, packet.ip_id, frame_start(buffer))) {
     packet.unreadable = true;
     return true;
   }
   --spare_count_;
-  buffer.size = size;
+  finish_frame(buffer, size);
   queue.frames[queue.count++] = buffer;
   ++counters_.tx_packets;
   counters_.tx_bytes += packet.udp_length();
   return true;
+}
+
+// Where a frame is built: with room for the tag in front of it, if that is not the driver's work.
+uint8_t* DpdkIo::frame_start(const DpdkBuffer& buffer) const {
+  return buffer.data + (vlan_ != 0 && !inserts_vlan_ ? wire::kVlanTagSize : 0);
+}
+
+void DpdkIo::finish_frame(DpdkBuffer& buffer, size_t size) const {
+  const uint8_t* const start = frame_start(buffer);
+  if (start != buffer.data) {
+    std::memmove(buffer.data, start, kTagAt);
+    wire::store_be16(buffer.data + kTagAt, kEtherTypeVlan);
+    wire::store_be16(buffer.data + kTagAt + 2, vlan_);
+  } else {
+    buffer.vlan = vlan_;
+  }
+  buffer.size = static_cast<uint32_t>(size + static_cast<size_t>(start - buffer.data));
 }
 
 // False: some are left.
@@ -218,7 +260,7 @@ bool DpdkIo::transmit(uint32_t number) {
   }
   const Time now = monotonic_now();
   if (queue.stalled_since == kNever) queue.stalled_since = now;
-  if (now - queue.stalled_since < kPatience && calls_.link_up(port_)) return false;
+  if (calls_.link_up(port_) && now - queue.stalled_since < kPatience) return false;  // which may bring the link back
   // Lost, as on a wire. The next ones are tried, and lost at once while the link is down.
   calls_.release(queue.frames.data(), queue.count);
   counters_.tx_errors += std::exchange(queue.count, 0);
@@ -240,8 +282,8 @@ void DpdkIo::send_others() {
     const size_t size = spare_count_ == 0 ? 0 : others_->next(frame);
     if (size == 0) return;
     DpdkBuffer buffer = spare_[--spare_count_];
-    std::memcpy(buffer.data, frame.data(), size);
-    buffer.size = static_cast<uint32_t>(size);
+    std::memcpy(frame_start(buffer), frame.data(), size);
+    finish_frame(buffer, size);
     queue.frames[queue.count++] = buffer;
   }
 }

@@ -7,9 +7,9 @@
 // that nobody has cut come whole only to them.
 //
 // What bounds what: a frame lies in the buffer that the driver names, whose sizes the module has from the buffer
-// itself; lengths inside the frame are checked against that (wire::parse_frame). A frame in several buffers is copied
-// into one slot of kMaxFrameSize bytes, or dropped if it is longer. Frames in hand are kMaxBurst, those to send
-// kMaxBurst for each queue.
+// itself (module/frames.h); lengths inside the frame are checked against that (wire::parse_frame). A frame in several
+// buffers is copied into one slot of kMaxFrameSize bytes, or dropped if it is longer. Frames in hand are kMaxBurst,
+// those to send kMaxBurst for each queue.
 #pragma once
 
 #include <array>
@@ -49,6 +49,7 @@ struct DpdkConfig {
   int ifindex = 0;      // of the netdev
   uint32_t mtu = 1500;
   wire::MacAddress mac{};
+  uint16_t vlan = 0;  // ID of the VLAN that the port's frames belong to; 0: they have no tag
   // Only packets for these QPNs and for groups are taken: other processes use the netdev too. Empty: all.
   std::optional<wire::QpnRange> qpns{};
   std::shared_ptr<OtherFrames> others{};  // may be null
@@ -91,7 +92,10 @@ class DpdkIo final : public PacketIo {
   void release_held();
   bool take(const DpdkBuffer& buffer, size_t slot, RxPacket& packet);
   std::span<const uint8_t> frame_of(const DpdkBuffer& buffer, size_t slot);
-  bool is_to_us(std::span<const uint8_t> frame) const;
+  bool is_to_us(const DpdkBuffer& buffer, std::span<const uint8_t> frame) const;
+  void give_others(std::span<const uint8_t> frame, bool tagged);
+  uint8_t* frame_start(const DpdkBuffer& buffer) const;
+  void finish_frame(DpdkBuffer& buffer, size_t size) const;
   bool is_for_others(std::span<const uint8_t> ib) const;
   void count_malformed(std::span<const uint8_t> frame, wire::FrameError error);
   bool send_one(io::TxPacket& packet);
@@ -110,6 +114,8 @@ class DpdkIo final : public PacketIo {
   const std::optional<wire::QpnRange> qpns_;
   const std::shared_ptr<OtherFrames> others_;
   const bool has_netdev_;
+  const uint16_t vlan_;
+  const bool inserts_vlan_;  // the driver
   wire::MacAddress mac_;
 
   std::array<DpdkBuffer, kMaxBurst> held_;  // received, and seen by whoever called receive()

@@ -78,7 +78,10 @@ IoResult<DpdkIo> DpdkIo::open(const DpdkConfig& config) {
                               .buffer_size = buffer_size,
                               .mtu = config.mtu,
                               .queues = devargs.queues,
-                              .mac = config.netdev.empty() ? config.mac.data() : nullptr};
+                              .vlan = config.vlan,
+                              .mac = config.netdev.empty() ? config.mac.data() : nullptr,
+                              .first_qpn = config.qpns ? config.qpns->first : 0,
+                              .qpn_count = config.qpns ? config.qpns->count : 0};
   auto result = open_port_in_thread(calls, devargs, wanted);
   if (auto* const error = std::get_if<IoError>(&result)) return std::move(*error);
   const OpenedPort& port = std::get<OpenedPort>(result);

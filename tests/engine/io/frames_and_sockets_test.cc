@@ -133,12 +133,12 @@ TEST(FramesAndSockets, NeitherStarvesTheOther) {
   }
 }
 
-TEST(FramesAndSockets, LooksIntoSocketsFirstAfterASleep) {
+TEST(FramesAndSockets, LooksIntoBothAfterASleep) {
   Two two;
   TestBurst one;
   one.add(envelope_v4(), 1, 100);
   std::array<RxPacket, 4> packets;
-  EXPECT_EQ(two.io->receive(packets), 0u);  // the next look would not be into the sockets
+  EXPECT_EQ(two.io->receive(packets), 0u);  // the next look would be into the frames only
   EXPECT_TRUE(two.io->prepare_to_wait());
   for (const auto& end : {two.kernel.get(), two.wire.get()}) {
     EXPECT_EQ(end->send(one.packets()), 1u);

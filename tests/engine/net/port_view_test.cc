@@ -53,6 +53,8 @@ TEST(PortFile, WhatIsWrongIsSaidWithItsLine) {
       {"mtu 100\n", "line 1: an MTU"},
       {"mtu 9001\n", "line 1: an MTU"},
       {"mtu 1500x\n", "line 1: an MTU"},
+      {"vlan 0\n", "line 1: the ID of a VLAN"},
+      {"vlan 4095\n", "line 1: the ID of a VLAN"},
       {"address 192.0.2.1\n", "line 1: an address"},
       {"address 192.0.2.1/33\n", "line 1: an address"},
       {"address 192.0.2.1/0\n", "line 1: an address"},

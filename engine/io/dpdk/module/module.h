@@ -2,6 +2,7 @@
 // Inside of uroce_dpdk.so.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,13 @@ bool has_hugepages();
 // place of their log, which would go to the terminal and to syslog.
 void begin_complaints();
 std::string first_complaint();
+
+// What a process wants of a netdev's frames.
+struct PacketFilter {
+  uint32_t longest_frame;
+  uint32_t first_qpn, qpn_count;  // none: all of them
+};
+void take_only(int packet_socket, const PacketFilter& wanted);
 
 // Notes the packet sockets that the calling thread opens, for as long as it exists (process_calls.cc).
 class PacketSockets {

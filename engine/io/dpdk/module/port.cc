@@ -21,13 +21,16 @@
 #include <vector>
 
 #include "engine/io/dpdk/calls.h"
+#include "engine/io/dpdk/module/frames.h"
 #include "engine/io/dpdk/module/module.h"
 
 namespace uroce::io {
 
 struct DpdkPort {
   uint16_t id = RTE_MAX_ETHPORTS;
-  bool started = false;
+  bool running = false;  // not between two attempts to reach a memif's server
+  bool memif_client = false;
+  std::chrono::steady_clock::time_point tried_at{};  // to reach it
   rte_device* device = nullptr;
   rte_mempool* pool = nullptr;
   uint16_t queues = 1;
@@ -46,7 +49,7 @@ constexpr uint16_t kRxDescriptors = 1024;
 constexpr uint16_t kTxDescriptors = 512;
 constexpr std::chrono::seconds kServerTime{3};
 constexpr std::chrono::milliseconds kServerPause{5};
-constexpr int kLooksPerAttempt = 20;
+constexpr std::chrono::milliseconds kServerInterval{100};
 constexpr uint32_t kBuffersInHand = 256;  // received and not released, reserved and not sent
 
 std::string error_text(int error) {
@@ -58,9 +61,26 @@ rte_mbuf* mbuf_of(const DpdkBuffer& buffer) {
   return static_cast<rte_mbuf*>(buffer.handle);
 }
 
-bool link_up(DpdkPort* port) {
+bool has_link(const DpdkPort& port) {
   rte_eth_link link{};
-  return rte_eth_link_get_nowait(port->id, &link) != 0 || link.link_status == RTE_ETH_LINK_UP;
+  return rte_eth_link_get_nowait(port.id, &link) != 0 || link.link_status == RTE_ETH_LINK_UP;
+}
+
+// The driver tries once, when the port is started. Its server may come back, or have turned the client away because it
+// was not ready.
+void reach_server(DpdkPort& port) {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - port.tried_at < kServerInterval) return;
+  port.tried_at = now;
+  if (port.running) rte_eth_dev_stop(port.id);
+  port.running = rte_eth_dev_start(port.id) == 0;
+}
+
+bool link_up(DpdkPort* port) {
+  if (port->running && has_link(*port)) return true;
+  if (!port->memif_client) return false;
+  reach_server(*port);
+  return port->running && has_link(*port);
 }
 
 bool is_event_counter(int fd) {
@@ -112,6 +132,12 @@ class Opener {
       return "the driver has made no port of it";
     }
     port.packet_sockets = sockets.open();
+    if (config_.mac == nullptr) {
+      constexpr uint32_t kHeaders = RTE_ETHER_HDR_LEN + RTE_VLAN_HLEN;
+      for (const int fd : port.packet_sockets) {
+        take_only(fd, {config_.mtu + kHeaders, config_.first_qpn, config_.qpn_count});
+      }
+    }
     return "";
   }
 
@@ -125,6 +151,11 @@ class Opener {
     // Checksums are judged where the NIC can; tags stay in the frame, where it is seen whose they are.
     conf.rxmode.offloads = device.rx_offload_capa & (RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_SCATTER);
     conf.txmode.offloads = device.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+    if (config_.vlan != 0) {
+      conf.rxmode.offloads |= device.rx_offload_capa & RTE_ETH_RX_OFFLOAD_VLAN_STRIP;
+      conf.txmode.offloads |= device.tx_offload_capa & RTE_ETH_TX_OFFLOAD_VLAN_INSERT;
+      info_.inserts_vlan = (conf.txmode.offloads & RTE_ETH_TX_OFFLOAD_VLAN_INSERT) != 0;
+    }
     const bool takes_mtu = config_.mtu + RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN <= device.max_rx_pktlen;
     if (takes_mtu) conf.rxmode.mtu = std::clamp<uint32_t>(config_.mtu, device.min_mtu, device.max_mtu);
     if (port.queues > 1) {
@@ -174,10 +205,11 @@ class Opener {
   }
 
   std::string start(DpdkPort& port) {
-    int error = rte_eth_dev_start(port.id);
-    if (is_memif_client()) error = start_memif_client(port, error);
-    if (error != 0) return error_text(error);
-    port.started = true;
+    const int error = rte_eth_dev_start(port.id);
+    port.memif_client = is_memif_client();
+    port.running = error == 0;
+    if (port.memif_client) wait_for_server(port);
+    if (!port.running) return error_text(error);
     if (config_.mac != nullptr) take_own_frames(port.id);
     return "";
   }
@@ -186,17 +218,11 @@ class Opener {
     return std::strcmp(info_.driver, "net_memif") == 0 && std::strstr(config_.devargs, "role=server") == nullptr;
   }
 
-  // The server may be starting as well: it is not there, or turns away whoever comes before it has started, and the
-  // driver does not try again. `error`: of the first attempt.
-  static int start_memif_client(DpdkPort& port, int error) {
-    const auto deadline = std::chrono::steady_clock::now() + kServerTime;
-    for (int look = 1; !(error == 0 && link_up(&port)) && std::chrono::steady_clock::now() < deadline; ++look) {
-      std::this_thread::sleep_for(kServerPause);
-      if (error == 0 && look % kLooksPerAttempt != 0) continue;
-      if (error == 0) rte_eth_dev_stop(port.id);
-      error = rte_eth_dev_start(port.id);
-    }
-    return error;
+  // The server may be starting as well.
+  static void wait_for_server(DpdkPort& port) {
+    port.tried_at = std::chrono::steady_clock::now();
+    const auto deadline = port.tried_at + kServerTime;
+    while (!link_up(&port) && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(kServerPause);
   }
 
   // Where the driver has no other address than its own, all frames are shown, and the reader picks.
@@ -244,7 +270,7 @@ class Opener {
 
 void close_port(DpdkPort* port) {
   if (port->id != RTE_MAX_ETHPORTS) {
-    if (port->started) rte_eth_dev_stop(port->id);
+    if (port->running) rte_eth_dev_stop(port->id);
     rte_eth_dev_close(port->id);
     if (port->device != nullptr) rte_dev_remove(port->device);
   }
@@ -262,28 +288,17 @@ DpdkPort* open_port(const DpdkPortConfig* config, DpdkPortInfo* info, DpdkText* 
   return nullptr;
 }
 
-DpdkBuffer received(rte_mbuf* mbuf) {
-  const bool stripped = (mbuf->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) != 0;
-  return {.handle = mbuf,
-          .data = rte_pktmbuf_mtod(mbuf, uint8_t*),
-          .size = std::min<uint32_t>(rte_pktmbuf_data_len(mbuf), rte_pktmbuf_pkt_len(mbuf)),
-          .total = rte_pktmbuf_pkt_len(mbuf),
-          .segments = mbuf->nb_segs,
-          .has_vlan = stripped && (mbuf->vlan_tci & 0xfff) != 0,
-          .bad_checksum = (mbuf->ol_flags & RTE_MBUF_F_RX_IP_CKSUM_MASK) == RTE_MBUF_F_RX_IP_CKSUM_BAD};
-}
-
 size_t receive(DpdkPort* port, DpdkBuffer* frames, size_t count) {
   constexpr size_t kMost = 64;
   rte_mbuf* mbufs[kMost];
   size_t all = 0;
-  count = std::min(count, kMost);
+  count = port->running ? std::min(count, kMost) : 0;
   for (uint16_t i = 0; i < port->queues && all < count; ++i) {
     const auto queue = static_cast<uint16_t>((port->next_queue + i) % port->queues);
     all += rte_eth_rx_burst(port->id, queue, mbufs + all, static_cast<uint16_t>(count - all));
   }
   port->next_queue = static_cast<uint16_t>((port->next_queue + 1) % port->queues);
-  for (size_t i = 0; i < all; ++i) frames[i] = received(mbufs[i]);
+  for (size_t i = 0; i < all; ++i) frames[i] = describe(mbufs[i]);
   return all;
 }
 
@@ -292,14 +307,7 @@ void release(const DpdkBuffer* frames, size_t count) {
 }
 
 size_t gather(const DpdkBuffer* frame, uint8_t* out, size_t room) {
-  size_t size = 0;
-  uint16_t left = frame->segments;
-  for (const rte_mbuf* mbuf = mbuf_of(*frame); mbuf != nullptr; mbuf = mbuf->next) {
-    if (left-- == 0 || mbuf->data_len > room - size) return 0;
-    std::memcpy(out + size, rte_pktmbuf_mtod(mbuf, const uint8_t*), mbuf->data_len);
-    size += mbuf->data_len;
-  }
-  return left == 0 && size == frame->total ? size : 0;
+  return gather_segments(*frame, out, room);
 }
 
 size_t reserve(DpdkPort* port, DpdkBuffer* buffers, size_t count) {
@@ -312,7 +320,7 @@ size_t reserve(DpdkPort* port, DpdkBuffer* buffers, size_t count) {
                   .size = rte_pktmbuf_tailroom(mbufs[i]),
                   .total = 0,
                   .segments = 1,
-                  .has_vlan = false,
+                  .vlan = 0,
                   .bad_checksum = false};
   }
   return count;
@@ -321,11 +329,14 @@ size_t reserve(DpdkPort* port, DpdkBuffer* buffers, size_t count) {
 size_t send(DpdkPort* port, uint32_t queue, const DpdkBuffer* frames, size_t count) {
   constexpr size_t kMost = 64;
   rte_mbuf* mbufs[kMost];
-  count = std::min(count, kMost);
+  count = port->running ? std::min(count, kMost) : 0;
   for (size_t i = 0; i < count; ++i) {
     mbufs[i] = mbuf_of(frames[i]);
     mbufs[i]->data_len = static_cast<uint16_t>(frames[i].size);
     mbufs[i]->pkt_len = frames[i].size;
+    if (frames[i].vlan == 0) continue;
+    mbufs[i]->vlan_tci = frames[i].vlan;
+    mbufs[i]->ol_flags |= RTE_MBUF_F_TX_VLAN;
   }
   return rte_eth_tx_burst(port->id, static_cast<uint16_t>(queue), mbufs, static_cast<uint16_t>(count));
 }

@@ -102,7 +102,7 @@ TEST_F(DpdkIoTest, WhatIsNotForUsIsLeftAlone) {
   frame.insert(frame.begin() + 12, std::begin(tag), std::end(tag));
   arrive(frame);  // of a VLAN
   expect_ignored();
-  port_.arriving.push_back({.segments = {a_frame()}, .has_vlan = true});
+  port_.arriving.push_back({.segments = {a_frame()}, .vlan = 5});
   expect_ignored();
 
   frame = a_frame();
@@ -115,6 +115,91 @@ TEST_F(DpdkIoTest, WhatIsNotForUsIsLeftAlone) {
   arrive({1, 2, 3});
   arrive({});
   expect_ignored();
+}
+
+// Keeps what it is given, and has one frame to send.
+class Others final : public OtherFrames {
+ public:
+  std::vector<FakePort::Bytes> taken;
+  FakePort::Bytes to_send;
+  void take(std::span<const uint8_t> frame) override { taken.emplace_back(frame.begin(), frame.end()); }
+  size_t next(std::span<uint8_t> out) override {
+    std::copy(to_send.begin(), to_send.end(), out.begin());
+    return std::exchange(to_send, {}).size();
+  }
+  void link(bool) override {}
+};
+
+constexpr uint16_t kVlan = 0x123;
+FakePort::Bytes tagged(FakePort::Bytes frame, uint16_t tag) {
+  const uint8_t bytes[] = {0x81, 0, static_cast<uint8_t>(tag >> 8), static_cast<uint8_t>(tag)};
+  frame.insert(frame.begin() + 12, std::begin(bytes), std::end(bytes));
+  return frame;
+}
+
+// By the driver if it can, else here.
+TEST_F(DpdkIoTest, APortInAVlanHasTagsInItsFrames) {
+  for (const bool by_driver : {false, true}) {
+    const auto others = std::make_shared<Others>();
+    config_.vlan = kVlan;
+    config_.others = others;
+    io_.reset();
+    port_.sent.clear();
+    port_.inserted.clear();
+    io_.emplace(FakePort::calls(), port_.port(), DpdkPortInfo{.queues = 1, .inserts_vlan = by_driver}, config_);
+    TestBurst burst;
+    burst.add(envelope_v4(), 1, 100);
+    others->to_send = FakePort::Bytes(60, 0x77);
+    EXPECT_EQ(io_->send(burst.packets()), 1u);
+    EXPECT_TRUE(io_->flush());
+    ASSERT_EQ(port_.sent.size(), 2u);
+    const std::vector<FakePort::Bytes> bare{a_frame(), FakePort::Bytes(60, 0x77)};
+    for (size_t i = 0; i < bare.size(); ++i) {
+      EXPECT_EQ(port_.sent[i].second, by_driver ? bare[i] : tagged(bare[i], kVlan)) << i;
+      EXPECT_EQ(port_.inserted[i], by_driver ? kVlan : 0);
+    }
+    arrive(port_.sent[0].second);
+    if (by_driver) port_.arriving.back().vlan = kVlan;
+    ASSERT_EQ(receive(), 1u);
+    burst.expect_arrived(0, received_[0]);
+    arrive(tagged(a_frame(), kVlan | 0xe000));
+    EXPECT_EQ(receive(), 1u) << "whatever its priority";
+  }
+}
+
+TEST_F(DpdkIoTest, APortInAVlanTakesNothingOfOthers) {
+  const auto others = std::make_shared<Others>();
+  config_.vlan = kVlan;
+  config_.others = others;
+  restart(config_);
+  FakePort::Bytes arp(60);
+  std::copy(kOwnMac.begin(), kOwnMac.end(), arp.begin());
+  arp[12] = 0x08;
+  arp[13] = 0x06;
+  for (const FakePort::Bytes& frame : {a_frame(), arp}) {
+    arrive(frame);
+    arrive(tagged(frame, kVlan + 1));
+    arrive(tagged(tagged(frame, kVlan), kVlan));  // a VLAN in the VLAN
+    port_.arriving.push_back({.segments = {frame}, .vlan = kVlan + 1});
+    port_.arriving.push_back({.segments = {tagged(frame, kVlan)}, .vlan = kVlan + 1});
+  }
+  EXPECT_EQ(receive(), 0u);
+  EXPECT_EQ(others->taken.size(), 2u) << "two of the doubly tagged ones are somebody's";
+  others->taken.clear();
+  arrive(tagged(arp, kVlan));
+  port_.arriving.push_back({.segments = {arp}, .vlan = kVlan});
+  arp.resize(4000);
+  arrive(tagged(arp, kVlan));
+  EXPECT_EQ(receive(), 0u);
+  ASSERT_EQ(others->taken.size(), 3u);
+  for (const FakePort::Bytes& taken : others->taken) {
+    EXPECT_TRUE(std::equal(taken.begin(), taken.end(), arp.begin())) << "without the tag";
+  }
+  FakePort::Bytes broken = tagged(a_frame(), kVlan);
+  broken.resize(80);
+  arrive(broken);
+  EXPECT_EQ(receive(), 0u);
+  EXPECT_EQ(io_->counters().rx_malformed, 1u);
 }
 
 TEST_F(DpdkIoTest, FramesOfGroupsAreTaken) {
@@ -193,6 +278,10 @@ TEST_F(DpdkIoTest, SegmentsThatDisagreeWithTheLengthAreDropped) {
   EXPECT_EQ(io_->counters().rx_too_long, 1u);
   port_.arriving.push_back({.segments = {front, back}});
   EXPECT_EQ(receive(), 1u);
+  port_.contradicts = true;  // what the module makes of an mbuf that lies outside of its buffer
+  arrive(frame);
+  EXPECT_EQ(receive(), 0u);
+  EXPECT_EQ(io_->counters().ring_errors, 2u);
 }
 
 TEST_F(DpdkIoTest, WhatTheDriverDoesNotTakeWaitsInOrder) {

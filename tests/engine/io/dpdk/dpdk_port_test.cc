@@ -22,7 +22,7 @@
 namespace uroce::io::test {
 namespace {
 
-IoResult<DpdkIo> try_port(const VethPair::End& end, uint32_t mtu, const std::string& devargs = "") {
+DpdkConfig config_for(const VethPair::End& end, uint32_t mtu, const std::string& devargs = "") {
   VethPair::enter(end);
   DpdkConfig config;
   config.module = UROCE_DPDK_MODULE;
@@ -31,7 +31,11 @@ IoResult<DpdkIo> try_port(const VethPair::End& end, uint32_t mtu, const std::str
   config.ifindex = end.ifindex;
   config.mtu = mtu;
   config.mac = end.mac;
-  return DpdkIo::open(config);
+  return config;
+}
+
+IoResult<DpdkIo> try_port(const VethPair::End& end, uint32_t mtu, const std::string& devargs = "") {
+  return DpdkIo::open(config_for(end, mtu, devargs));
 }
 
 std::unique_ptr<DpdkIo> open_port(const VethPair::End& end, uint32_t mtu, const std::string& devargs = "") {
@@ -148,6 +152,101 @@ TEST(DpdkPort, AllQueuesReceiveAndSend) {
     TestBurst burst;
     for (uint32_t psn = 0; psn < 200; ++psn) burst.add(envelope, psn, 512);
     exchange(*a, *b, burst);
+  }
+}
+
+// The kernel does not even copy what is for other processes, or no packet at all.
+TEST(DpdkPort, WhatIsForOthersWakesNobody) {
+  UROCE_SKIP_UNLESS_ROOT();
+  const VethPair veth;
+  TestBurst burst;
+  burst.add(VethPair::envelope_v4(veth.a(), veth.b()), 1, 8);
+  burst.add(VethPair::envelope_v6(veth.a(), veth.b()), 2, 8);
+  constexpr uint32_t kQpn = 0x1234;  // of test packets
+  const auto a = open_port(veth.a(), 1500);
+  for (const auto& [first, is_own] : {std::pair{kQpn + 1, false}, {kQpn - 9, false}, {kQpn - 8, true}, {kQpn, true}}) {
+    DpdkConfig config = config_for(veth.b(), 1500);
+    config.qpns = wire::QpnRange{.first = first, .count = 9};
+    auto result = DpdkIo::open(config);
+    ASSERT_TRUE(std::holds_alternative<std::unique_ptr<DpdkIo>>(result));
+    const auto b = std::move(std::get<std::unique_ptr<DpdkIo>>(result));
+    std::array<RxPacket, 64> received;
+    while (b->receive(received) > 0) {
+    }
+    VethPair::run(veth.a(), "ping -c 1 -W 5 -q " + veth.b().v4.text() + " > /dev/null");
+    a->send(burst.packets());
+    a->flush();
+    std::vector<pollfd> fds(b->wait_descriptors().begin(), b->wait_descriptors().end());
+    EXPECT_EQ(poll(fds.data(), fds.size(), is_own ? 20000 : 20), is_own ? 1 : 0) << first;
+    size_t count = 0;
+    if (is_own) EXPECT_TRUE(eventually([&] { return (count += b->receive(received)) == 2; }));
+  }
+}
+
+// Tags are the driver's work, both ways; the kernel does not own the netdev's addresses here.
+TEST(DpdkPort, InAVlan) {
+  UROCE_SKIP_UNLESS_ROOT();
+  const VethPair veth;
+  const auto open = [](const VethPair::End& end, const char* name, uint16_t vlan) {
+    DpdkConfig config = config_for(end, 1500, std::string(name) + ",iface=" + end.netdev);
+    config.netdev.clear();
+    config.ifindex = 0;
+    config.vlan = vlan;
+    auto result = DpdkIo::open(config);
+    if (const IoError* error = std::get_if<IoError>(&result)) ADD_FAILURE() << error->text();
+    return std::move(std::get<std::unique_ptr<DpdkIo>>(result));
+  };
+  const auto a = open(veth.a(), "net_af_packet_va", 5);
+  auto b = open(veth.b(), "net_af_packet_vb", 5);
+  exchange(*a, *b, some_sizes(VethPair::envelope_v4(veth.a(), veth.b()), 1024));
+  exchange(*b, *a, some_sizes(VethPair::envelope_v6(veth.b(), veth.a()), 1024));
+  for (const uint16_t other : {6, 0}) {
+    b.reset();  // the driver would share out frames between ports of one process
+    b = open(veth.b(), "net_af_packet_vc", other);
+    TestBurst burst = some_sizes(VethPair::envelope_v4(veth.a(), veth.b()), 1024);
+    std::array<RxPacket, 64> received;
+    while (b->receive(received) > 0) {
+    }
+    EXPECT_EQ(a->send(burst.packets()), burst.size());
+    EXPECT_TRUE(a->flush());
+    std::vector<pollfd> fds(b->wait_descriptors().begin(), b->wait_descriptors().end());
+    EXPECT_EQ(poll(fds.data(), fds.size(), 20000), 1);
+    for (int look = 0; look < 10; ++look) EXPECT_EQ(b->receive(received), 0u);
+  }
+}
+
+// Both ends of a memif in one process. The server ends, and another one comes: the client finds it.
+TEST(DpdkPort, AMemifClientFindsTheNextServer) {
+  const std::string socket = testing::TempDir() + "uroce-memif-" + std::to_string(getpid());
+  TestBurst burst = some_sizes(envelope_v4(), 1024);
+  const wire::Envelope& envelope = *burst.packets()[0].envelope;
+  const auto open = [&](const std::string& device, const char* role, const wire::MacAddress& mac) {
+    DpdkConfig config;
+    config.module = UROCE_DPDK_MODULE;
+    config.devargs = *parse_dpdk_devargs(device + ",role=" + role + ",socket-abstract=no,socket=" + socket);
+    config.mac = mac;
+    auto result = DpdkIo::open(config);
+    if (const IoError* error = std::get_if<IoError>(&result)) ADD_FAILURE() << error->text();
+    return std::move(std::get<std::unique_ptr<DpdkIo>>(result));
+  };
+  std::unique_ptr<DpdkIo> server = open("net_memif_s0", "server", envelope.destination_mac);
+  const auto client = open("net_memif_c0", "client", envelope.source_mac);
+  exchange(*client, *server, burst);
+  std::array<RxPacket, 32> received;
+  for (int next = 1; next < 4; ++next) {
+    server.reset();
+    client->send(burst.packets().first(1));  // is lost
+    server = open("net_memif_s" + std::to_string(next), "server", envelope.destination_mac);
+    TestBurst probe;
+    probe.add(envelope, 7777, 8);
+    ASSERT_TRUE(eventually([&] {
+      client->send(probe.packets());
+      client->flush();
+      return server->receive(received) > 0 && psn_of(received[0]) == 7777;
+    })) << next;
+    while (client->flush(), server->receive(received) > 0) {
+    }
+    exchange(*client, *server, burst);
   }
 }
 

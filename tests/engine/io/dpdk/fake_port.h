@@ -19,17 +19,19 @@ class FakePort {
   using Bytes = std::vector<uint8_t>;
   struct Arriving {
     std::vector<Bytes> segments;
-    bool has_vlan = false;
+    uint16_t vlan = 0;
     bool bad_checksum = false;
     uint32_t lies_by = 0;  // how much longer it says it is
   };
 
   std::deque<Arriving> arriving;
   std::vector<std::pair<uint32_t, Bytes>> sent;  // with the queue
+  std::vector<uint16_t> inserted;                // VLAN IDs that the driver was to put into them
   size_t takes = SIZE_MAX;                       // frames that the driver takes until it takes no more
   size_t buffers = 1024;                         // free ones
   size_t in_hand = 0;                            // that DpdkIo has
   bool link = true;
+  bool contradicts = false;  // what the driver says of frames cannot be
   bool closed = false;
   DpdkPortCounters counters{};
 
@@ -69,7 +71,7 @@ class FakePort {
                          .size = static_cast<uint32_t>(first.size()),
                          .total = total,
                          .segments = static_cast<uint16_t>(buffer->frame.segments.size()),
-                         .has_vlan = buffer->frame.has_vlan,
+                         .vlan = buffer->frame.vlan,
                          .bad_checksum = buffer->frame.bad_checksum};
     buffer.release();
     return out;
@@ -80,6 +82,7 @@ class FakePort {
     size_t n = 0;
     for (; n < count && !self.arriving.empty(); ++n) {
       frames[n] = self.hand_out(std::make_unique<Buffer>(Buffer{&self, std::move(self.arriving.front())}));
+      if (self.contradicts) frames[n].size = frames[n].total = frames[n].segments = 0;
       self.arriving.pop_front();
     }
     return n;
@@ -111,8 +114,10 @@ class FakePort {
     FakePort& self = of(p);
     const size_t taken = std::min(count, self.takes);
     self.takes -= taken;
-    for (size_t i = 0; i < taken; ++i)
+    for (size_t i = 0; i < taken; ++i) {
       self.sent.emplace_back(queue, Bytes(frames[i].data, frames[i].data + frames[i].size));
+      self.inserted.push_back(frames[i].vlan);
+    }
     release(frames, taken);
     return taken;
   }
