@@ -65,6 +65,14 @@ wire::Envelope envelope(bool v6, uint8_t from, uint8_t to) {
   return e;
 }
 
+// A file with all of its words.
+void make_port_file(Corpus corpus) {
+  const std::string text =
+      "\3name port0\nmac 02:00:00:00:00:01\naddress 192.0.2.1/24\naddress 2001:db8::1/64\ngateway 192.0.2.254\n"
+      "mtu 4200\nvlan 42  # all of them\n";
+  corpus.add("port_file", Bytes(text.begin(), text.end()));
+}
+
 // Of every opcode one packet that is as it should be, with and without payload where it may have some.
 void make_frames(Corpus corpus) {
   for (int code = 0; code < 256; ++code) {
@@ -602,6 +610,7 @@ int main(int argc, char** argv) {
     make_pairs({directory, "qp_pair_fuzzer"});
     make_attacks({directory, "qp_pair_fuzzer"});
     make_garbage({directory, "hostile_memory_fuzzer"});
+    make_port_file({directory, "resolution_fuzzer"});
     make_captures({directory, "capture_fuzzer"});
     make_brokers({directory, "broker_server_fuzzer"});
     make_hostile_brokers({directory, "broker_client_fuzzer"});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // DpdkIo over a port that the test is.
 #include <array>
+#include <chrono>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -127,7 +128,10 @@ class Others final : public OtherFrames {
     std::copy(to_send.begin(), to_send.end(), out.begin());
     return std::exchange(to_send, {}).size();
   }
-  void link(bool) override {}
+  std::vector<bool> links;
+  void link(bool up) override {
+    if (links.empty() || links.back() != up) links.push_back(up);
+  }
 };
 
 constexpr uint16_t kVlan = 0x123;
@@ -200,6 +204,33 @@ TEST_F(DpdkIoTest, APortInAVlanTakesNothingOfOthers) {
   arrive(broken);
   EXPECT_EQ(receive(), 0u);
   EXPECT_EQ(io_->counters().rx_malformed, 1u);
+}
+
+// The other end may not have come yet, or come back at once.
+TEST_F(DpdkIoTest, TheLinkIsToldWhenItHasBeenGoneForAWhile) {
+  const auto others = std::make_shared<Others>();
+  config_.others = others;
+  restart(config_);
+  port_.link = false;
+  const auto pass = [this](std::chrono::milliseconds time) {
+    const auto end = std::chrono::steady_clock::now() + time;
+    while (std::chrono::steady_clock::now() < end) io_->prepare_to_wait();
+  };
+  pass(std::chrono::milliseconds(600));
+  EXPECT_THAT(others->links, testing::IsEmpty());
+  port_.link = true;
+  io_->prepare_to_wait();
+  port_.link = false;
+  io_->prepare_to_wait();
+  port_.link = true;
+  io_->prepare_to_wait();
+  EXPECT_THAT(others->links, testing::ElementsAre(true));
+  port_.link = false;
+  pass(std::chrono::milliseconds(600));
+  EXPECT_THAT(others->links, testing::ElementsAre(true, false));
+  port_.link = true;
+  for (int look = 0; look < 5000; ++look) receive();  // as a program that polls
+  EXPECT_THAT(others->links, testing::ElementsAre(true, false, true));
 }
 
 TEST_F(DpdkIoTest, FramesOfGroupsAreTaken) {
