@@ -4,7 +4,11 @@
 #include <cerrno>
 #include <exception>
 #include <net/if.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <thread>
+#include <unistd.h>
 
 #include "engine/base/concat.h"
 #include "engine/base/thread.h"
@@ -40,6 +44,22 @@ std::optional<IoError> missing_rights(const DpdkDevargs& devargs) {
                  "which need no privilege (UROCE_IO=udp)"};
 }
 
+// A memif's server that was killed leaves its socket in the file system, and the driver would not make it anew. Whoever
+// listens is not disturbed.
+void remove_stale_socket(const DpdkDevargs& devargs) {
+  const std::string path = devargs.value("socket"), role = devargs.value("role");
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const bool server = devargs.device.rfind("net_memif", 0) == 0 && (role == "server" || role == "master");
+  if (!server || devargs.value("socket-abstract") != "no" || path.size() >= sizeof(address.sun_path)) return;
+  path.copy(address.sun_path, path.size());
+  struct stat status {};
+  if (lstat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return;
+  const UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const auto* const to = reinterpret_cast<const sockaddr*>(&address);
+  if (connect(socket.get(), to, sizeof(address)) != 0 && errno == ECONNREFUSED) unlink(path.c_str());
+}
+
 struct OpenedPort {
   DpdkPort* port = nullptr;
   DpdkPortInfo info{};
@@ -73,6 +93,7 @@ IoResult<DpdkIo> DpdkIo::open(const DpdkConfig& config) {
   const uint32_t buffer_size = config.mtu <= kSmallMtu ? kSmallBuffer : kLargeBuffer;
   const DpdkDevargs devargs = complete_dpdk_devargs(config.devargs, config.netdev, buffer_size, opened_before++);
   if (std::optional<IoError> error = missing_rights(devargs)) return *error;
+  remove_stale_socket(devargs);
   const std::string text = devargs.text();
   const DpdkPortConfig wanted{.devargs = text.c_str(),
                               .buffer_size = buffer_size,

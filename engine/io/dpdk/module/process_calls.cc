@@ -10,6 +10,9 @@
 //  - sigaction() for real-time signals: net_tap would let a signal interrupt the application for each packet. It is
 //  told
 //    that they are all taken, and asks the kernel instead.
+//  - sendmsg(), connect() of net_memif: to a process that has ended or was stopped. The application gets no SIGPIPE and
+//    does not wait. And the driver does not hear that nobody reads: it would close a descriptor for which EAL waits, at
+//    which EAL aborts the process. It finds the end of the connection when it reads, and closes it in the right order.
 //  - Descriptors are close-on-exec, so that programs which the application starts do not keep the port.
 //
 // And strlcpy() and strlcat(), for which glibc before 2.38 needs a library more.
@@ -105,6 +108,27 @@ int __wrap_socket(int domain, int type, int protocol) {
   const int fd = __real_socket(domain, type | SOCK_CLOEXEC, protocol);
   if (fd >= 0 && domain == AF_PACKET && noting != nullptr) noting->add(fd);
   return fd;
+}
+
+ssize_t __real_sendmsg(int fd, const msghdr* message, int flags);
+ssize_t __wrap_sendmsg(int fd, const msghdr* message, int flags) {
+  const ssize_t sent = __real_sendmsg(fd, message, flags | MSG_NOSIGNAL);
+  if (sent >= 0 || (errno != EPIPE && errno != ECONNRESET)) return sent;
+  size_t size = 0;
+  for (size_t i = 0; i < message->msg_iovlen; ++i) size += message->msg_iov[i].iov_len;
+  return static_cast<ssize_t>(size);
+}
+
+int __real_connect(int fd, const sockaddr* address, socklen_t size);
+int __wrap_connect(int fd, const sockaddr* address, socklen_t size) {
+  if (address->sa_family != AF_UNIX) return __real_connect(fd, address, size);
+  const int flags = fcntl(fd, F_GETFL);
+  fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+  const int result = __real_connect(fd, address, size);
+  const int error = errno;
+  fcntl(fd, F_SETFL, flags);
+  errno = error;
+  return result;
 }
 
 int __wrap_close(int fd) {

@@ -9,6 +9,8 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 
 #include "engine/io/dpdk/dpdk.h"
@@ -229,6 +231,13 @@ TEST(DpdkPort, AMemifClientFindsTheNextServer) {
     if (const IoError* error = std::get_if<IoError>(&result)) ADD_FAILURE() << error->text();
     return std::move(std::get<std::unique_ptr<DpdkIo>>(result));
   };
+  {  // as a server that was killed leaves it
+    const UniqueFd left(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    ASSERT_LT(socket.copy(address.sun_path, sizeof(address.sun_path) - 1), sizeof(address.sun_path) - 1);
+    ASSERT_EQ(bind(left.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  }
   std::unique_ptr<DpdkIo> server = open("net_memif_s0", "server", envelope.destination_mac);
   const auto client = open("net_memif_c0", "client", envelope.source_mac);
   exchange(*client, *server, burst);
@@ -247,6 +256,24 @@ TEST(DpdkPort, AMemifClientFindsTheNextServer) {
     while (client->flush(), server->receive(received) > 0) {
     }
     exchange(*client, *server, burst);
+  }
+}
+
+// The driver's error path closes a descriptor for which EAL waits, at which EAL aborts the process.
+TEST(DpdkPort, WhoConnectsAndLeavesDoesNotEndAMemifServer) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string path = testing::TempDir() + "uroce-memif-left-" + std::to_string(getpid());
+  ASSERT_LT(path.copy(address.sun_path, sizeof(address.sun_path) - 1), sizeof(address.sun_path) - 1);
+  DpdkConfig config;
+  config.module = UROCE_DPDK_MODULE;
+  config.devargs = *parse_dpdk_devargs("net_memif_l0,role=server,socket-abstract=no,socket=" + path);
+  config.mac = {2, 0, 0, 0, 0, 1};
+  auto result = DpdkIo::open(config);
+  ASSERT_TRUE(std::holds_alternative<std::unique_ptr<DpdkIo>>(result));
+  for (int i = 0; i < 200; ++i) {
+    const UniqueFd visitor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(connect(visitor.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0) << i;
   }
 }
 
