@@ -254,6 +254,7 @@ Finding check_io(const Device& device, const HostFacts& host) {
   if (!lacks.empty()) text += ", but " + lacks + ": UDP sockets, or with --io af_xdp none";
   if (device.no_udp) return {Status::kFail, "io", text + ", but " + device.no_udp->what, device.no_udp->remedy};
   const bool runs = device.io_facts.features.udp_segmentation == Segmentation::kOn;
+  if (!runs) text += "; without segmentation offload each packet is a datagram of its own, which is slow";
   return {runs && lacks.empty() ? Status::kOk : Status::kWarn, "io", text, ""};
 }
 

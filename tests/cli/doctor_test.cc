@@ -107,6 +107,7 @@ TEST(Doctor, OrdinaryUserHasUdp) {
   expect(report, "io", Status::kOk, "udp (tx-udp-segmentation is on)");
   const Device slow = without_rights(nic(net::Segmentation::kNone));
   expect(diagnose(ordinary_user(), {slow}), "io", Status::kWarn, "udp (not AF_XDP: AF_XDP lacks CAP_BPF; run as root)");
+  expect(diagnose(ordinary_user(), {slow}), "io", Status::kWarn, "each packet is a datagram of its own");
 }
 
 Device without_port(Device device) {
