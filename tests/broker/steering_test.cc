@@ -105,7 +105,9 @@ TEST_P(SteeringOf, CopiesOfWhatCameByAPortAreLeftOut) {
     EXPECT_EQ(lab_->join(socket_of(port, family), family), 0);
     const bool leaves_out = GetParam() == Kind::kMap;
     lab_->send_without_checksum(family, 0x4001, Way::kVeth);
-    if (!leaves_out) EXPECT_EQ(receive(socket_of(port, family)), (Arrived{0x4001, 1}));
+    if (!leaves_out) {
+      EXPECT_EQ(receive(socket_of(port, family)), (Arrived{0x4001, 1}));
+    }
     lab_->send_without_checksum(family, 0x4002, Way::kLoopback);
     EXPECT_EQ(receive(socket_of(port, family)), (Arrived{0x4002, 1})) << "comes by no port";
     lab_->send(family, 0x4003, 20);

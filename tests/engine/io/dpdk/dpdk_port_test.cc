@@ -181,7 +181,9 @@ TEST(DpdkPort, WhatIsForOthersWakesNobody) {
     std::vector<pollfd> fds(b->wait_descriptors().begin(), b->wait_descriptors().end());
     EXPECT_EQ(poll(fds.data(), fds.size(), is_own ? 20000 : 20), is_own ? 1 : 0) << first;
     size_t count = 0;
-    if (is_own) EXPECT_TRUE(eventually([&] { return (count += b->receive(received)) == 2; }));
+    if (is_own) {
+      EXPECT_TRUE(eventually([&] { return (count += b->receive(received)) == 2; }));
+    }
   }
 }
 
@@ -352,7 +354,9 @@ TEST(DpdkPort, TheApplicationIsNotDisturbed) {
     const bool is_new = std::find(inherited.begin(), inherited.end(), descriptor) == inherited.end();
     if (gone || !is_new || target.rfind("/proc/", 0) == 0) continue;  // the last: the directory that is read
     const int fd = std::stoi(descriptor.filename());
-    if (fd > 2) EXPECT_TRUE(fcntl(fd, F_GETFD) & FD_CLOEXEC) << target;
+    if (fd > 2) {
+      EXPECT_TRUE(fcntl(fd, F_GETFD) & FD_CLOEXEC) << target;
+    }
   }
 }
 
