@@ -99,7 +99,7 @@ def refused(lab):
     for user, by_nobody, said in (
         ("nosuchuser", False, "there is no such user"),
         ("root", False, "that is root"),
-        (USER, True, "--user needs root"),
+        (USER, True, "it needs root"),
     ):
         program = lab.a.run([lab.uroce_for(True), "run", "--user", user, "--", "true"], uroce=False, user=by_nobody)
         check(program.process.returncode == 1 and said in program.output, f"{program.process.returncode}: {program.output}")

@@ -196,7 +196,7 @@ def own_ports_wrong(lab):
     file = lab.directory / "wrong"
     good = "name port0\nmac 02:00:00:00:00:01\naddress 10.9.0.1/24\n"
     for text, io, pattern in (("name x", "dpdk:net_null0", r"there is no mac"), (good + "address x", "dpdk:net_null0", r"line 4: an address"),
-                              (good, "dpdk", r"is for a port that"), (good, "udp", r"is for a port that")):
+                              (good, "dpdk", r"only with --io dpdk:PORT"), (good, "udp", r"only with --io dpdk:PORT")):
         file.write_text(text)
         program = lab.a.run(NEEDS_QP, io=io, options=("--dpdk-addresses", file))
         check(program.process.returncode > 0 and re.search(pattern, program.output), program.output)

@@ -226,5 +226,13 @@ def cases():
     return [Case(name(heading), lambda lab, blocks=blocks: run_section(lab, blocks)) for heading, blocks in sections.items()]
 
 
+def enter_pid_namespace():
+    """The guide finds processes by name: there are none but its own."""
+    if os.geteuid() == 0 and os.environ.get("GUIDE_TEST_ALONE") is None:
+        os.environ["GUIDE_TEST_ALONE"] = "1"
+        os.execvp("unshare", ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", sys.executable, "-B", *sys.argv])
+
+
 if __name__ == "__main__":
+    enter_pid_namespace()
     sys.exit(main(__doc__, cases(), lambda options, mtu: GuideLab(options.build, mtu)))

@@ -69,8 +69,8 @@ class Guest(Peer):
 
     inside = ()  # what enters its network namespace in the guest
 
-    def system(self, *command):
-        return self.vm.run(command, inside=self.inside)
+    def system(self, *command, timeout=60):
+        return self.vm.run(command, timeout=timeout, inside=self.inside)
 
     def configure(self, mtu):
         self.system("ip", "link", "set", self.netdev, "mtu", mtu)

@@ -21,7 +21,7 @@ class Target:
         self.lab = lab
 
     def guest(self, *lines):
-        self.lab.b.system("sh", "-ec", "; ".join(lines))  # the agent takes one line
+        self.lab.b.system("sh", "-ec", "; ".join(lines), timeout=180)  # the agent takes one line; the emulator may have half a CPU
 
     def __enter__(self):
         try:

@@ -13,6 +13,9 @@
 //  - sendmsg(), connect() of net_memif: to a process that has ended or was stopped. The application gets no SIGPIPE and
 //    does not wait. And the driver does not hear that nobody reads: it would close a descriptor for which EAL waits, at
 //    which EAL aborts the process. It finds the end of the connection when it reads, and closes it in the right order.
+//  - rte_intr_instance_free(): net_memif frees a server's listener while EAL still calls it for each visitor, and
+//  leaves
+//    its descriptor open. So who frees something for which EAL waits stops that first.
 //  - Descriptors are close-on-exec, so that programs which the application starts do not keep the port.
 //
 // And strlcpy() and strlcat(), for which glibc before 2.38 needs a library more.
@@ -23,12 +26,18 @@
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
+#include <mutex>
+#include <optional>
+#include <rte_eal.h>
+#include <rte_interrupts.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
+#include <vector>
 
 #include "engine/io/dpdk/module/module.h"
 
@@ -36,6 +45,28 @@ namespace uroce::io::dpdk {
 namespace {
 
 thread_local PacketSockets* noting = nullptr;
+
+// What EAL waits for, but for what it takes off by itself.
+struct Awaited {
+  const rte_intr_handle* handle;
+  rte_intr_callback_fn callback;
+  void* argument;
+
+  bool operator==(const Awaited&) const = default;
+};
+std::mutex awaited_lock;
+std::vector<Awaited> awaited;
+
+std::optional<Awaited> awaited_by(const rte_intr_handle* handle) {
+  const std::lock_guard guard(awaited_lock);
+  const auto found = std::find_if(awaited.begin(), awaited.end(), [=](const auto& it) { return it.handle == handle; });
+  return found == awaited.end() ? std::nullopt : std::optional(*found);
+}
+
+void forget(const Awaited& gone) {
+  const std::lock_guard guard(awaited_lock);
+  awaited.erase(std::remove(awaited.begin(), awaited.end(), gone), awaited.end());
+}
 
 }  // namespace
 
@@ -53,6 +84,9 @@ void PacketSockets::forget(int fd) {
 
 }  // namespace uroce::io::dpdk
 
+using uroce::io::dpdk::awaited;
+using uroce::io::dpdk::awaited_by;
+using uroce::io::dpdk::awaited_lock;
 using uroce::io::dpdk::noting;
 
 // NOLINTBEGIN(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp,cert-dcl50-cpp): the linker's names
@@ -167,6 +201,42 @@ int __wrap_eventfd(unsigned value, int flags);
 int __real_eventfd(unsigned value, int flags);
 int __wrap_eventfd(unsigned value, int flags) {
   return __real_eventfd(value, flags | EFD_CLOEXEC);
+}
+
+int __real_rte_intr_callback_register(const rte_intr_handle* handle, rte_intr_callback_fn callback, void* argument);
+int __wrap_rte_intr_callback_register(const rte_intr_handle* handle, rte_intr_callback_fn callback, void* argument) {
+  const int error = __real_rte_intr_callback_register(handle, callback, argument);
+  if (error == 0) {
+    const std::lock_guard guard(awaited_lock);
+    awaited.push_back({handle, callback, argument});
+  }
+  return error;
+}
+
+int __real_rte_intr_callback_unregister(const rte_intr_handle* handle, rte_intr_callback_fn callback, void* argument);
+int __wrap_rte_intr_callback_unregister(const rte_intr_handle* handle, rte_intr_callback_fn callback, void* argument) {
+  const int removed = __real_rte_intr_callback_unregister(handle, callback, argument);
+  if (removed > 0) uroce::io::dpdk::forget({handle, callback, argument});
+  return removed;
+}
+
+void __real_rte_intr_instance_free(rte_intr_handle* handle);
+void __wrap_rte_intr_instance_free(rte_intr_handle* handle) {
+  while (const auto left = awaited_by(handle)) {
+    const int fd = rte_intr_fd_get(handle);
+    int removed;
+    // While the callback runs, which EAL's thread does, it cannot be taken off.
+    while ((removed = __real_rte_intr_callback_unregister(handle, left->callback, left->argument)) == -EAGAIN &&
+           rte_thread_is_intr() == 0) {
+      sched_yield();
+    }
+    uroce::io::dpdk::forget(*left);
+    int listens = 0;
+    socklen_t size = sizeof(listens);
+    const bool lost = removed > 0 && getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens != 0;
+    if (lost) __real_close(fd);
+  }
+  __real_rte_intr_instance_free(handle);
 }
 
 int __real_timerfd_create(int clock, int flags);
