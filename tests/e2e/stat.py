@@ -263,7 +263,7 @@ def stopped(lab):
 # --- programs that mean harm ------------------------------------------------------------------------------------------
 
 MESSAGE_FORMAT = "=IHH192siiIIIIQQiI16x"  # broker/protocol.h
-MAGIC, VERSION, HELLO = 0x75726F63, 2, 1
+MAGIC, VERSION, HELLO = 0x75726F63, 3, 1
 ESCAPE = "\x1b]0;owned\x07\x1b[2J"
 
 

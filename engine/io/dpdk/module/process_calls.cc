@@ -222,15 +222,17 @@ int __wrap_rte_intr_callback_unregister(const rte_intr_handle* handle, rte_intr_
 
 void __real_rte_intr_instance_free(rte_intr_handle* handle);
 void __wrap_rte_intr_instance_free(rte_intr_handle* handle) {
+  // In EAL's thread it is called on behalf of EAL, which takes the callback off by itself, and holds its lock.
+  const bool by_eal = rte_thread_is_intr() != 0;
   while (const auto left = awaited_by(handle)) {
+    uroce::io::dpdk::forget(*left);
+    if (by_eal) continue;
     const int fd = rte_intr_fd_get(handle);
     int removed;
-    // While the callback runs, which EAL's thread does, it cannot be taken off.
-    while ((removed = __real_rte_intr_callback_unregister(handle, left->callback, left->argument)) == -EAGAIN &&
-           rte_thread_is_intr() == 0) {
+    // While the callback runs it cannot be taken off.
+    while ((removed = __real_rte_intr_callback_unregister(handle, left->callback, left->argument)) == -EAGAIN) {
       sched_yield();
     }
-    uroce::io::dpdk::forget(*left);
     int listens = 0;
     socklen_t size = sizeof(listens);
     const bool lost = removed > 0 && getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens != 0;
