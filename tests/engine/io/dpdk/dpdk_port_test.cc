@@ -262,21 +262,36 @@ TEST(DpdkPort, AMemifClientFindsTheNextServer) {
 }
 
 // The driver's error path closes a descriptor for which EAL waits, at which EAL aborts the process.
-TEST(DpdkPort, WhoConnectsAndLeavesDoesNotEndAMemifServer) {
+sockaddr_un memif_address(const std::string& name) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  const std::string path = testing::TempDir() + "uroce-memif-left-" + std::to_string(getpid());
-  ASSERT_LT(path.copy(address.sun_path, sizeof(address.sun_path) - 1), sizeof(address.sun_path) - 1);
+  const std::string path = testing::TempDir() + "uroce-memif-" + name + "-" + std::to_string(getpid());
+  EXPECT_LT(path.copy(address.sun_path, sizeof(address.sun_path) - 1), sizeof(address.sun_path) - 1);
+  return address;
+}
+
+std::unique_ptr<DpdkIo> open_memif_server(const std::string& device, const sockaddr_un& address) {
   DpdkConfig config;
   config.module = UROCE_DPDK_MODULE;
-  config.devargs = *parse_dpdk_devargs("net_memif_l0,role=server,socket-abstract=no,socket=" + path);
+  config.devargs = *parse_dpdk_devargs(device + ",role=server,socket-abstract=no,socket=" + address.sun_path);
   config.mac = {2, 0, 0, 0, 0, 1};
   auto result = DpdkIo::open(config);
-  ASSERT_TRUE(std::holds_alternative<std::unique_ptr<DpdkIo>>(result));
-  for (int i = 0; i < 200; ++i) {
-    const UniqueFd visitor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-    ASSERT_EQ(connect(visitor.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0) << i;
-  }
+  auto* const opened = std::get_if<std::unique_ptr<DpdkIo>>(&result);
+  EXPECT_NE(opened, nullptr);
+  return opened == nullptr ? nullptr : std::move(*opened);
+}
+
+void visit(const sockaddr_un& address) {
+  const UniqueFd visitor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(connect(visitor.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+}
+
+// The driver's error path closes a descriptor for which EAL waits, at which EAL aborts the process.
+TEST(DpdkPort, WhoConnectsAndLeavesDoesNotEndAMemifServer) {
+  const sockaddr_un address = memif_address("left");
+  const auto server = open_memif_server("net_memif_l0", address);
+  ASSERT_TRUE(server);
+  for (int i = 0; i < 200; ++i) ASSERT_NO_FATAL_FAILURE(visit(address)) << i;
 }
 
 TEST(DpdkPort, DescriptorsBecomeReadable) {
@@ -319,6 +334,19 @@ std::vector<std::filesystem::path> descriptors() {
   std::vector<std::filesystem::path> all;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) all.push_back(entry.path());
   return all;
+}
+
+// The driver frees the listener, for which EAL would go on waiting. Visitors are under way as it closes.
+TEST(DpdkPort, AClosedMemifServerListensNoMore) {
+  const sockaddr_un address = memif_address("closed");
+  ASSERT_TRUE(open_memif_server("net_memif_x0", address));  // DPDK itself stays
+  const size_t before = descriptors().size();
+  for (int i = 1; i <= 10; ++i) {
+    const auto server = open_memif_server("net_memif_x" + std::to_string(i), address);
+    ASSERT_TRUE(server);
+    for (int visitor = 0; visitor < 5; ++visitor) ASSERT_NO_FATAL_FAILURE(visit(address)) << i;
+  }
+  EXPECT_TRUE(eventually([&] { return descriptors().size() == before; })) << descriptors().size() << " of " << before;
 }
 
 // Ports come and go in a program that runs for days.
