@@ -16,6 +16,7 @@ from lab import Lab, LabError, wait_until
 
 # Per QP and direction: for longer than it takes on a busy machine to find out that packets flow.
 MESSAGES = 10000
+LONGER = 30000  # for faults that take seconds
 ENDLESS = 10**9
 RETRY_EXCEEDED, FLUSHED = 12, 5  # ibv_wc_status
 _ports = itertools.count(22300)
@@ -55,7 +56,7 @@ def stopped(who, io, seconds, ack_timeout, options=(), times=1, **case):
     """One process, or both, stands still; retry_cnt is 7."""
 
     def run(lab):
-        server, client = start(lab, io, ack_timeout, MESSAGES, options)
+        server, client = start(lab, io, ack_timeout, MESSAGES if times == 1 else LONGER, options)
         for _ in range(times):
             check(client.running() and server.running(), f"it was over before the fault\n{client.output}")
             victims = {"server": [server], "client": [client], "both": [server, client]}[who]
@@ -94,7 +95,7 @@ def changed(name, io, change, before=lambda lab: None, alone=False, says=(), **c
 
     def run(lab):
         before(lab)
-        server, client = start(lab, io, 16, MESSAGES, ["--alone"] if alone else (), own=["--port-changes"])
+        server, client = start(lab, io, 16, LONGER, ["--alone"] if alone else (), own=["--port-changes"])
         change(lab)
         for text in says:
             for program in (server, client):
@@ -187,7 +188,7 @@ def other_mac(lab):
 
 def given_up_detached(lab):
     """Without sockets beside nothing arrives any more: said at once, and the program ends in order."""
-    server, client = start(lab, "af_xdp", 14, MESSAGES, ["--alone"])
+    server, client = start(lab, "af_xdp", 14, ENDLESS, ["--alone"])
     detach(lab)
     for program in (client, server):
         code = program.wait(40)
