@@ -22,6 +22,19 @@ RETRY_EXCEEDED, FLUSHED = 12, 5  # ibv_wc_status
 _ports = itertools.count(22300)
 
 
+def flow(host, program):
+    """Whether packets flow: their number grows at three looks in a row. (It may jump when an XDP program comes or goes.)"""
+    seen, growing = host.packets(), 0
+
+    def look():
+        nonlocal seen, growing
+        now = host.packets()
+        seen, growing = now, growing + 1 if now > seen + 20 else 0
+        return growing == 3 or not program.running()
+
+    return look
+
+
 def start(lab, io, ack_timeout, messages, options=(), own=(), under_way=True):
     """A transfer in both directions that is well under way, or perhaps over: server on host a, client on host b."""
     port = next(_ports)
@@ -29,11 +42,10 @@ def start(lab, io, ack_timeout, messages, options=(), own=(), under_way=True):
     how = {"io": io, "options": options, "env": {"UROCE_COUNTERS": "1"}}
     server = lab.a.start([*command, "--server"], **how)
     server.wait_listening(port)
-    before = lab.b.packets()
     client = lab.b.start([*command, "--client", lab.a.ipv4, "--bidirectional", "--messages", messages, "--qps", 2], **how)
     if not under_way:
         return server, client
-    wait_until(lambda: lab.b.packets() > before + 1000 or not client.running(), 20, "packets flow")
+    wait_until(flow(lab.b, client), 20, "packets flow")
     check(client.running() and server.running(), f"ended at once\n{client.output}\n--- server\n{server.output}")
     return server, client
 
