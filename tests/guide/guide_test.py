@@ -164,7 +164,9 @@ class GuideLab(Lab):
         return listens or moves
 
     def end_brokers(self):
-        """So that each block begins as the first one does."""
+        """So that each block begins as the first one does, also behind one that took a netdev down."""
+        for host in self.hosts.values():
+            wait_until(lambda host=host: "LOWER_UP" in host.system("ip", "link", "show", "dev", host.netdev), 10, "the netdevs are up")
         for name in self.hosts:
             for pid in subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=True).stdout.split():
                 try:
