@@ -13,8 +13,8 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
 
-constexpr auto kSilence = seconds(2);    // then the target is asked
-constexpr auto kPatience = seconds(60);  // for an answer or an error
+constexpr auto kSilence = seconds(2);     // then the target is asked
+constexpr auto kPatience = seconds(120);  // for an answer or an error: retries take up to 70 s
 
 struct FreeUrl {
   void operator()(iscsi_url* url) const { iscsi_destroy_url(url); }
