@@ -2,20 +2,18 @@
 // Functions that DPDK calls and that are here instead of in a library.
 //
 // Calls with which DPDK would change what belongs to the application's process. The linker puts these functions in
-// front of those of libc, for the DPDK in this module only (--wrap, engine/io/CMakeLists.txt).
+// front of those of libc, for the DPDK in this module only (--wrap, CMakeLists.txt).
 //
 //  - openlog(), syslog(): the process's one connection to syslog is the application's. What DPDK says goes to
 //    first_complaint().
 //  - fprintf(stderr): one line of uroce says what went wrong.
-//  - sigaction() for real-time signals: net_tap would let a signal interrupt the application for each packet. It is
-//  told
-//    that they are all taken, and asks the kernel instead.
+//  - sigaction() for real-time signals: net_tap would let a signal interrupt the application for each packet. It
+//    is told that they are all taken, and asks the kernel instead.
 //  - sendmsg(), connect() of net_memif: to a process that has ended or was stopped. The application gets no SIGPIPE and
 //    does not wait. And the driver does not hear that nobody reads: it would close a descriptor for which EAL waits, at
 //    which EAL aborts the process. It finds the end of the connection when it reads, and closes it in the right order.
 //  - rte_intr_instance_free(): net_memif frees a server's listener while EAL still calls it for each visitor, and
-//  leaves
-//    its descriptor open. So who frees something for which EAL waits stops that first.
+//    leaves its descriptor open. So who frees something for which EAL waits stops that first.
 //  - Descriptors are close-on-exec, so that programs which the application starts do not keep the port.
 //
 // And strlcpy() and strlcat(), for which glibc before 2.38 needs a library more.
