@@ -3,7 +3,8 @@
 // same time, pieces of many sizes; each compares every byte that comes with what the other side's seed makes.
 //
 // Usage: socket_exchange PORT SEED [SERVER]     SERVER: an IPv4 address; without: waits for the client
-// socket() and accept() without flags: librspreload (44) leaves other calls to the kernel.
+// socket() and accept() without flags: librspreload (44) leaves other calls to the kernel. One thread and poll(): two
+// threads that wait on one rsocket, one to send and one to receive, can both sleep for ever (docs/rdma-cm.md).
 #include <arpa/inet.h>
 #include <array>
 #include <cerrno>
@@ -11,17 +12,18 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <random>
 #include <sys/socket.h>
-#include <thread>
 #include <unistd.h>
 #include <vector>
 
 namespace {
 
 constexpr std::array<size_t, 6> kPieces{1, 7, 100, 4096, 65536, 1 << 20};
-constexpr int kRounds = 4;
+constexpr size_t kRounds = 4;
 
 [[noreturn]] void fail(const char* what) {
   std::fprintf(stderr, "socket_exchange: %s: %s\n", what, std::strerror(errno));
@@ -34,38 +36,60 @@ std::vector<uint8_t> piece(std::mt19937& random, size_t size) {
   return bytes;
 }
 
-void send_all(int fd, uint32_t seed) {
-  std::mt19937 random(seed);
-  for (int round = 0; round < kRounds; ++round) {
-    for (const size_t size : kPieces) {
-      const std::vector<uint8_t> bytes = piece(random, size);
-      for (size_t at = 0; at < size;) {
-        const ssize_t sent = send(fd, &bytes[at], size - at, 0);
-        if (sent <= 0) fail("send");
-        at += static_cast<size_t>(sent);
-      }
-    }
-  }
-}
+// The pieces of one direction, one after the other.
+class Stream {
+ public:
+  explicit Stream(uint32_t seed) : random_(seed) { next(); }
 
-size_t receive_all(int fd, uint32_t seed) {
-  std::mt19937 random(seed);
-  size_t total = 0;
-  for (int round = 0; round < kRounds; ++round) {
-    for (const size_t size : kPieces) {
-      const std::vector<uint8_t> expected = piece(random, size);
-      std::vector<uint8_t> bytes(size);
-      for (size_t at = 0; at < size;) {
-        const ssize_t received = recv(fd, &bytes[at], size - at, 0);
-        if (received <= 0) fail("recv");
-        at += static_cast<size_t>(received);
-      }
-      errno = 0;
-      if (bytes != expected) fail("other bytes than were sent");
-      total += size;
-    }
+  bool ended() const { return left_ == 0; }
+  size_t moved() const { return moved_; }
+
+  void send_some(int fd) {
+    const ssize_t sent = send(fd, &piece_[at_], piece_.size() - at_, 0);
+    if (sent > 0) return advance(static_cast<size_t>(sent));
+    if (sent == 0 || errno != EAGAIN) fail("send");
   }
-  return total;
+
+  void receive_some(int fd) {
+    received_.resize(piece_.size());
+    const ssize_t received = recv(fd, &received_[at_], piece_.size() - at_, 0);
+    if (received == 0) errno = 0;
+    if (received <= 0) {
+      if (errno != EAGAIN) fail("recv");
+      return;
+    }
+    const size_t from = at_, count = static_cast<size_t>(received);
+    errno = 0;
+    if (std::memcmp(&received_[from], &piece_[from], count) != 0) fail("other bytes than were sent");
+    advance(count);
+  }
+
+ private:
+  void next() {
+    piece_ = piece(random_, kPieces[(kRounds * kPieces.size() - left_) % kPieces.size()]);
+    at_ = 0;
+  }
+  void advance(size_t count) {
+    moved_ += count;
+    at_ += count;
+    if (at_ == piece_.size() && --left_ > 0) next();
+  }
+
+  std::mt19937 random_;
+  std::vector<uint8_t> piece_, received_;
+  size_t left_ = kRounds * kPieces.size(), at_ = 0, moved_ = 0;
+};
+
+void exchange(int fd, Stream& out, Stream& in) {
+  while (!out.ended() || !in.ended()) {
+    pollfd wanted{fd, 0, 0};
+    if (!in.ended()) wanted.events |= POLLIN;
+    if (!out.ended()) wanted.events |= POLLOUT;
+    if (poll(&wanted, 1, -1) < 0) fail("poll");
+    if ((wanted.revents & ~(POLLIN | POLLOUT)) != 0) fail("the socket");
+    if ((wanted.revents & POLLIN) != 0) in.receive_some(fd);
+    if ((wanted.revents & POLLOUT) != 0) out.send_some(fd);
+  }
 }
 
 int connected(uint16_t port, const char* server) {
@@ -94,13 +118,14 @@ int main(int argc, char** argv) {
   const auto seed = static_cast<uint32_t>(std::atoi(argv[2]));
   const int fd = connected(static_cast<uint16_t>(std::atoi(argv[1])), server ? nullptr : argv[3]);
   const uint32_t own = 2 * seed + (server ? 1 : 0), others = 2 * seed + (server ? 0 : 1);
-  std::thread sender([&] { send_all(fd, own); });
-  const size_t received = receive_all(fd, others);
-  sender.join();
+  Stream out(own), in(others);
+  if (fcntl(fd, F_SETFL, O_NONBLOCK) != 0) fail("O_NONBLOCK");
+  exchange(fd, out, in);
+  if (fcntl(fd, F_SETFL, 0) != 0) fail("blocking again");
   // Neither ends before the other one has all.
   uint8_t done = 1;
   if (send(fd, &done, 1, 0) != 1 || recv(fd, &done, 1, 0) != 1) fail("the end");
   close(fd);
-  std::printf("ok: %zu bytes each way\n", received);
+  std::printf("ok: %zu bytes each way\n", in.moved());
   return 0;
 }
