@@ -67,7 +67,7 @@ size_t Datapath::transmit(Caller caller, Time now) {
 }
 
 // From the wire as many as were sent since, or all that are there: who sends a lot is answered a lot, and may be sent
-// as much. From QPs of this process all that are there.
+// as much. What comes after the end was found is left to the next round. From QPs of this process all that are there.
 size_t Datapath::receive(Time now) {
   const size_t wanted = std::min(std::exchange(sent_since_receive_, 0), kReceiveLimit);
   size_t received = 0;
@@ -75,7 +75,7 @@ size_t Datapath::receive(Time now) {
     const size_t count = receive_burst(*wire_, now);
     if (count == 0) break;
     received += count;
-  } while (received < wanted);
+  } while (received < wanted && !wire_->drained());
   while (const size_t looped = receive_burst(*loop_, now)) received += looped;
   return received;
 }

@@ -33,6 +33,7 @@ class FramesAndSockets final : public PacketIo {
   bool takes_runs(const wire::IpAddress& to) const override { return sockets_->takes_runs(to); }
   bool flush() override;
   std::span<const pollfd> wait_descriptors() const override;
+  bool drained() const override { return busy_ != nullptr && busy_->drained(); }
   bool left_over() const override { return frames_->left_over() || sockets_->left_over(); }
   bool prepare_to_wait() override;
   uint32_t max_udp_length() const override;

@@ -107,6 +107,9 @@ class PacketIo {
   // by the previous call become invalid.
   virtual size_t receive(std::span<RxPacket> out) = 0;
 
+  // The last receive() has found the end of what had arrived, and would have paid a system call to hear so once more.
+  virtual bool drained() const { return false; }
+
   // Takes packets from the front of `burst` and returns how many it took; fewer means backpressure, offer the rest
   // again later. All memory the packets refer to may be reused on return. May only be queued until flush().
   // A packet whose payload cannot be read any more is taken, not sent, and marked `unreadable`.

@@ -180,19 +180,14 @@ size_t SameHost::send(std::span<io::TxPacket> burst) {
   if (config_.arrivals->any_.load(std::memory_order_relaxed)) take_new_peers();
   size_t taken = 0;
   while (taken < burst.size()) {
-    // As many as go the same way. The peer of a long packet may have ended since that was made.
     const std::span<io::TxPacket> rest = burst.subspan(taken);
     Peer* const peer = peer_for(rest.front());
-    const auto is_stranded = [peer](const io::TxPacket& packet) { return peer == nullptr && packet.psns > 1; };
-    if (is_stranded(rest.front())) {
+    const std::span<io::TxPacket> same = rest.first(peer == nullptr ? without_peer(rest) : with_peer(rest, *peer));
+    if (same.empty()) {  // stranded
       ++counters_.tx_unread;
       ++taken;
       continue;
     }
-    const auto end = std::find_if(rest.begin(), rest.end(),
-                                  [&](const auto& packet) { return peer_for(packet) != peer || is_stranded(packet); });
-    const auto same = rest.first(static_cast<size_t>(end - rest.begin()));
-    if (peer == nullptr) ask_for_peers(same);
     const size_t sent = peer == nullptr ? network_->send(same) : send_to(*peer, same);
     taken += sent;
     if (sent < same.size()) break;
@@ -200,13 +195,26 @@ size_t SameHost::send(std::span<io::TxPacket> burst) {
   return taken;
 }
 
-// The more packets have gone without, the less often.
-void SameHost::ask_for_peers(std::span<const io::TxPacket> packets) {
-  for (const io::TxPacket& packet : packets) {
-    if (!packet.to_this_host) continue;
+// How many at the front go to this peer.
+size_t SameHost::with_peer(std::span<const io::TxPacket> packets, const Peer& peer) const {
+  const auto end =
+      std::find_if(packets.begin(), packets.end(), [&](const auto& packet) { return peer_for(packet) != &peer; });
+  return static_cast<size_t>(end - packets.begin());
+}
+
+// How many at the front go by the network; for those to this host a peer is asked for, the less often the more have
+// gone without. A long packet does not go, whose peer has ended since it was made. One pass: bulk to other hosts comes
+// by here.
+size_t SameHost::without_peer(std::span<const io::TxPacket> packets) {
+  const auto stays = [this](const io::TxPacket& packet) {
+    if (packet.psns > 1) return true;
+    if (!packet.to_this_host) return false;
     const uint32_t range = range_of(packet);
+    if (by_range_[range] != nullptr) return true;
     if (std::has_single_bit(++without_peer_[range])) config_.meet(range);
-  }
+    return false;
+  };
+  return static_cast<size_t>(std::find_if(packets.begin(), packets.end(), stays) - packets.begin());
 }
 
 size_t SameHost::send_to(Peer& peer, std::span<io::TxPacket> packets) {

@@ -63,6 +63,7 @@ class SameHost final : public PacketIo {
   SameHost(std::unique_ptr<PacketIo> network, Config config);
 
   size_t receive(std::span<RxPacket> out) override;
+  bool drained() const override { return peers_.empty() && network_->drained(); }
   size_t send(std::span<io::TxPacket> burst) override;
   size_t run(uint32_t udp_length) const override { return network_->run(udp_length); }
   uint32_t long_payload(wire::Qpn to) const override;
@@ -84,7 +85,8 @@ class SameHost final : public PacketIo {
   uint32_t range_of(wire::Qpn qpn) const;
   uint32_t range_of(const io::TxPacket& packet) const;
   Peer* peer_for(const io::TxPacket& packet) const;
-  void ask_for_peers(std::span<const io::TxPacket> packets);
+  size_t with_peer(std::span<const io::TxPacket> packets, const Peer& peer) const;
+  size_t without_peer(std::span<const io::TxPacket> packets);
   size_t send_to(Peer& peer, std::span<io::TxPacket> packets);
   bool write(const io::TxPacket& packet, uint8_t* record) const;
   bool is_patient(Peer& peer) const;

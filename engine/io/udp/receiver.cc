@@ -40,8 +40,9 @@ void UdpReceiver::receive_messages() {
   current_ = arrived_ = 0;
   prepare(std::exchange(written_, 0));
   const int received = recvmmsg(fd_, headers_.data(), kMessages, MSG_DONTWAIT, nullptr);
+  last_ = static_cast<size_t>(std::max(received, 0));
   if (received <= 0) return;
-  written_ = static_cast<size_t>(received);
+  written_ = last_;
   for (size_t i = 0; i < written_; ++i) {
     Run& run = runs_[arrived_];
     if (!parse_received(headers_[i].msg_hdr, headers_[i].msg_len, run.arrival, dropped_)) {

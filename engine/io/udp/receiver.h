@@ -25,6 +25,8 @@ class UdpReceiver {
   // As PacketIo::receive(). The kernel is not asked before all packets of what it gave have been handed out.
   size_t receive(std::span<RxPacket> out);
   bool left_over() const { return current_ < arrived_; }
+  // The kernel had no more when it was asked last, and all of that has been handed out.
+  bool drained() const { return !left_over() && last_ < kMessages; }
   uint32_t dropped() const { return dropped_; }
 
  private:
@@ -50,6 +52,7 @@ class UdpReceiver {
   IoCounters& counters_;
   uint32_t dropped_ = 0;  // what the kernel last said: receive buffer full
   size_t written_ = 0;    // messages that the kernel has written to since they were prepared
+  size_t last_ = 0;       // messages of the last call
   size_t current_ = 0, arrived_ = 0;
   std::unique_ptr<uint8_t[]> bytes_;
   // One entry per message:

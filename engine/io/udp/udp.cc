@@ -86,6 +86,11 @@ size_t UdpIo::receive(std::span<RxPacket> out) {
   return count > 0 ? count : ports_[busy_]->receiver.receive(out);
 }
 
+// The quiet one's turn comes.
+bool UdpIo::drained() const {
+  return ports_[busy_]->receiver.drained();
+}
+
 // After the sleep it is not known which of them has something.
 bool UdpIo::prepare_to_wait() {
   looks_ = 0;

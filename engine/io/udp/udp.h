@@ -38,6 +38,7 @@ class UdpIo final : public PacketIo {
   ~UdpIo() override;
 
   size_t receive(std::span<RxPacket> out) override;
+  bool drained() const override;
   size_t send(std::span<io::TxPacket> burst) override;
   size_t run(uint32_t udp_length) const override;
   bool takes_runs(const wire::IpAddress& to) const override;

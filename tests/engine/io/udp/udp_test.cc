@@ -53,6 +53,44 @@ TEST_F(Udp, NeedsNoPrivilege) {
   EXPECT_EQ(status, 0);
 }
 
+// Another look would be a system call. One call takes 16 datagrams.
+TEST_F(Udp, TellsWhetherItHasFoundTheEnd) {
+  const VethPair veth;
+  const auto a = open_udp(veth.a());
+  const auto b = open_udp(veth.b());
+  ASSERT_TRUE(a && b);
+  const auto send_one = [&] {
+    TestBurst burst;
+    burst.add(VethPair::envelope_v4(veth.a(), veth.b()), 1, 8);
+    ASSERT_EQ(a->send(burst.packets()), 1u);
+  };
+  std::array<RxPacket, 64> packets;
+  EXPECT_EQ(b->receive(packets), 0u);
+  EXPECT_TRUE(b->drained());
+  send_one();
+  ASSERT_TRUE(eventually([&] { return b->receive(packets) == 1; }));
+  EXPECT_TRUE(b->drained());
+  for (int i = 0; i < 40; ++i) send_one();
+  size_t received = 0, full = 0, in_part = 0;
+  ASSERT_TRUE(eventually([&] {
+    const size_t count = b->receive({packets.data(), 5});
+    received += count;
+    const bool part = count == 5 && !b->drained();  // there are others of the same call
+    in_part += part;
+    const size_t rest = part ? b->receive(packets) : 0;
+    received += rest;
+    if (part && count + rest == 16) {
+      EXPECT_FALSE(b->drained()) << "the kernel may have more than it was asked for";
+      ++full;
+    } else {
+      EXPECT_TRUE(b->drained());
+    }
+    return received == 40;
+  }));
+  EXPECT_GT(full, 0u);
+  EXPECT_GT(in_part, 0u);
+}
+
 // The envelope that ICRC checks and answers are built on.
 TEST_F(Udp, ReceivedEnvelopeSaysWhatIsKnown) {
   const VethPair veth;
