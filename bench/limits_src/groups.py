@@ -15,7 +15,7 @@ TESTS = ("ib_write_bw", "ib_read_bw", "ib_send_bw")
 RUNS, SUMMED, IPERF, UCX_TCP = "raw runs, contiguous", "raw runs, summed", "iperf3", "UCX tcp"
 ACKNOWLEDGED = "raw runs, summed, acknowledged"
 ACK_EVERY = 32  # packets
-TESTPMD = "testpmd"
+TESTPMD, TESTPMD_2 = "testpmd", "testpmd 2"
 BESIDE = {"alone": 0, "beside WRITEs of 64 KiB": SIZES["64 KiB"]}
 
 
@@ -86,7 +86,9 @@ def latency(settings: Settings) -> Group:
     ]
     if "dpdk" in settings.planes:
         rows.append(row(TESTPMD, f"testpmd, one frame of {send_2} B there and back (SEND 2 B)",
-                        lambda rig: testpmd_latency(rig, send_2), "dpdk-testpmd"))
+                        lambda rig: testpmd_latency(rig, send_2, 1), "dpdk-testpmd"))
+        rows.append(row(TESTPMD_2, "testpmd, two of these (SEND 2 B and an ACK)",
+                        lambda rig: testpmd_latency(rig, send_2, 2), "dpdk-testpmd"))
     all_ratios = []
     for plane in settings.all_planes():
         for test in ("ib_send_lat", "ib_write_lat", "ib_read_lat"):
@@ -112,6 +114,7 @@ def latency(settings: Settings) -> Group:
             ratio("ib_send_lat 2 B / kernel UDP, one run of two each way", "ib_send_lat", "udp busy run"),
         ], "dpdk": [
             ratio("ib_send_lat 2 B / testpmd ping-pong", "ib_send_lat", TESTPMD, "<= 1.5"),
+            ratio("ib_send_lat 2 B / testpmd, two frames each way", "ib_send_lat", TESTPMD_2),
             ratio("ib_write_lat 2 B / testpmd ping-pong", "ib_write_lat", TESTPMD),
         ]}[plane.io]
         all_ratios += [

@@ -120,11 +120,11 @@ def testpmd_blast(rig: Rig, frame: int, payload: int) -> dict:
     return {"gbps": pps * payload * 8 / 1e9, "mpps": pps / 1e6}
 
 
-def testpmd_latency(rig: Rig, frame: int) -> dict:
-    """One frame that both sides send back: the server receives it once in a round trip."""
+def testpmd_latency(rig: Rig, frame: int, burst: int) -> dict:
+    """Frames that both sides send back, as many as they find: the server receives each once in a round trip."""
     pps = testpmd_received(rig, testpmd(rig.server, frame, "--forward-mode=macswap"),
-                           testpmd(rig.client, frame, "--forward-mode=macswap", "--burst=1", "--tx-first"), 2)
-    return {"us": 1e6 / pps / 2}
+                           testpmd(rig.client, frame, "--forward-mode=macswap", f"--burst={burst}", "--tx-first"), 2)
+    return {"us": burst * 1e6 / pps / 2}
 
 
 # --- programs of others -----------------------------------------------------------------------------------------------
