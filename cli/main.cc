@@ -50,6 +50,9 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
   run->add_option("--dpdk-addresses", options.dpdk_addresses, "File with the addresses of a DPDK port without netdev")
       ->envname("UROCE_DPDK_ADDRESSES")
       ->option_text("FILE");
+  run->add_option("--dpdk-tap", options.dpdk_tap, "Tap that has a DPDK port's addresses and all its other traffic")
+      ->envname("UROCE_DPDK_TAP")
+      ->option_text("NAME");
   run->add_option("--netdev", options.netdev, "Only these netdevs become devices, e.g. eth0 or eth0,ens*")
       ->envname("UROCE_NETDEV")
       ->option_text("NAME");

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fmt/format.h>
+#include <fstream>
 #include <system_error>
 #include <unistd.h>
 #include <utility>
@@ -23,6 +24,7 @@
 #include "engine/io/fault_spec.h"
 #include "engine/net/net_view.h"
 #include "engine/net/port_file.h"
+#include "engine/options.h"
 
 namespace uroce::cli {
 namespace {
@@ -64,6 +66,31 @@ std::optional<Refusal> check_dpdk_addresses(RunOptions& options) {
   if (const auto* const problem = std::get_if<std::string>(&file)) return failed(*problem);
   std::error_code error;
   options.dpdk_addresses = std::filesystem::absolute(options.dpdk_addresses, error).string();
+  return std::nullopt;
+}
+
+// It is the process's only netdev.
+std::optional<Refusal> check_dpdk_tap(RunOptions& options) {
+  if (options.dpdk_tap.empty()) return std::nullopt;
+  engine::Options parsed;
+  const bool port = engine::Options::parse_io(options.io, parsed) && !parsed.dpdk.device.empty();
+  if (!port || parsed.dpdk.is_af_packet()) {
+    return wrong_usage("--dpdk-tap: only with --io dpdk:PORT, which names a port that has no netdev");
+  }
+  if (!options.dpdk_addresses.empty()) {
+    return wrong_usage("--dpdk-tap: not with --dpdk-addresses; a port has the tap's addresses, or those of a file");
+  }
+  std::ifstream flags(fmt::format("/sys/class/net/{}/tun_flags", options.dpdk_tap));
+  std::string value;
+  constexpr unsigned kTap = 2;  // IFF_TAP
+  if (options.dpdk_tap.find('/') != std::string::npos || !(flags >> value) ||
+      (std::strtoul(value.c_str(), nullptr, 16) & kTap) == 0) {
+    return failed(
+        fmt::format("--dpdk-tap {0}: no such tap; make it: sudo ip tuntap add dev {0} mode tap user NAME, and "
+                    "give it addresses",
+                    options.dpdk_tap));
+  }
+  options.netdev = options.dpdk_tap;
   return std::nullopt;
 }
 
@@ -136,6 +163,7 @@ std::optional<Refusal> check_settings(RunOptions& options) {
   }
   if (auto problem = check_capture(options)) return problem;
   if (auto problem = check_dpdk_addresses(options)) return problem;
+  if (auto problem = check_dpdk_tap(options)) return problem;
   return check_netdev(options);
 }
 
@@ -202,6 +230,7 @@ void set_environment(const RunOptions& options, const std::string& library) {
   const std::pair<const char*, const std::string&> settings[] = {{"UROCE_IO", options.io},
                                                                  {"UROCE_NETDEV", options.netdev},
                                                                  {"UROCE_DPDK_ADDRESSES", options.dpdk_addresses},
+                                                                 {"UROCE_DPDK_TAP", options.dpdk_tap},
                                                                  {"UROCE_BROKER", options.broker},
                                                                  {"UROCE_FAULTS", options.faults},
                                                                  {"UROCE_XDP_MODE", options.xdp_mode},

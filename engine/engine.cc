@@ -28,6 +28,10 @@ uint32_t Engine::max_multicast_groups() const {
 bool Engine::present() const {
   return device_->present();
 }
+int Engine::open_io() {
+  return device_->open_io();
+}
+
 void Engine::leave_netdev() {
   device_->leave_netdev();
 }

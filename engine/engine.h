@@ -116,6 +116,8 @@ class Engine {
   // Unbinds it first; `key` is any that it had. EINVAL: no such window.
   int deallocate_window(uint32_t key);
 
+  // Opens the packet I/O before the first QP does. 0 or an errno value; what is wrong is said once.
+  int open_io();
   // The first QP opens the packet I/O and starts the background thread. QP1: EBUSY: the device has it already; ENOTSUP:
   // a broker has it, or a device has several shards.
   int create_qp(const QpInit& init, Qp*& qp);

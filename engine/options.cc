@@ -110,6 +110,14 @@ std::optional<std::string> Options::from_environment(Options& out) {
     return "UROCE_DPDK_ADDRESSES is for a port that UROCE_IO=dpdk:PORT names";
   }
 
+  out.dpdk_tap = variable("UROCE_DPDK_TAP");
+  if (!out.dpdk_tap.empty() && (out.io != Io::kDpdk || out.dpdk.device.empty() || out.dpdk.is_af_packet())) {
+    return "UROCE_DPDK_TAP is for a port without netdev that UROCE_IO=dpdk:PORT names";
+  }
+  if (!out.dpdk_tap.empty() && !out.dpdk_addresses.empty()) {
+    return "UROCE_DPDK_TAP and UROCE_DPDK_ADDRESSES exclude each other: a port has the tap's addresses, or a file's";
+  }
+
   const std::string_view mode = variable("UROCE_XDP_MODE");
   if (!mode.empty() && mode != "auto" && mode != "native" && mode != "generic") {
     return concat("UROCE_XDP_MODE=", mode, " is not known; use auto, native or generic");
@@ -131,6 +139,7 @@ std::optional<std::string> Options::from_environment(Options& out) {
   if (!is_list_of_names(out.netdev)) {
     return concat("UROCE_NETDEV=", out.netdev, ": names of netdevs or patterns, with commas between, e.g. eth0,ens*");
   }
+  if (!out.dpdk_tap.empty()) out.netdev = out.dpdk_tap;
   out.quiet = is_on("UROCE_QUIET");
   out.keep_capabilities = is_on("UROCE_KEEP_CAPABILITIES");
   out.print_counters = is_on("UROCE_COUNTERS");

@@ -20,6 +20,7 @@ struct Options {
   Io io = Io::kAuto;
   io::DpdkDevargs dpdk;        // UROCE_IO=dpdk:DEVARGS; without device: net_af_packet on the netdev
   std::string dpdk_addresses;  // UROCE_DPDK_ADDRESSES: file with those of a port that the kernel does not see
+  std::string dpdk_tap;        // UROCE_DPDK_TAP: netdev whose frames are the port's (io/dpdk/tap_path.h)
   congestion::Algorithm congestion = congestion::Algorithm::kAuto;  // UROCE_CC
   Duration patience{};                 // UROCE_PATIENCE: a peer that is away is waited for so long at least
   uint32_t shards = 0;                 // of a device at most, a power of two; 0: as many as CPUs
@@ -35,6 +36,9 @@ struct Options {
   std::vector<uint32_t> capture_qpns;  // UROCE_CAPTURE_QPN: only packets of these QPs; none: all
   bool keep_capabilities = false;      // UROCE_KEEP_CAPABILITIES=1, see base/capabilities.h
   bool print_counters = false;         // UROCE_COUNTERS=1: counters that moved, on stderr, at the end of the process
+
+  // The process has its device for itself, and no broker to share it by.
+  bool own_port() const { return !dpdk_addresses.empty() || !dpdk_tap.empty(); }
 
   // UROCE_IO. False: it is none of kIoWords.
   static bool parse_io(std::string_view text, Options& out);

@@ -114,7 +114,8 @@ std::string port_file() {
 // The devices of this network namespace, as ibv_get_device_list() gives them. Indices of GIDs stay from look to look.
 std::vector<Device> read_devices(const Counters& counters, const GidTables& shared) {
   if (gid_tables == nullptr) gid_tables = new GidTables;
-  const char* const chosen = secure_getenv("UROCE_NETDEV");
+  const char* const tap = secure_getenv("UROCE_DPDK_TAP");
+  const char* const chosen = tap != nullptr && *tap != 0 ? tap : secure_getenv("UROCE_NETDEV");
   std::vector<Device> devices;
   const std::vector<net::Netdev> all = net::open_view(port_file())->netdevs();
   for (net::Netdev& netdev : engine::devices_of(all, chosen == nullptr ? "" : chosen)) {

@@ -43,7 +43,7 @@ ChosenAgent make_agent(cm::Agent::Handler handler) {
   if (host == nullptr) return {.error = ENODEV, .text = "there are no devices"};
   const auto failed = [](const io::IoError& error) { return ChosenAgent{.error = error.code, .text = error.text()}; };
   std::shared_ptr<broker::Link> broker;
-  if (host->options().dpdk_addresses.empty()) {
+  if (!host->options().own_port()) {
     auto link = engine::broker_link(host->options());
     if (const auto* const error = std::get_if<io::IoError>(&link)) return failed(*error);
     broker = std::get<std::shared_ptr<broker::Link>>(std::move(link));

@@ -95,9 +95,19 @@ Host* Host::create() {
     std::fputs(concat("uroce: ", *error, "\n").c_str(), stderr);
     return nullptr;
   }
+  IoOpener open;
+  if (!options.dpdk_tap.empty()) {
+    auto opener = opener_with_tap(options.dpdk_tap);
+    if (const auto* const error = std::get_if<io::IoError>(&opener)) {
+      std::fputs(concat("uroce: ", error->text(), "\n").c_str(), stderr);
+      return nullptr;
+    }
+    open = std::move(std::get<IoOpener>(opener));
+  }
   try {
     const std::shared_ptr<net::NetView> view = net::open_view(options.dpdk_addresses);
-    std::unique_ptr<Host> host(new Host(std::move(options), view, opener_for(view)));
+    if (!open) open = opener_for(view);
+    std::unique_ptr<Host> host(new Host(std::move(options), view, std::move(open)));
     if (host->options_.keep_capabilities) keep_ambient_capabilities();
     return take(std::move(host));
   } catch (const std::system_error& e) {
@@ -161,6 +171,14 @@ void Host::leave_netdevs() {
 }
 
 std::shared_ptr<Engine> Host::engine(const DeviceInfo& device) {
+  std::shared_ptr<Engine> engine = find_engine(device);
+  // The kernel's traffic goes by the port as well, and so may the program's before it has a QP. What fails is said, and
+  // fails again then.
+  if (!options_.dpdk_tap.empty()) engine->open_io();
+  return engine;
+}
+
+std::shared_ptr<Engine> Host::find_engine(const DeviceInfo& device) {
   std::lock_guard guard(engines_->lock);
   Engines::Place& place = engines_->by_ifindex[device.netdev.index];
   std::shared_ptr<Engine> engine = place.engine.lock();

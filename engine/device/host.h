@@ -51,6 +51,7 @@ class Host {
   static Host* take(std::unique_ptr<Host> host);
   static void at_exit();
   void finish();
+  std::shared_ptr<Engine> find_engine(const DeviceInfo& device);
   std::shared_ptr<Engine> make_engine(const net::Netdev& netdev, std::shared_ptr<std::atomic<bool>> gone);
   void io_has_opened(int netdev_index);
 

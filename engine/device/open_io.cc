@@ -16,6 +16,7 @@
 #include "engine/device/followed_frames.h"
 #include "engine/device/io_choice.h"
 #include "engine/io/dpdk/dpdk.h"
+#include "engine/io/dpdk/tap_path.h"
 #include "engine/io/frames_and_sockets.h"
 #include "engine/io/same_host/same_host.h"
 #include "engine/io/udp/socket.h"
@@ -206,7 +207,7 @@ class PortFrames final : public io::OtherFrames {
 };
 
 // A port of DPDK that the kernel does not see, and that this process has for itself.
-std::variant<OpenedIo, io::IoError> open_own_port(const std::shared_ptr<net::PortView>& view, const net::Netdev& netdev,
+std::variant<OpenedIo, io::IoError> open_own_port(std::shared_ptr<io::OtherFrames> others, const net::Netdev& netdev,
                                                   const Options& options) {
   std::shared_ptr<const void> held;
   const std::string name = options.dpdk.exclusive_name();
@@ -224,7 +225,7 @@ std::variant<OpenedIo, io::IoError> open_own_port(const std::shared_ptr<net::Por
   config.mtu = netdev.mtu;
   config.mac = netdev.mac;
   config.vlan = netdev.vlan_id.value_or(0);
-  config.others = std::make_shared<PortFrames>(view);
+  config.others = std::move(others);
   auto result = io::DpdkIo::open(config);
   if (auto* error = std::get_if<io::IoError>(&result)) return *error;
   OpenedIo opened;
@@ -273,13 +274,29 @@ std::variant<OpenedIo, io::IoError> complete(std::variant<OpenedIo, io::IoError>
   return result;
 }
 
+IoOpener opener_of_port(std::shared_ptr<io::OtherFrames> others) {
+  return [others = std::move(others)](const net::Netdev& netdev, const Options& options) {
+    return complete(open_own_port(others, netdev, options), "", netdev, options);
+  };
+}
+
 }  // namespace
 
 IoOpener opener_for(const std::shared_ptr<net::NetView>& view) {
   const auto port = std::dynamic_pointer_cast<net::PortView>(view);
   if (!port) return open_packet_io;
-  return [port](const net::Netdev& netdev, const Options& options) {
-    return complete(open_own_port(port, netdev, options), "", netdev, options);
+  return opener_of_port(std::make_shared<PortFrames>(port));
+}
+
+std::variant<IoOpener, io::IoError> opener_with_tap(const std::string& tap) {
+  auto opened = io::TapPath::open(tap);
+  if (auto* const error = std::get_if<io::IoError>(&opened)) return std::move(*error);
+  const IoOpener open = opener_of_port(std::move(std::get<std::unique_ptr<io::TapPath>>(opened)));
+  return [open](const net::Netdev& netdev, const Options& options) -> std::variant<OpenedIo, io::IoError> {
+    if (netdev.mtu <= io::DpdkIo::kMaxMtu) return open(netdev, options);
+    const auto most = std::to_string(io::DpdkIo::kMaxMtu);  // the kernel would send longer frames
+    return io::IoError{EMSGSIZE, concat("tap ", netdev.name, " has MTU ", netdev.mtu, ", and ports carry ", most),
+                       concat("sudo ip link set ", netdev.name, " mtu ", most)};
   };
 }
 

@@ -54,4 +54,8 @@ std::variant<OpenedIo, io::IoError> open_packet_io(const net::Netdev& netdev, co
 // open_packet_io(), or what opens the DPDK port that `view` is of (net/port_view.h).
 IoOpener opener_for(const std::shared_ptr<net::NetView>& view);
 
+// Opens the DPDK port whose exception path is this tap. The tap is the opener's from now on, and has its carrier, so
+// the device is active before its packet I/O is open, as programs expect that look for an active one.
+std::variant<IoOpener, io::IoError> opener_with_tap(const std::string& tap);
+
 }  // namespace uroce::engine

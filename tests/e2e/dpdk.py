@@ -10,7 +10,7 @@ from pathlib import Path
 from suite import Case, check, main
 from broker import check_ended, check_goes_on
 from broker_af_xdp import FAULTS, GROUP, endless, start_pair, transfer
-from lab import SKIPPED, wait_until
+from lab import NOBODY, SKIPPED, wait_until
 from perftest import BANDWIDTH, LATENCY, PINGPONG, Side
 from perftest_matrix import JUMBO, pair_case
 
@@ -101,6 +101,29 @@ class TapPorts(OwnPorts):
         self.lab.a.system("ip", "link", "set", self.tap, "master", self.bridge, "up")
 
 
+class PathPorts(OwnPorts):
+    """A memif, and a tap of each host's kernel that has its addresses and all other traffic."""
+
+    def __init__(self, lab, mtu=1500, user=None):
+        super().__init__(lab, mtu)
+        number = next(_ports)
+        self.tap = f"t{number}"
+        self.device = f"uroce_{self.tap}"
+        self.hosts = (lab.a, lab.b)
+        net_v4, net_v6 = f"10.8.{number % 250}", f"fd00:8:{number:x}:"
+        self.of_server = (f"{net_v4}.1", f"{net_v6}:1")
+        for host, last in zip(self.hosts, (1, 2)):
+            host.system("ip", "tuntap", "add", "dev", self.tap, "mode", "tap", *(("user", str(user)) if user else ()))
+            host.system("ip", "link", "set", self.tap, "address", f"02:00:00:00:01:0{last}", "mtu", str(mtu), "addrgenmode", "none")
+            host.system("ip", "address", "add", f"{net_v4}.{last}/24", "dev", self.tap)
+            for address in (f"{net_v6}:{last}/64", f"fe80::{last}/64"):  # the kernel asks for neighbours by the second
+                host.system("ip", "address", "add", address, "dev", self.tap, "nodad")
+            host.system("ip", "link", "set", self.tap, "up")
+
+    def start(self, side, command, options=(), **how):
+        return self.hosts[side].start(command, io=self.io(side), options=("--dpdk-tap", self.tap, *options), **how)
+
+
 class VlanPorts(OwnPorts):
     """All frames are tagged."""
 
@@ -129,7 +152,8 @@ def own_ports(name, program, *arguments, faults=False, gid=0, mtu=1500, kind=Own
         said = check_ended((server, client))
         for program_of, driver in zip((server, client), ports.drivers):
             polled = ", polled" if driver == "net_memif" else ""
-            check(f"uroce: port0: dpdk, {driver}{polled}, 1 queue" in program_of.output, program_of.output)
+            netdev = ports.device[len("uroce_"):]
+            check(f"uroce: {netdev}: dpdk, {driver}{polled}, 1 queue" in program_of.output, program_of.output)
         return said if program == "rc_transfer" else ""
 
     return Case(name, run, **case)
@@ -169,6 +193,44 @@ def own_ports_held(lab):
     server = ports.start(0, [*command, "--server"])
     server.wait_listening(port)
     check_ended((server, ports.start(1, [*command, "--messages", 100, "--client", lab.a.ipv4])))
+
+
+def path_of_the_kernel(lab):
+    """Beside a transfer the kernels ping, exchange bytes by TCP, and lose the port with its processes."""
+    for mtu in (1500, 8174):  # the most that ports carry
+        ports, port = PathPorts(lab, mtu), next(_ports)
+        command = ["ib_write_bw", "-d", ports.device, "-F", "-x", 0, "--run_infinitely", "-D", 1, "-p", port]
+        server = ports.start(0, command)
+        server.wait_listening(port)
+        client = ports.start(1, [*command, ports.of_server[0]])  # whose TCP is the port's as well
+        wait_until(lambda: "65536" in client.stdout or not client.running(), 20, "a result")
+        check(client.running(), client.output)
+        for target in ports.of_server:
+            told = lab.b.system("ping", "-c", "20", "-i", "0.02", "-s", str(mtu - 48), "-M", "do", target)
+            check(" 0% packet loss" in told, told)
+        check("LOWER_UP" in lab.a.system("ip", "link", "show", ports.tap), "the tap has no carrier")
+        second = ports.start(0, [PINGPONG, "-d", ports.device, "-g", "0"])
+        check(second.wait(20) not in (None, 0), second.output)
+        check(re.search(rf"tap {ports.tap}: another process has it", second.output), second.output)
+        client.kill()
+        server.kill()
+        wait_until(lambda: "NO-CARRIER" in lab.a.system("ip", "link", "show", ports.tap), 20, "the tap is free")
+        own_ports("", "rc_transfer", "--messages", 100, mtu=mtu, kind=lambda *_: ports).run(lab)
+
+
+def path_of_an_owner(lab):
+    """Without privileges, on a tap that is the user's; and one that is another's."""
+    ports, port = PathPorts(lab, user=NOBODY), next(_ports)
+    lab.directory.chmod(0o777)  # for the memif's socket
+    program = [lab.program_for(True, "rc_transfer"), "--device", ports.device, "--gid-index", 0, "--port", port]
+    server = ports.start(0, [*program, "--server"], user=True)
+    server.wait_listening(port)
+    check_ended((server, ports.start(1, [*program, "--messages", 100, "--client", lab.a.ipv4], user=True)))
+    others = PathPorts(lab, user=NOBODY + 1)
+    refusal(lab, r"has MTU 9000, and ports carry 8174; sudo ip link set t\d+ mtu 8174", ports.io(0),
+            [PINGPONG, "-d", (large := PathPorts(lab, 9000)).device, "-g", "0"], options=("--dpdk-tap", large.tap))
+    refused = others.start(0, [PINGPONG, "-d", others.device, "-g", "0"], user=True)
+    check(refused.wait(20) not in (None, 0) and "it is another user's" in refused.output, refused.output)
 
 
 def with_an_end_only(lab):
@@ -355,6 +417,15 @@ CASES = [
     own_ports("tap-ipv6-faults", "rc_transfer", "--bidirectional", "--messages", 100, faults=True, gid=1, kind=TapPorts),
     *(own_ports(f"{name}-{program}-full", program, "-n", 200, kind=kind, quick=False)
       for name, kind in (("memif", OwnPorts), ("tap", TapPorts), ("memif-vlan", VlanPorts)) for program in BANDWIDTH + LATENCY),
+    own_ports("path", "rc_transfer", "--bidirectional", "--messages", 200, kind=PathPorts),
+    own_ports("path-ipv6-faults", "rc_transfer", "--bidirectional", "--messages", 200, faults=True, gid=1, kind=PathPorts),
+    own_ports("path-ib_send_lat-events", "ib_send_lat", "-n", 200, "-e", kind=PathPorts),
+    own_ports("path-ib_send_lat-UD", "ib_send_lat", "-n", 200, "-c", "UD", kind=PathPorts),
+    own_ports("path-ipv6", "rc_transfer", "--bidirectional", "--messages", 200, gid=1, kind=PathPorts),
+    own_ports("path-faults", "rc_transfer", "--bidirectional", "--messages", 200, faults=True, kind=PathPorts),
+    own_ports("path-alone", "rc_transfer", "--messages", 100, options=ALONE, kind=PathPorts),
+    Case("path-kernel", path_of_the_kernel),
+    Case("path-owner", path_of_an_owner),
     Case("memif-killed", own_ports_killed),
     Case("memif-held", own_ports_held),
     Case("with-an-end-only", with_an_end_only),

@@ -27,6 +27,8 @@ constexpr Duration kLongPause = std::chrono::milliseconds(1);
 constexpr Duration kPatience = std::chrono::milliseconds(10);
 
 constexpr uint32_t kLooksPerLink = 4096;
+// To ask for other frames is a system call with some; the packets' latency is worth more than theirs.
+constexpr uint32_t kLooksPerOthers = 64;
 constexpr Duration kLinkIsGone = std::chrono::milliseconds(500);
 
 constexpr uint16_t kEtherTypeV4 = 0x0800, kEtherTypeV6 = 0x86dd, kEtherTypeVlan = 0x8100;
@@ -54,9 +56,7 @@ bool looks_like_roce(std::span<const uint8_t> frame) {
 }
 
 uint32_t largest_udp_length(uint32_t mtu) {
-  constexpr auto kHeaders = static_cast<uint32_t>(wire::kEthernetSize + wire::kVlanTagSize);
-  return std::min(mtu, static_cast<uint32_t>(DpdkIo::kMaxFrameSize) - kHeaders) -
-         static_cast<uint32_t>(wire::kIpv6Size);  // the longer IP header
+  return std::min(mtu, DpdkIo::kMaxMtu) - static_cast<uint32_t>(wire::kIpv6Size);  // the longer IP header
 }
 
 }  // namespace
@@ -66,7 +66,7 @@ DpdkIo::DpdkIo(const DpdkCalls& calls, DpdkPort* port, const DpdkPortInfo& info,
       port_(port),
       driver_(info.driver),
       hugepages_(info.hugepages),
-      interrupts_(info.descriptor_count > 0),
+      interrupt_count_(info.descriptor_count),
       max_udp_length_(largest_udp_length(config.mtu)),
       qpns_(config.qpns),
       others_(config.others),
@@ -80,9 +80,9 @@ DpdkIo::DpdkIo(const DpdkCalls& calls, DpdkPort* port, const DpdkPortInfo& info,
     guard.close_in_children(fd);
     wait_descriptors_.push_back({fd, POLLIN, 0});
   }
-  if (interrupts_) return;
-  timer_ = UniqueFd(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (interrupt_count_ == 0) timer_ = UniqueFd(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   if (timer_) wait_descriptors_.push_back({timer_.get(), POLLIN, 0});
+  if (others_ && !others_cost_nothing()) wait_descriptors_.push_back({others_->descriptor(), POLLIN, 0});
 }
 
 DpdkIo::~DpdkIo() {
@@ -91,9 +91,7 @@ DpdkIo::~DpdkIo() {
   for (const Outgoing& queue : outgoing_) calls_.release(queue.frames.data(), queue.count);
   calls_.release(spare_.data(), spare_count_);
   ForkGuard guard;  // from when they are forgotten until they are closed
-  if (interrupts_) {
-    for (const pollfd& descriptor : wait_descriptors_) guard.forget(descriptor.fd);
-  }
+  for (const pollfd& descriptor : std::span(wait_descriptors_).first(interrupt_count_)) guard.forget(descriptor.fd);
   calls_.close(port_);
 }
 
@@ -173,15 +171,11 @@ bool DpdkIo::is_to_us(const DpdkBuffer& buffer, std::span<const uint8_t> frame) 
   return vlan_ != 0 && buffer.vlan == 0 && (wire::load_be16(frame.data() + kTagAt + 2) & kVlanId) == vlan_;
 }
 
-// Without the tag. What they take is short; of longer frames they see the beginning.
 void DpdkIo::give_others(std::span<const uint8_t> frame, bool tagged) {
   if (!tagged) return others_->take(frame);
-  std::array<uint8_t, 4 * OtherFrames::kLongest> bare;
-  const auto end = std::copy_n(frame.begin(), kTagAt, bare.begin());
-  const std::span<const uint8_t> rest = frame.subspan(kTagAt + wire::kVlanTagSize);
-  const size_t size = std::min(rest.size(), bare.size() - kTagAt);
-  std::copy_n(rest.begin(), size, end);
-  others_->take(std::span(bare).first(kTagAt + size));
+  untagged_.assign(frame.begin(), frame.begin() + kTagAt);
+  untagged_.insert(untagged_.end(), frame.begin() + kTagAt + wire::kVlanTagSize, frame.end());
+  others_->take(untagged_);
 }
 
 // Who has not even a QP number is for the engine to judge.
@@ -268,21 +262,27 @@ bool DpdkIo::transmit(uint32_t number) {
 }
 
 bool DpdkIo::flush() {
-  if (others_) send_others();
+  if (others_ && others_cost_nothing()) send_others();
   bool all = true;
   for (uint32_t number = 0; number < outgoing_.size(); ++number) all = transmit(number) && all;
   return all;
 }
 
+// As many as a burst, at most.
 void DpdkIo::send_others() {
-  std::array<uint8_t, OtherFrames::kLongest> frame;
   Outgoing& queue = outgoing_.front();
   while (queue.count < queue.frames.size()) {
     if (spare_count_ == 0) spare_count_ = calls_.reserve(port_, spare_.data(), spare_.size() / 2);
-    const size_t size = spare_count_ == 0 ? 0 : others_->next(frame);
+    if (spare_count_ == 0) return;
+    DpdkBuffer buffer = spare_[spare_count_ - 1];
+    uint8_t* const start = frame_start(buffer);
+    const size_t size = others_->next({start, buffer.data + buffer.size});
     if (size == 0) return;
-    DpdkBuffer buffer = spare_[--spare_count_];
-    std::memcpy(frame_start(buffer), frame.data(), size);
+    if (size > longest_other_frame()) {  // the netdev's MTU has grown since
+      ++counters_.tx_errors;
+      continue;
+    }
+    --spare_count_;
     finish_frame(buffer, size);
     queue.frames[queue.count++] = buffer;
   }
@@ -291,7 +291,7 @@ void DpdkIo::send_others() {
 // In each round, also of a program that sends nothing.
 void DpdkIo::look_after_others() {
   if (++looks_ >= kLooksPerLink) tell_link();
-  send_others();
+  if (others_cost_nothing() || looks_ % kLooksPerOthers == 0) send_others();
   if (outgoing_.front().count > 0) transmit(0);
 }
 
@@ -312,9 +312,10 @@ void DpdkIo::tell_link() {
 // ---------------------------------------------------------------------------------------------------------
 
 bool DpdkIo::prepare_to_wait() {
-  if (!interrupts_) arm_timer();
+  if (interrupt_count_ == 0) arm_timer();
   if (others_) {
     tell_link();
+    send_others();
     flush();
   }
   return calls_.arm(port_);
@@ -330,7 +331,7 @@ void DpdkIo::arm_timer() {
 // ----------------------------------------------------------------------------------------------------------------------
 
 std::string DpdkIo::description() const {
-  return concat("dpdk, ", driver_, interrupts_ ? "" : ", polled", hugepages_ ? ", hugepages" : "", ", ",
+  return concat("dpdk, ", driver_, interrupt_count_ > 0 ? "" : ", polled", hugepages_ ? ", hugepages" : "", ", ",
                 outgoing_.size(), outgoing_.size() == 1 ? " queue" : " queues");
 }
 

@@ -31,16 +31,17 @@
 namespace uroce::io {
 
 // Who takes the frames that are no RoCE packets, and has some to send: ARP and neighbour discovery of a port that the
-// kernel does not see. Called under the lock of the port's shard.
+// kernel does not see, or the kernel by a tap (tap_path.h). Called under the lock of the port's shard.
 class OtherFrames {
  public:
-  static constexpr size_t kLongest = 128;
   virtual ~OtherFrames() = default;
-  // A frame to the port's MAC address or to a group; valid for the call only.
+  // A frame to the port's MAC address or to a group, without tag; valid for the call only.
   virtual void take(std::span<const uint8_t> frame) = 0;
-  // The next one to send, into `out` of kLongest bytes; its size, 0: none.
+  // The next one to send, into `out`, which has room for the port's longest and a byte more; its size, 0: none.
   virtual size_t next(std::span<uint8_t> out) = 0;
   virtual void link(bool up) = 0;
+  // Readable while next() has some, where asking for them is a system call; -1: asking costs nothing.
+  virtual int descriptor() const { return -1; }
 };
 
 struct DpdkConfig {
@@ -61,6 +62,8 @@ class DpdkIo final : public PacketIo {
   static constexpr size_t kMaxBurst = 64;
   // The largest frame in several buffers.
   static constexpr size_t kMaxFrameSize = 8192;
+  // Of IP packets in frames with a tag.
+  static constexpr uint32_t kMaxMtu = kMaxFrameSize - wire::kEthernetSize - wire::kVlanTagSize;
 
   static IoResult<DpdkIo> open(const DpdkConfig& config);
   // On a port that is open; it is closed at the end. The module's functions outlive it.
@@ -89,11 +92,14 @@ class DpdkIo final : public PacketIo {
   };
 
   size_t longest_frame() const { return max_udp_length_ + wire::kMaxFrameHeaderSize; }
+  // Without tag.
+  size_t longest_other_frame() const { return wire::kEthernetSize + wire::kIpv6Size + max_udp_length_; }
   void release_held();
   bool take(const DpdkBuffer& buffer, size_t slot, RxPacket& packet);
   std::span<const uint8_t> frame_of(const DpdkBuffer& buffer, size_t slot);
   bool is_to_us(const DpdkBuffer& buffer, std::span<const uint8_t> frame) const;
   void give_others(std::span<const uint8_t> frame, bool tagged);
+  bool others_cost_nothing() const { return others_->descriptor() < 0; }
   uint8_t* frame_start(const DpdkBuffer& buffer) const;
   void finish_frame(DpdkBuffer& buffer, size_t size) const;
   bool is_for_others(std::span<const uint8_t> ib) const;
@@ -109,7 +115,7 @@ class DpdkIo final : public PacketIo {
   DpdkPort* const port_;
   const std::string driver_;
   const bool hugepages_;
-  const bool interrupts_;
+  const size_t interrupt_count_;  // descriptors by which the driver tells of frames; 0: it is polled
   const uint32_t max_udp_length_;
   const std::optional<wire::QpnRange> qpns_;
   const std::shared_ptr<OtherFrames> others_;
@@ -120,7 +126,8 @@ class DpdkIo final : public PacketIo {
 
   std::array<DpdkBuffer, kMaxBurst> held_;  // received, and seen by whoever called receive()
   size_t held_count_ = 0;
-  std::vector<uint8_t> bounce_;  // a slot for each frame of a burst, from the first frame in several buffers on
+  std::vector<uint8_t> untagged_;  // a frame for others
+  std::vector<uint8_t> bounce_;    // a slot for each frame of a burst, from the first frame in several buffers on
   std::vector<Outgoing> outgoing_;
   std::array<DpdkBuffer, kMaxBurst> spare_;  // to build frames in
   size_t spare_count_ = 0;

@@ -125,14 +125,53 @@ class Others final : public OtherFrames {
   FakePort::Bytes to_send;
   void take(std::span<const uint8_t> frame) override { taken.emplace_back(frame.begin(), frame.end()); }
   size_t next(std::span<uint8_t> out) override {
+    ++asked;
+    EXPECT_GE(out.size(), to_send.size());
     std::copy(to_send.begin(), to_send.end(), out.begin());
     return std::exchange(to_send, {}).size();
   }
+  int descriptor() const override { return readable; }
+  size_t asked = 0;
+  int readable = -1;
   std::vector<bool> links;
   void link(bool up) override {
     if (links.empty() || links.back() != up) links.push_back(up);
   }
 };
+
+// To ask is a system call then.
+TEST_F(DpdkIoTest, OthersWithADescriptorAreAskedNowAndThen) {
+  const auto others = std::make_shared<Others>();
+  config_.others = others;
+  others->readable = 0;
+  restart(config_);
+  EXPECT_EQ(io_->wait_descriptors().back().fd, 0);
+  others->asked = 0;
+  for (int round = 0; round < 640; ++round) {
+    receive();
+    io_->flush();
+  }
+  EXPECT_GE(others->asked, 9u);
+  EXPECT_LE(others->asked, 20u);
+  others->to_send = FakePort::Bytes(60, 0x77);
+  io_->prepare_to_wait();
+  ASSERT_EQ(port_.sent.size(), 1u) << "or the sleep would end at once";
+  EXPECT_EQ(port_.sent[0].second, FakePort::Bytes(60, 0x77));
+}
+
+TEST_F(DpdkIoTest, TheLongestFrameOfOthersLeavesAndNoneLonger) {
+  const auto others = std::make_shared<Others>();
+  config_.others = others;
+  config_.mtu = 1500;
+  restart(config_);
+  others->to_send = FakePort::Bytes(1514, 1);
+  io_->flush();
+  EXPECT_EQ(port_.sent.size(), 1u);
+  others->to_send = FakePort::Bytes(1515, 1);
+  io_->flush();
+  EXPECT_EQ(port_.sent.size(), 1u);
+  EXPECT_EQ(io_->counters().tx_errors, 1u);
+}
 
 constexpr uint16_t kVlan = 0x123;
 FakePort::Bytes tagged(FakePort::Bytes frame, uint16_t tag) {
@@ -199,6 +238,7 @@ TEST_F(DpdkIoTest, APortInAVlanTakesNothingOfOthers) {
   for (const FakePort::Bytes& taken : others->taken) {
     EXPECT_TRUE(std::equal(taken.begin(), taken.end(), arp.begin())) << "without the tag";
   }
+  EXPECT_EQ(others->taken.back().size(), arp.size());
   FakePort::Bytes broken = tagged(a_frame(), kVlan);
   broken.resize(80);
   arrive(broken);
