@@ -26,12 +26,26 @@ std::vector<LocalAgent::Device> local_devices(engine::Host& host) {
   return devices;
 }
 
+// A port of the process's own is open from the beginning, as addresses are resolved before there is a QP. What is wrong
+// with it is said.
+std::vector<std::shared_ptr<engine::Engine>> opened_ports(engine::Host& host) {
+  std::vector<std::shared_ptr<engine::Engine>> engines;
+  if (!host.options().own_port()) return engines;
+  for (const engine::DeviceInfo& device : host.devices()) {
+    engines.push_back(host.engine(device));
+    engines.back()->open_io();
+  }
+  return engines;
+}
+
 // With what it looks at.
 struct Local {
   Local(engine::Host& host, cm::Agent::Handler handler)
-      : surroundings(host),
+      : ports(opened_ports(host)),
+        surroundings(host),
         agent(
             surroundings, [&host] { return local_devices(host); }, std::move(handler)) {}
+  const std::vector<std::shared_ptr<engine::Engine>> ports;
   HostSurroundings surroundings;
   LocalAgent agent;
 };

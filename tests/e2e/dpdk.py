@@ -50,6 +50,7 @@ class OwnPorts:
 
     device = "uroce_port0"
     drivers = ("net_memif", "net_memif")
+    of_server = ("10.9.0.1", "fd00:9::1")
 
     def __init__(self, lab, mtu=1500):
         self.lab = lab
@@ -216,6 +217,17 @@ def path_of_the_kernel(lab):
         server.kill()
         wait_until(lambda: "NO-CARRIER" in lab.a.system("ip", "link", "show", ports.tap), 20, "the tap is free")
         own_ports("", "rc_transfer", "--messages", 100, mtu=mtu, kind=lambda *_: ports).run(lab)
+
+
+def connection_manager(lab):
+    """rdma_cm over ports that the kernel does not see: addresses are resolved before there is a QP."""
+    for kind in (PathPorts, OwnPorts):
+        ports = kind(lab)
+        for address in ports.of_server:
+            server = ports.start(0, ["rping", "-s", "-a", address, "-C", 20])
+            wait_until(lambda server=server: ports.device[len("uroce_"):] in server.output or not server.running(), 20, "the server's port")
+            client = ports.start(1, ["rping", "-c", "-v", "-a", address, "-C", 20])
+            check_ended((server, client))
 
 
 def path_of_an_owner(lab):
@@ -426,6 +438,7 @@ CASES = [
     own_ports("path-alone", "rc_transfer", "--messages", 100, options=ALONE, kind=PathPorts),
     Case("path-kernel", path_of_the_kernel),
     Case("path-owner", path_of_an_owner),
+    Case("connection-manager", connection_manager),
     Case("memif-killed", own_ports_killed),
     Case("memif-held", own_ports_held),
     Case("with-an-end-only", with_an_end_only),
