@@ -21,10 +21,10 @@
 #include "cli/target.h"
 #include "cli/user.h"
 #include "engine/device/identity.h"
+#include "engine/io/dpdk/devargs.h"
 #include "engine/io/fault_spec.h"
 #include "engine/net/net_view.h"
 #include "engine/net/port_file.h"
-#include "engine/options.h"
 
 namespace uroce::cli {
 namespace {
@@ -72,9 +72,10 @@ std::optional<Refusal> check_dpdk_addresses(RunOptions& options) {
 // It is the process's only netdev.
 std::optional<Refusal> check_dpdk_tap(RunOptions& options) {
   if (options.dpdk_tap.empty()) return std::nullopt;
-  engine::Options parsed;
-  const bool port = engine::Options::parse_io(options.io, parsed) && !parsed.dpdk.device.empty();
-  if (!port || parsed.dpdk.is_af_packet()) {
+  constexpr std::string_view kPort = "dpdk:";
+  std::optional<io::DpdkDevargs> port;
+  if (options.io.rfind(kPort, 0) == 0) port = io::parse_dpdk_devargs(options.io.substr(kPort.size()));
+  if (!port || port->is_af_packet()) {
     return wrong_usage("--dpdk-tap: only with --io dpdk:PORT, which names a port that has no netdev");
   }
   if (!options.dpdk_addresses.empty()) {

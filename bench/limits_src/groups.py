@@ -7,7 +7,7 @@ from pathlib import Path
 from measurement import Key, Measurement, MessageCount
 from over_uroce import Plane
 from references import (AETH, MOST_SEGMENTS, RETH, Ucx, iperf3, raw_blast, raw_kick, raw_latency, roce_frame,
-                        segments_of, socket_bulk, socket_latency, testpmd_blast, testpmd_latency, udp_payload)
+                        segments_of, socket_bulk, socket_latency, socket_latency_as_uroce, testpmd_blast, testpmd_latency, udp_payload)
 
 SIZES = {"64 KiB": 65536, "1 MiB": 1 << 20}
 TESTS = ("ib_write_bw", "ib_read_bw", "ib_send_bw")
@@ -79,6 +79,8 @@ def latency(settings: Settings) -> Group:
                 "--busy", "--bytes", datagram, "--turn", 2),
         sockets("udp busy run", f"kernel UDP {datagram} B, spinning, two each way as one run (SEND 2 B and an ACK)",
                 "--busy", "--bytes", datagram, "--turn", 2, "--run"),
+        row("udp as uroce", "the same as uroce has them: not connected, with addresses, TOS and TTL each way",
+            lambda rig: socket_latency_as_uroce(rig, iterations // 2, datagram, 2)),
         sockets("udp blocking", "kernel UDP 2 B, blocking"),
         sockets("tcp busy", "kernel TCP_NODELAY 2 B, spinning", "--tcp", "--busy"),
         sockets("tcp blocking", "kernel TCP_NODELAY 2 B, blocking", "--tcp"),
@@ -112,6 +114,7 @@ def latency(settings: Settings) -> Group:
             ratio("ib_send_lat 2 B / kernel UDP spinning", "ib_send_lat", "udp busy", "<= 1.5"),
             ratio("ib_send_lat 2 B / kernel UDP, two each way", "ib_send_lat", "udp busy 2"),
             ratio("ib_send_lat 2 B / kernel UDP, one run of two each way", "ib_send_lat", "udp busy run"),
+            ratio("ib_send_lat 2 B / the same as uroce has them", "ib_send_lat", "udp as uroce"),
         ], "dpdk": [
             ratio("ib_send_lat 2 B / testpmd ping-pong", "ib_send_lat", TESTPMD, "<= 1.5"),
             ratio("ib_send_lat 2 B / testpmd, two frames each way", "ib_send_lat", TESTPMD_2),

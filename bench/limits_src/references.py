@@ -7,7 +7,7 @@ import statistics
 import time
 
 from measurement import MessageCount
-from rig import SERVER_ADDRESS, SERVER_IPV6, MeasurementFailed, Rig, Side, finish
+from rig import CLIENT_ADDRESS, SERVER_ADDRESS, SERVER_IPV6, MeasurementFailed, Rig, Side, finish
 
 IPERF_PORT, UCX_PORT = 5201, 13337
 
@@ -70,6 +70,20 @@ def socket_latency(rig: Rig, iterations: int, *options: object) -> dict:
     tool = rig.tools / "socket_bench"
     server, client = rig.start_pair([tool, "pong", *options],
                                     [tool, "ping", "--peer", SERVER_ADDRESS, "--iterations", iterations, *options])
+    _, ping = rig.run_pair(server, client, client)
+    if ping["samples"] < iterations:
+        raise MeasurementFailed("socket ping-pong broke off")
+    return {"us": ping["median_us"] / 2}
+
+
+def socket_latency_as_uroce(rig: Rig, iterations: int, datagram: int, turn: int) -> dict:
+    """With uroce's sockets and system calls, and nothing else of it."""
+    def command(mode: str, side: Side, own: str, peer: str, *options: object) -> list[object]:
+        return [rig.tools / "socket_bench", mode, "--as-uroce", side.netdev, "--local", own, "--peer", peer, "--bytes", datagram,
+                "--turn", turn, *options]
+
+    server, client = rig.start_pair(command("pong", rig.server, SERVER_ADDRESS, CLIENT_ADDRESS),
+                                    command("ping", rig.client, CLIENT_ADDRESS, SERVER_ADDRESS, "--iterations", iterations))
     _, ping = rig.run_pair(server, client, client)
     if ping["samples"] < iterations:
         raise MeasurementFailed("socket ping-pong broke off")

@@ -38,6 +38,10 @@ int main(int argc, char** argv) {
   app.add_option("--turn", options.turn, "ping, pong: messages that go forth and come back by one system call")
       ->check(CLI::Range(1, 16));
   app.add_flag("--run", options.run, "UDP ping, pong: the messages of a turn are one run (UDP_SEGMENT, UDP_GRO)");
+  app.add_option("--as-uroce", options.as_uroce,
+                 "UDP ping, pong: a socket on this netdev as uroce has it, not connected; both sides have --peer")
+      ->option_text("NETDEV");
+  app.add_option("--local", options.local, "with --as-uroce: IPv4 address of this side");
   app.add_option("--iterations", options.iterations, "ping: measured repetitions");
   app.add_option("--seconds", options.seconds, "sink: length of the window");
   app.add_option("--payload", options.payload, "UDP sink: payload bytes per datagram");

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "bench/limits_src/peer_socket.h"
@@ -17,6 +18,8 @@ struct SocketBenchOptions {
   bool busy = false;              // ping-pong: spin on MSG_DONTWAIT instead of a blocking recv()
   uint32_t turn = 1;              // ping-pong: messages that go forth and come back, by one system call
   bool run = false;               // UDP ping-pong: these are a run (UDP_SEGMENT, UDP_GRO)
+  std::string as_uroce;           // UDP ping-pong: netdev; with a socket as uroce has it, between two IPv4 addresses
+  std::string local;              // the side's own one of them
   uint32_t iterations = 100'000;  // ping
   double seconds = 1;             // sink: length of the window
   uint32_t payload = 0;           // UDP sink: bytes of each datagram that count as payload
@@ -30,6 +33,9 @@ void run_socket_ping(const SocketBenchOptions& options);
 void run_socket_pong(const SocketBenchOptions& options);   // one peer; TCP: until it leaves, UDP: until SIGTERM
 void run_socket_blast(const SocketBenchOptions& options);  // until the peer leaves or SIGTERM
 void run_socket_sink(const SocketBenchOptions& options);
+
+void ping_as_uroce(const SocketBenchOptions& options);  // run_socket_ping() with as_uroce
+void pong_as_uroce(const SocketBenchOptions& options);
 
 void blast_runs(const SocketBenchOptions& options);  // run_socket_blast() with UDP_SEGMENT
 

@@ -77,6 +77,7 @@ void adopt_first_sender(int fd) {
 }  // namespace
 
 void run_socket_ping(const SocketBenchOptions& options) {
+  if (!options.as_uroce.empty()) return ping_as_uroce(options);
   const int fd = connect_to_peer(options.peer);
   Turn turn(options, fd);
   const uint32_t warm_up = options.iterations / 10;
@@ -94,6 +95,7 @@ void run_socket_ping(const SocketBenchOptions& options) {
 }
 
 void run_socket_pong(const SocketBenchOptions& options) {
+  if (!options.as_uroce.empty()) return pong_as_uroce(options);
   const int fd = wait_for_peer(options.peer);
   if (!options.peer.tcp) adopt_first_sender(fd);
   Turn turn(options, fd);
