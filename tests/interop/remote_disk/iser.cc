@@ -45,17 +45,13 @@ std::string describe(int status) {
 
 IserDisk::IserDisk(const std::string& url) : iscsi_(iscsi_create_context("iqn.2026-11.example.uroce:initiator")) {
   if (iscsi_ == nullptr) throw Wrong("iscsi_create_context");
-  try {
-    const std::unique_ptr<iscsi_url, FreeUrl> parsed(iscsi_parse_full_url(iscsi_, url.c_str()));
-    if (parsed == nullptr) throw Wrong(url + ": " + iscsi_get_error(iscsi_));
-    configure(parsed->target);
-    login(parsed->portal, parsed->lun);
-    read_capacity();
-  } catch (...) {
-    if (connected_) iscsi_disconnect(iscsi_);
-    iscsi_destroy_context(iscsi_);
-    throw;
-  }
+  const std::unique_ptr<iscsi_url, FreeUrl> parsed(iscsi_parse_full_url(iscsi_, url.c_str()));
+  if (parsed == nullptr) throw Wrong(url + ": " + iscsi_get_error(iscsi_));
+  configure(parsed->target);
+  // The context of a login that fails is left to the end of the process. libiscsi's thread for events, for which nobody
+  // waits, goes on with it after it has woken the login: where it was freed, rdma_ack_cm_event() got what lay there.
+  login(parsed->portal, parsed->lun);
+  read_capacity();
 }
 
 // After a logout the connection is left to the end of the process, as libiscsi's own programs do: its thread for
@@ -78,7 +74,6 @@ void IserDisk::configure(const std::string& target) {
 void IserDisk::login(const std::string& portal, int lun) {
   lun_ = lun;
   if (iscsi_full_connect_async(iscsi_, portal.c_str(), lun, on_login, this) != 0) lose("no connection");
-  connected_ = true;
   serve_until([&] { return logged_in_ || failed_ != 0; }, "login");
   if (failed_ != 0) lose("login: " + describe(failed_));
 }

@@ -47,7 +47,6 @@ class IserDisk : public Disk {
 
   iscsi_context* iscsi_;
   int lun_ = 0;
-  bool connected_ = false;  // once; whether or not it still is
   bool logged_in_ = false, logged_out_ = false;
   int failed_ = 0;  // status of the last command that has failed
   uint64_t blocks_ = 0;
