@@ -78,6 +78,7 @@ std::span<const Crc32Kernel> crc32_kernels() {
   static const Crc32Kernel kernels[] = {
 #if defined(__x86_64__)
     kCrc32Avx512,
+    kCrc32Avx2,
     kCrc32Pclmul,
 #endif
     kSlicing

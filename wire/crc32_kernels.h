@@ -20,6 +20,7 @@ std::span<const Crc32Kernel> crc32_kernels();
 
 #if defined(__x86_64__)
 extern const Crc32Kernel kCrc32Avx512;  // VPCLMULQDQ on 512-bit registers
+extern const Crc32Kernel kCrc32Avx2;    // VPCLMULQDQ on 256-bit registers: CPUs without AVX-512, such as AMD's Zen 3
 extern const Crc32Kernel kCrc32Pclmul;  // PCLMULQDQ on 128-bit registers
 #endif
 

@@ -18,6 +18,7 @@
 
 // Target attributes, not compiler options for the file: no inline function of another header may be compiled with them.
 #define UROCE_PCLMUL __attribute__((target("pclmul,sse4.1")))
+#define UROCE_AVX2 __attribute__((target("avx2,vpclmulqdq,pclmul,sse4.1")))
 #define UROCE_AVX512 __attribute__((target("avx512f,avx512vl,avx512bw,vpclmulqdq,pclmul,sse4.1")))
 #define UROCE_INLINE inline __attribute__((always_inline))
 
@@ -189,6 +190,47 @@ UROCE_PCLMUL uint32_t run_pclmul(uint32_t state, uint8_t* dst, const uint8_t* sr
 }
 
 template <bool copying>
+UROCE_AVX2 UROCE_INLINE __m256i take32(const Cursor& c, size_t offset) {
+  const __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i_u*>(c.src + offset));
+  if constexpr (copying) _mm256_storeu_si256(reinterpret_cast<__m256i_u*>(c.dst + offset), v);
+  return v;
+}
+
+// v, each of its two lanes moved by `distance` bits, plus `other`.
+template <uint32_t distance>
+UROCE_AVX2 UROCE_INLINE __m256i moved_onto(__m256i v, __m256i other) {
+  const __m256i factors = _mm256_broadcastsi128_si256(
+      _mm_set_epi64x(static_cast<int64_t>(kMove<distance>[1]), static_cast<int64_t>(kMove<distance>[0])));
+  const __m256i moved =
+      _mm256_xor_si256(_mm256_clmulepi64_epi128(v, factors, 0x00), _mm256_clmulepi64_epi128(v, factors, 0x11));
+  return _mm256_xor_si256(moved, other);
+}
+
+template <bool copying>
+UROCE_AVX2 uint32_t run_avx2(uint32_t state, uint8_t* dst, const uint8_t* src, size_t n) {
+  Cursor c{dst, src, n};
+  if (n < 16) return run_short<copying>(state, c);
+  if (n < 32) return run_128<copying>(state, c);
+
+  __m256i v =
+      _mm256_xor_si256(take32<copying>(c, 0), _mm256_zextsi128_si256(_mm_cvtsi32_si128(static_cast<int>(state))));
+  if (n >= 128) {
+    __m256i v1 = take32<copying>(c, 32), v2 = take32<copying>(c, 64), v3 = take32<copying>(c, 96);
+    for (c.advance(128, copying); c.size >= 128; c.advance(128, copying)) {
+      v = moved_onto<1024>(v, take32<copying>(c, 0));
+      v1 = moved_onto<1024>(v1, take32<copying>(c, 32));
+      v2 = moved_onto<1024>(v2, take32<copying>(c, 64));
+      v3 = moved_onto<1024>(v3, take32<copying>(c, 96));
+    }
+    v = moved_onto<768>(v, moved_onto<512>(v1, moved_onto<256>(v2, v3)));
+  } else {
+    c.advance(32, copying);
+  }
+  for (; c.size >= 32; c.advance(32, copying)) v = moved_onto<256>(v, take32<copying>(c, 0));
+  return finish<copying>(_mm_xor_si128(moved<128>(_mm256_castsi256_si128(v)), _mm256_extracti128_si256(v, 1)), c);
+}
+
+template <bool copying>
 UROCE_AVX512 UROCE_INLINE __m512i take64(const Cursor& c, size_t offset) {
   const __m512i v = _mm512_loadu_si512(c.src + offset);
   if constexpr (copying) _mm512_storeu_si512(c.dst + offset, v);
@@ -250,12 +292,18 @@ UROCE_AVX512 uint32_t run_avx512(uint32_t state, uint8_t* dst, const uint8_t* sr
 uint32_t update_pclmul(uint32_t state, const uint8_t* p, size_t n) {
   return run_pclmul<false>(state, nullptr, p, n);
 }
+uint32_t update_avx2(uint32_t state, const uint8_t* p, size_t n) {
+  return run_avx2<false>(state, nullptr, p, n);
+}
 uint32_t update_avx512(uint32_t state, const uint8_t* p, size_t n) {
   return run_avx512<false>(state, nullptr, p, n);
 }
 
 bool has_pclmul() {
   return __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
+}
+bool has_avx2() {
+  return has_pclmul() && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("vpclmulqdq");
 }
 bool has_avx512() {
   return has_pclmul() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
@@ -266,6 +314,8 @@ bool has_avx512() {
 
 constexpr Crc32Kernel kCrc32Pclmul = {
     .name = "pclmul", .supported = has_pclmul, .update = update_pclmul, .copy = run_pclmul<true>};
+constexpr Crc32Kernel kCrc32Avx2 = {
+    .name = "avx2", .supported = has_avx2, .update = update_avx2, .copy = run_avx2<true>};
 constexpr Crc32Kernel kCrc32Avx512 = {
     .name = "avx512", .supported = has_avx512, .update = update_avx512, .copy = run_avx512<true>};
 
