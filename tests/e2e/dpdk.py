@@ -3,7 +3,10 @@
 """Ports of DPDK on the hosts' netdevs (net_af_packet): transfers, perftest, sharing a netdev, and what is said. See suite.py."""
 
 import itertools
+import os
 import re
+import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -144,7 +147,8 @@ def own_ports(name, program, *arguments, faults=False, gid=0, mtu=1500, kind=Own
             own = [lab.build / "bin/rc_transfer", "--device", ports.device, "--gid-index", gid, "--port", port]
             server_command, client_command = [*own, "--server"], [*own, *arguments, "--client", lab.a.ipv4]
         else:
-            own = [program, "-d", ports.device, "-F", "-x", gid, "-p", port, *arguments]
+            # 17 s: ports are joined when both programs have theirs, which may already send.
+            own = [program, "-d", ports.device, "-F", "-x", gid, "-p", port, "-u", 17, *arguments]
             server_command, client_command = own, [*own, lab.a.ipv4]
         server = ports.start(0, server_command, faults=seeded[0], options=options)
         server.wait_listening(port)
@@ -230,8 +234,20 @@ def connection_manager(lab):
             check_ended((server, client))
 
 
+def let_everybody_make_taps(lab):
+    """As Debian's udev does, which small virtual machines do not have. For this test's mount namespace only."""
+    device = Path("/dev/net/tun")
+    if device.stat().st_mode & 0o666 == 0o666:
+        return
+    own = lab.directory / "tun"
+    os.mknod(own, stat.S_IFCHR, device.stat().st_rdev)
+    own.chmod(0o666)
+    subprocess.run(["mount", "--bind", own, device], check=True)
+
+
 def path_of_an_owner(lab):
     """Without privileges, on a tap that is the user's; and one that is another's."""
+    let_everybody_make_taps(lab)
     ports, port = PathPorts(lab, user=NOBODY), next(_ports)
     lab.directory.chmod(0o777)  # for the memif's socket
     program = [lab.program_for(True, "rc_transfer"), "--device", ports.device, "--gid-index", 0, "--port", port]

@@ -113,7 +113,7 @@ class Program:
         """Until the program, a server, can be connected to. LabError when it ends instead."""
         wait_until(lambda: self.is_listening(port) or not self.running(), timeout, f"{self.argv} listens on {port}")
         if not self.running():
-            raise LabError(f"the server ended before it listened, exit code {self.process.returncode}")
+            raise LabError(f"the server ended before it listened, exit code {self.process.returncode}\n{self.output}")
 
     def cpu_seconds(self):
         """Time all threads have been on a CPU."""
