@@ -97,11 +97,12 @@ class Controller {
     if (algorithm_ != Algorithm::kDcqcn) begin_delay_control(sending, now);
   }
 
+  // The destination is paced.
+  bool controlled() const { return dcqcn_.controlled() || delay_.controlled(); }
   // Unlimited while the destination is not paced.
   Rate rate(Time now) { return std::min(dcqcn_.rate(now), delay_.rate()); }
 
  private:
-  bool controlled() const { return dcqcn_.controlled() || delay_.controlled(); }
   Rate rate() const { return std::min(dcqcn_.rate(), delay_.rate()); }
   bool begin_delay_control(Rate from, Time now) {
     if (delay_.controlled()) return false;

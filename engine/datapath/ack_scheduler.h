@@ -40,11 +40,15 @@ class AckScheduler {
   }
   // What has been owed until now waits no longer: as a round begins and, in the background, before its last
   // transmission.
-  void end_delay() { due_.splice(due_.end(), delayed_); }
+  void end_delay() {
+    if (!delayed_.empty()) due_.splice(due_.end(), delayed_);
+  }
 
   // The QPs whose ACKs leave with the next transmission.
   AckList& ahead_of_data() { return urgent_; }
   AckList& behind_data() { return due_; }
+  // The next transmission has none to send.
+  bool none_due() const { return due_.empty() && urgent_.empty(); }
   bool empty() const { return delayed_.empty() && due_.empty() && urgent_.empty(); }
 
  private:

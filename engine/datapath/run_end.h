@@ -16,13 +16,17 @@ class RunEnd {
   // Of packets that leave by `io`. Null: not in runs.
   explicit RunEnd(const io::PacketIo* io) : io_(io) {}
 
-  // A packet of so many bytes leaves.
-  void add(uint32_t udp_length) {
+  // How many packets of so many bytes leave until it is reached, or another run begins.
+  size_t room(uint32_t udp_length) const {
+    if (io_ == nullptr) return SIZE_MAX;
+    if (udp_length > length_) return io_->run(udp_length);
+    return udp_length < length_ ? 1 : left_;
+  }
+  // `count` of them leave, as many as there is room for at most.
+  void add(uint32_t udp_length, size_t count = 1) {
     if (io_ == nullptr) return;
-    if (udp_length > length_) left_ = io_->run(udp_length);
-    const bool shorter = udp_length < length_;
-    --left_;
-    length_ = shorter ? 0 : udp_length;
+    left_ = room(udp_length) - count;
+    length_ = udp_length < length_ ? 0 : udp_length;
   }
   bool reached() const { return length_ > 0 && left_ == 0; }
 

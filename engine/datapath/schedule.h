@@ -28,8 +28,9 @@ class Schedule {
   // Calls the timers that have expired, `limit` at most.
   void expire_timers(Time now, size_t limit);
   Time next_deadline() const { return timers_.next_deadline(); }
-  // Nothing is to be sent.
+  // Nothing is to be sent, with the next transmission or later.
   bool idle() const { return ready_.empty() && acks_.empty(); }
+  bool next_is_empty() const { return ready_.empty() && acks_.none_due(); }
 
  private:
   static void publish_state(Qp& qp, Time now);

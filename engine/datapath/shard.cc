@@ -33,7 +33,9 @@ Shard::Shard(Progress& progress, std::unique_ptr<Datapath> datapath)
 // --- application threads --------------------------------------------------------------------------------------------
 
 void Shard::rounds(Caller caller) {
+  const CallerState kept;
   Datapath::Moved moved;
+  Time began{};
   int rounds = 0;
   do {
     if (rounds == kRoundsInARow) {
@@ -41,7 +43,7 @@ void Shard::rounds(Caller caller) {
       break;
     }
     // The holder looks for doorbells when it is done.
-    if (round(caller, moved) == Round::kBusy) {
+    if (round(caller, began, moved) == Round::kBusy) {
       if (rounds == 0 && caller == Caller::kPolling) note_poll(monotonic_now());
       break;
     }
@@ -50,18 +52,17 @@ void Shard::rounds(Caller caller) {
 }
 
 // Every round is told the time anew, and reads the clock when it has the lock: time never goes backwards, nor stands
-// still while others keep ringing.
-Shard::Round Shard::round(Caller caller, Datapath::Moved& moved) {
+// still while others keep ringing. `began`: what it read, if it came so far.
+Shard::Round Shard::round(Caller caller, Time& began, Datapath::Moved& moved) {
   // In this order: whoever it was that waited looks for doorbells after that.
   if (progress_.setup_waits()) {
     made_way_.store(true, std::memory_order_relaxed);
     return Round::kBusy;
   }
-  const CallerState kept;
   const std::unique_lock holding(lock_, std::try_to_lock);
   if (!holding) return Round::kBusy;
   if (datapath_->wire() == nullptr) return Round::kIdle;  // before the first QP
-  const Time now = monotonic_now();
+  const Time now = began = monotonic_now();
   if (caller == Caller::kPolling) note_poll(now);
   if (caller != Caller::kBackground) memory::keep_faults_unblocked(now);
   Datapath::Moved here;
@@ -95,7 +96,7 @@ void Shard::expect_sleep() {
 // With the lock held. A deferring thread looks by itself soon, and polling goes on meanwhile.
 void Shard::wake_if_needed() {
   if (datapath_->wire() == nullptr) return;
-  if (datapath_->sent_to_others()) progress_.wake_others(*this);
+  if (progress_.shard_count() > 1 && datapath_->sent_to_others()) progress_.wake_others(*this);
   if (!asleep()) return;
   const int64_t deadline = datapath_->next_deadline().time_since_epoch().count();
   if (datapath_->unfinished() || deadline < wakes_at_.load(std::memory_order_relaxed)) wake();
@@ -143,17 +144,20 @@ void Shard::end_setup() {
 
 WaitPolicy::Wait Shard::turn(Time looked) {
   WaitPolicy::Turn turn;
-  turn.began = monotonic_now();
   turn.polled_before = polled_at();
-  turn.round = iterate_in_background();
-  turn.ended = monotonic_now();
+  turn.round = iterate_in_background(turn.began);
+  // While the thread spins, the clock is read once a turn: to find nothing takes no time that would matter.
+  const bool known = turn.began != Time{};
+  turn.ended = known && turn.round == Round::kIdle ? turn.began : monotonic_now();
+  if (!known) turn.began = turn.ended;
   turn.polled = polled_at();
   turn.looked = looked;
   turn.sleep_expected = sleep_expected_.load(std::memory_order_relaxed) && sleep_expected_.exchange(false);
   return policy_.after(turn);
 }
 
-Shard::Round Shard::iterate_in_background() {
+// `began`: when the first of its rounds did, if any.
+Shard::Round Shard::iterate_in_background(Time& began) {
   if (handed_over_.load(std::memory_order_relaxed)) handed_over_.store(false, std::memory_order_seq_cst);
   Datapath::Moved moved;
   int rounds = 0;
@@ -162,7 +166,10 @@ Shard::Round Shard::iterate_in_background() {
       handed_over_.store(true, std::memory_order_relaxed);  // to the next turn, which comes without a wait
       break;
     }
-    if (round(Caller::kBackground, moved) == Round::kBusy) return moved ? Round::kMoved : Round::kBusy;
+    Time now{};
+    const Round round_ended = round(Caller::kBackground, now, moved);
+    if (rounds == 1) began = now;
+    if (round_ended == Round::kBusy) return moved ? Round::kMoved : Round::kBusy;
   } while (datapath_->rung());
   // Only runs of rounds that receive and send nothing count.
   if (moved) receive_only_rounds_ = moved.sent == 0 ? receive_only_rounds_ + 1 : 0;

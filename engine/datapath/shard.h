@@ -66,9 +66,9 @@ class Shard {
   enum class Background : uint8_t { kRunning, kDeferring, kAsleep };
 
   void rounds(Caller caller);
-  Round round(Caller caller, Datapath::Moved& moved);
+  Round round(Caller caller, Time& began, Datapath::Moved& moved);
   void iterate(Caller caller, Time now, Datapath::Moved& moved);
-  Round iterate_in_background();
+  Round iterate_in_background(Time& began);
   void hand_over();
   void wake_if_needed();
   void wake();

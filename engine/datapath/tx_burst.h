@@ -43,7 +43,12 @@ class TxBurst {
     packets_[count_].unreadable = false;
     return &packets_[count_];
   }
-  void commit() { ++count_; }
+  // The same for several in a row, `most` at most. Who fills them sets `unreadable`, too.
+  std::span<io::TxPacket> next(size_t most) {
+    if (count_ == limit_ && !make_room()) return {};
+    return std::span(packets_).subspan(count_, std::min(most, limit_ - count_));
+  }
+  void commit(size_t packets = 1) { count_ += packets; }
   // A run follows, which shall not be parted.
   void begin_run() {
     if (!refused_ && count_ + kRun > kSize) submit();
@@ -72,7 +77,7 @@ class TxBurst {
   // Everything leaves, if the packet I/O has room, with the kernel's kick; what it puts off is kicked again next time.
   void flush() {
     posts_at_once_ = kPostsAtOnce;
-    leave();
+    if (waiting()) leave();
   }
   // The same after a post, unless it is better to wait.
   void flush_post() {

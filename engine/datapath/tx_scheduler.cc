@@ -37,8 +37,7 @@ TxScheduler::TxScheduler(Tables& tables, uint32_t shard, Counters& counters, Sch
       next_hops_(next_hops),
       queues_([this](const io::TxPacket& packet) { on_done(packet); }) {}
 
-size_t TxScheduler::transmit(Time now) {
-  now_ = now;
+size_t TxScheduler::transmit_what_is_due() {
   ReadyList& ready = schedule_.ready();
   int budget = kTransmitLimit;
   size_t acks = transmit_acks(schedule_.acks().ahead_of_data());
@@ -47,7 +46,7 @@ size_t TxScheduler::transmit(Time now) {
     const int before = budget;
     const bool room = transmit_quantum(qp, budget);  // where memory runs out in there, the QP is still the first
     qp.ready_hook.unlink();
-    schedule_.reschedule(qp, now);
+    schedule_.reschedule(qp, now_);
     if (room && budget == before) qp.ready_hook.unlink();  // had nothing after all; the next event brings it back
     if (!room) break;
   }
@@ -63,8 +62,19 @@ bool TxScheduler::transmit_quantum(Qp& qp, int& budget) {
   if (in_runs) begin_run(*qp.path.to);
   const size_t quantum = in_runs ? TxBurst::kRun : kQuantum;
   RunEnd end(in_runs ? &queues_.wire().io() : nullptr);
-  const io::TxPacket* previous = nullptr;
-  for (size_t i = 0; i < quantum && !end.reached(); ++i) {
+  const io::TxPacket* previous = nullptr;  // of those to the wire or to this process that were pulled
+  TxBurst* to = nullptr;                   // where it went
+  for (size_t pulled = 0; pulled < quantum && !end.reached(); ++pulled) {
+    if (previous != nullptr) {
+      const size_t most = std::min(quantum - pulled, end.room(previous->udp_length()));
+      if (const auto alike = pull_alike(qp, *previous, most, *to); !alike.empty()) {
+        end.add(previous->udp_length(), alike.size());
+        budget -= static_cast<int>(alike.size());
+        pulled += alike.size() - 1;
+        previous = &alike.back();
+        continue;
+      }
+    }
     Path* const path = next_path(qp);
     const Reach reach = path == nullptr ? Reach::kNot : next_hops_.reach(*path, qp, now_);
     if (reach == Reach::kLater) {
@@ -74,8 +84,8 @@ bool TxScheduler::transmit_quantum(Qp& qp, int& budget) {
     TxBurst& queue = path == nullptr ? queues_.wire() : queues_.to(stays_here(qp, *path));
     io::TxPacket* const packet = queue.next();
     if (packet == nullptr) return false;
-    if (!pull(qp, previous, *packet)) return true;
     previous = nullptr;
+    if (!pull(qp, *packet)) return true;
     --budget;
     packet->source_qpn = qp.transport->qpn();
     if (const auto reason = obstacle(*packet, qp, path, reach)) {
@@ -90,6 +100,7 @@ bool TxScheduler::transmit_quantum(Qp& qp, int& budget) {
     end.add(packet->udp_length());
     queue.commit();
     previous = packet;
+    to = &queue;
     if (path->envelope.destination.is_multicast()) copy_to_own_group(*packet);
   }
   return !end.reached() || queues_.wire().end_run();
@@ -105,9 +116,26 @@ void TxScheduler::keep_alone(io::TxPacket& packet, const Path& path) const {
   if (path.to != nullptr && !path.to->runs.allowed(now_)) packet.alone = true;
 }
 
-// `previous` holds what it held when it was pulled, unless its place is taken again.
-bool TxScheduler::pull(Qp& qp, const io::TxPacket* previous, io::TxPacket& packet) {
-  if (previous != nullptr && previous != &packet && qp.transport->pull_next(*previous, packet, now_)) return true;
+// The packets behind `previous` that go the same way, put into its queue. It holds what it held when it was pulled,
+// unless its place is taken again.
+std::span<io::TxPacket> TxScheduler::pull_alike(Qp& qp, const io::TxPacket& previous, size_t most, TxBurst& queue) {
+  std::span<io::TxPacket> places = queue.next(most);
+  if (places.empty()) return places;
+  const std::ptrdiff_t in_the_way = &previous - places.data();
+  if (in_the_way >= 0) places = places.first(std::min(places.size(), static_cast<size_t>(in_the_way)));
+  places = places.first(qp.transport->pull_alike(previous, places, now_));
+  for (io::TxPacket& packet : places) {
+    packet.envelope = previous.envelope;
+    packet.source_qpn = previous.source_qpn;
+    packet.to_this_host = previous.to_this_host;
+    packet.alone = previous.alone;
+    packet.unreadable = false;
+  }
+  queue.commit(places.size());
+  return places;
+}
+
+bool TxScheduler::pull(Qp& qp, io::TxPacket& packet) {
   const auto windows = tables_.regions.use_windows();
   return qp.transport->pull(packet, now_);
 }

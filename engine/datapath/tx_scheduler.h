@@ -27,7 +27,10 @@ class TxScheduler {
   const TxQueues& queues() const { return queues_; }
   // Puts what is to be sent into the queues, and returns how many packets that are; flushing them is left to the
   // caller.
-  size_t transmit(Time now);
+  size_t transmit(Time now) {
+    now_ = now;
+    return schedule_.next_is_empty() ? 0 : transmit_what_is_due();
+  }
   // The QP is about to stop answering: the ACK that it owes, if any, leaves at once.
   void settle_ack(Qp& qp, Time now);
 
@@ -35,10 +38,12 @@ class TxScheduler {
   using Reach = NextHopWaits::Reach;
   static constexpr size_t kQuantum = 16;  // packets of one QP before the next one's turn; at least a run
 
+  size_t transmit_what_is_due();
   bool transmit_quantum(Qp& qp, int& budget);
   void begin_run(Destination& to);
   size_t transmit_acks(AckList& qps);
-  bool pull(Qp& qp, const io::TxPacket* previous, io::TxPacket& packet);
+  bool pull(Qp& qp, io::TxPacket& packet);
+  std::span<io::TxPacket> pull_alike(Qp& qp, const io::TxPacket& previous, size_t most, TxBurst& queue);
   void keep_alone(io::TxPacket& packet, const Path& path) const;
   Path* next_path(Qp& qp);
   bool stays_here(const Qp& qp, const Path& path) const;

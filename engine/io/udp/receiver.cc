@@ -33,7 +33,7 @@ void UdpReceiver::prepare(size_t messages) {
 size_t UdpReceiver::receive(std::span<RxPacket> out) {
   if (out.empty()) return 0;
   if (!left_over()) receive_messages();
-  return hand_out(out);
+  return left_over() ? hand_out(out) : 0;
 }
 
 void UdpReceiver::receive_messages() {

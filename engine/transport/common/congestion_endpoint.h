@@ -72,10 +72,14 @@ class CongestionEndpoint {
   // When may_send() is worth asking, after it was false.
   Time resume_at() const { return resume_at_; }
 
-  // `in_flight`: request packets that were before it.
-  void on_sent(const io::TxPacket& packet, uint32_t in_flight = 0) {
+  // The answer of may_send() may be another one after each packet.
+  bool paced() const { return qp_.congestion != nullptr && qp_.congestion->controlled(); }
+
+  // `in_flight`: request packets that were before it. `count`: it, and the ones behind it that differ from it in PSN
+  // and place only and ask for no acknowledgement; more than one only where nothing is paced.
+  void on_sent(const io::TxPacket& packet, uint32_t in_flight = 0, uint32_t count = 1) {
     if (qp_.congestion == nullptr) return;
-    qp_.congestion->on_sent(qp_.turn, packet.udp_length(), qp_.now);
+    qp_.congestion->on_sent(qp_.turn, count * packet.udp_length(), qp_.now);
     resume_at_ = Time::min();
     const wire::Bth bth = wire::Bth::parse(wire::BthView::at(packet.header.data()));
     const wire::OpcodeInfo& info = wire::opcode_info(bth.opcode);

@@ -78,9 +78,13 @@ class TransportQp {
   // What may have changed after each of these calls.
   virtual Agenda agenda(Time now) const = 0;
   virtual bool pull(io::TxPacket& out, Time now) = 0;
-  // The next packet of a long message with less work. `previous`: what was pulled last; nothing has happened to the QP
-  // in between but on_taken() and on_unreadable(). False: pull() tells whether there is one.
-  virtual bool pull_next(const io::TxPacket&, io::TxPacket&, Time) { return false; }
+  // The next packets of a long message, with less work: those that differ from `previous`, which was pulled last, in
+  // PSN and place only; nothing has happened to the QP in between but on_taken() and on_unreadable(). Fills `out` from
+  // the front and returns how many there are; with fewer than there is room for, pull() tells whether there are more.
+  virtual size_t pull_alike([[maybe_unused]] const io::TxPacket& previous, [[maybe_unused]] std::span<io::TxPacket> out,
+                            [[maybe_unused]] Time now) {
+    return 0;
+  }
   // How far it has come, for who counts packets: all before `sent` is acknowledged (UC, UD: sent), all before
   // `received` has arrived in order (UD: nothing is in order).
   struct Position {

@@ -136,16 +136,17 @@ bool RcQp::pull(TxPacket& out, Time now) {
   return sent;
 }
 
-bool RcQp::pull_next(const TxPacket& previous, TxPacket& out, Time now) {
+size_t RcQp::pull_alike(const TxPacket& previous, std::span<TxPacket> out, Time now) {
   qp_.now = now;
-  if (congestion_.cnp_pending() || responder_.nak_pending() || responder_.answering() || !sending() ||
+  if (out.empty() || congestion_.cnp_pending() || responder_.nak_pending() || responder_.answering() || !sending() ||
       !congestion_.may_send()) {
-    return false;
+    return 0;
   }
+  if (congestion_.paced()) out = out.first(1);  // each of them is asked about
   const uint32_t in_flight = sender_.in_flight();
-  if (!sender_.pull_next(previous, out, now)) return false;
-  congestion_.on_sent(out, in_flight);
-  return true;
+  const size_t count = sender_.pull_alike(previous, out, now);
+  if (count > 0) congestion_.on_sent(out.front(), in_flight, static_cast<uint32_t>(count));
+  return count;
 }
 
 bool RcQp::pull_ack(TxPacket& out, Time now) {

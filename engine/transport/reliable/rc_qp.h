@@ -18,7 +18,7 @@ class RcQp final : public TransportQp {
   void on_congestion_mark(Time now) override;
   Agenda agenda(Time now) const override;
   bool pull(io::TxPacket& out, Time now) override;
-  bool pull_next(const io::TxPacket& previous, io::TxPacket& out, Time now) override;
+  size_t pull_alike(const io::TxPacket& previous, std::span<io::TxPacket> out, Time now) override;
   bool pull_ack(io::TxPacket& out, Time now) override;
   void on_unreadable(const io::TxPacket& packet, Time now) override;
   void on_posted(Time now) override;

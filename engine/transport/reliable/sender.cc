@@ -86,17 +86,26 @@ bool Sender::pull(io::TxPacket& out, Time now) {
   return true;
 }
 
-// Checks what may change from packet to packet: nothing else has, since build() has looked.
-bool Sender::pull_next(const io::TxPacket& previous, io::TxPacket& out, Time now) {
-  if (alike_ == 0 || since_ack_request_ + 1 >= ack_interval() || window_.in_flight() + 1 >= qp_.window) return false;
-  --alike_;
+// As many as neither ask for an acknowledgement nor fill the window: nothing else has changed since build() has looked.
+size_t Sender::pull_alike(const io::TxPacket& previous, std::span<io::TxPacket> out, Time now) {
+  const auto before = [](uint32_t limit, uint32_t used) { return limit > used + 1 ? limit - used - 1 : 0; };
+  const uint32_t count =
+      std::min({static_cast<uint32_t>(out.size()), alike_, before(ack_interval(), since_ack_request_),
+                before(qp_.window, window_.in_flight())});
+  if (count == 0) return 0;
   const wire::Psn psn = window_.next();
-  RequestPackets::repeat(previous, psn, out);
-  ++since_ack_request_;
-  window_.sent(1, false);
-  recovery_.on_sent(psn, false, false, since_ack_request_ != 1, now);
-  qp_.counters.add(Counter::kTxRequests);
-  return true;
+  const io::TxPacket* last = &previous;
+  for (uint32_t i = 0; i < count; ++i) {
+    RequestPackets::repeat(*last, psn + i, out[i]);
+    last = &out[i];
+  }
+  const uint32_t timed = since_ack_request_ == 0 ? 1 : 0;  // as in pull()
+  if (timed < count) recovery_.on_sent(psn + timed, false, false, true, now);
+  alike_ -= count;
+  since_ack_request_ += count;
+  window_.sent(count, false);
+  qp_.counters.add(Counter::kTxRequests, count);
+  return count;
 }
 
 // The packet at which sending stands. `probe`: as one of a probe.

@@ -53,9 +53,8 @@ class Sender {
   Outcome run_local_operations();
   // The next request packet, or false. In SQD no new WQE is started.
   bool pull(io::TxPacket& out, Time now);
-  // The same where it differs in PSN and place only from `previous`, which was pulled last, nothing having happened in
-  // between. False: it may be another one, for pull().
-  bool pull_next(const io::TxPacket& previous, io::TxPacket& out, Time now);
+  // As TransportQp::pull_alike().
+  size_t pull_alike(const io::TxPacket& previous, std::span<io::TxPacket> out, Time now);
   // Something may have happened in between.
   void forget_alike() { alike_ = 0; }
   // What pull() gives next is there because a timer expired, and is the first packet since.
