@@ -123,7 +123,10 @@ std::span<io::TxPacket> TxScheduler::pull_alike(Qp& qp, const io::TxPacket& prev
   if (places.empty()) return places;
   const std::ptrdiff_t in_the_way = &previous - places.data();
   if (in_the_way >= 0) places = places.first(std::min(places.size(), static_cast<size_t>(in_the_way)));
-  places = places.first(qp.transport->pull_alike(previous, places, now_));
+  {
+    const auto windows = tables_.regions.use_windows();
+    places = places.first(qp.transport->pull_alike(previous, places, now_));
+  }
   for (io::TxPacket& packet : places) {
     packet.envelope = previous.envelope;
     packet.source_qpn = previous.source_qpn;

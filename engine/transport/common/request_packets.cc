@@ -152,14 +152,18 @@ uint32_t RequestPackets::alike_behind(const SendQueue::Entry& entry, uint32_t n,
   return adjoins ? piece.length / mtu : 0;
 }
 
-void RequestPackets::repeat(const io::TxPacket& previous, wire::Psn psn, io::TxPacket& out) {
-  out.clear_payload();
-  std::copy_n(previous.header.begin(), previous.header_size, out.header.begin());
-  wire::Bth::renumber(out.header.data(), psn);
-  out.header_size = previous.header_size;
-  out.payload_size = previous.payload_size;
-  const io::Fragment& before = previous.fragments[0];
-  out.fragments[out.fragment_count++] = {before.data + before.size, before.size};
+void RequestPackets::repeat(const io::TxPacket& previous, wire::Psn first, std::span<io::TxPacket> out) {
+  io::Fragment piece = previous.fragments[0];
+  for (io::TxPacket& packet : out) {
+    packet.clear_payload();
+    std::copy_n(previous.header.begin(), previous.header_size, packet.header.begin());
+    wire::Bth::renumber(packet.header.data(), first);
+    packet.header_size = previous.header_size;
+    packet.payload_size = previous.payload_size;
+    piece.data += piece.size;
+    packet.fragments[packet.fragment_count++] = piece;
+    first = first + 1;
+  }
 }
 
 // What is left after `n` responses (IBTA 9.7.5.2.8 lets a retried READ start in the middle).

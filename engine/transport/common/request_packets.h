@@ -24,8 +24,9 @@ class RequestPackets {
                bool ack_request, io::TxPacket& out);
   // How many packets behind `out`, which is packet `n` of a SEND or WRITE, differ from it in PSN and place only.
   uint32_t alike_behind(const queue::SendQueue::Entry& entry, uint32_t n, const io::TxPacket& out) const;
-  // The first of these, at PSN `psn`. Asks for no acknowledgement.
-  static void repeat(const io::TxPacket& previous, wire::Psn psn, io::TxPacket& out);
+  // Packets from PSN `first` on that differ from the one before them in PSN and place only. They ask for no
+  // acknowledgement. The same for READ responses.
+  static void repeat(const io::TxPacket& previous, wire::Psn first, std::span<io::TxPacket> out);
 
  private:
   void read(const queue::SendQueue::Entry& entry, uint32_t n, wire::Psn psn, io::TxPacket& out);

@@ -112,6 +112,7 @@ Agenda RcQp::agenda(Time now) const {
 bool RcQp::pull(TxPacket& out, Time now) {
   qp_.now = now;
   sender_.forget_alike();  // what comes now may be another packet, and what was may have changed
+  responder_.forget_alike();
   if (congestion_.cnp_pending()) {
     congestion_.pull_cnp(out);
     return true;
@@ -138,13 +139,15 @@ bool RcQp::pull(TxPacket& out, Time now) {
 
 size_t RcQp::pull_alike(const TxPacket& previous, std::span<TxPacket> out, Time now) {
   qp_.now = now;
-  if (out.empty() || congestion_.cnp_pending() || responder_.nak_pending() || responder_.answering() || !sending() ||
-      !congestion_.may_send()) {
-    return 0;
-  }
+  if (out.empty() || congestion_.cnp_pending() || !congestion_.may_send()) return 0;
   if (congestion_.paced()) out = out.first(1);  // each of them is asked about
   const uint32_t in_flight = sender_.in_flight();
-  const size_t count = sender_.pull_alike(previous, out, now);
+  size_t count = 0;
+  if (responder_.answering()) {
+    if (receiving() || responder_.nak_pending()) count = responder_.pull_alike(previous, out);
+  } else if (!responder_.nak_pending() && sending()) {
+    count = sender_.pull_alike(previous, out, now);
+  }
   if (count > 0) congestion_.on_sent(out.front(), in_flight, static_cast<uint32_t>(count));
   return count;
 }

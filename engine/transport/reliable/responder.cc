@@ -449,8 +449,28 @@ Responder::Pulled Responder::pull_read_response(ReplayEntry& entry, io::TxPacket
   out.alone = first && entry.replay;  // as Sender::build() has it
   entry.furthest = std::max(entry.furthest, entry.next += out.psns);
   if (last) replays_.answered(entry);
+  repeatable_ = !first && !last && qp_.most_psns == 1;
   qp_.counters.add(Counter::kTxReadResponses);
   return Pulled::kPacket;
+}
+
+// Behind a middle response others of the same READ, for the first time.
+size_t Responder::pull_alike(const io::TxPacket& previous, std::span<io::TxPacket> out) {
+  if (!repeatable_) return 0;
+  ReplayEntry* const entry = replays_.next_to_answer();
+  if (entry == nullptr || entry->next < entry->furthest) return 0;
+  const uint32_t mtu = qp_.attr.path_mtu;
+  const uint64_t offset = uint64_t{entry->next} * mtu;
+  const auto middle = static_cast<uint32_t>((entry->stop - offset - 1) / mtu);  // all that are left but the last
+  const uint32_t count = std::min(static_cast<uint32_t>(out.size()), middle);
+  if (count == 0) return 0;
+  const memory::Translation t = qp_.mrs.translate_remote(entry->rkey, entry->pd, qp_.qpn.value(), entry->va + offset,
+                                                         uint64_t{count} * mtu, memory::kRemoteRead);
+  if (t.result != AccessResult::kOk || t.address != previous.fragments[0].data + mtu) return 0;
+  RequestPackets::repeat(previous, entry->first + entry->next, out.first(count));
+  entry->furthest = entry->next += count;
+  qp_.counters.add(Counter::kTxReadResponses, count);
+  return count;
 }
 
 void Responder::pull_atomic_response(ReplayEntry& entry, io::TxPacket& out) {

@@ -41,6 +41,9 @@ class Responder {
   Outcome on_request(const wire::Packet& packet);
 
   // True when pull() has a READ response, atomic result or NAK to send.
+  // As TransportQp::pull_alike(); for what pull() gave, unless forget_alike() was called since.
+  size_t pull_alike(const io::TxPacket& previous, std::span<io::TxPacket> out);
+  void forget_alike() { repeatable_ = false; }
   bool wants_to_send() const { return answering() || nak_.pending; }
   bool answering() const { return replays_.answering() > 0; }
   enum class Pulled : uint8_t {
@@ -115,6 +118,7 @@ class Responder {
   wire::Msn msn_;
   ReplayCache replays_;
   Nak nak_;
+  bool repeatable_ = false;  // what was pulled last is a READ's middle response
   std::optional<wire::Psn> asked_again_;  // the end of the last READ that came once more
   wire::Psn went_back_to_;                // the first response asked for by those that came together
   bool silent_ = false;  // a NAK reported the gap: nothing more until the expected PSN comes (IBTA 9.7.5.2.8)

@@ -94,11 +94,7 @@ size_t Sender::pull_alike(const io::TxPacket& previous, std::span<io::TxPacket> 
                 before(qp_.window, window_.in_flight())});
   if (count == 0) return 0;
   const wire::Psn psn = window_.next();
-  const io::TxPacket* last = &previous;
-  for (uint32_t i = 0; i < count; ++i) {
-    RequestPackets::repeat(*last, psn + i, out[i]);
-    last = &out[i];
-  }
+  RequestPackets::repeat(previous, psn, out.first(count));
   const uint32_t timed = since_ack_request_ == 0 ? 1 : 0;  // as in pull()
   if (timed < count) recovery_.on_sent(psn + timed, false, false, true, now);
   alike_ -= count;

@@ -72,6 +72,7 @@ TEST_P(PullAlike, GivesThePacketsOfPull) {
   uint32_t sent = 0, acknowledged = 0, asked = 0;
   for (uint64_t step = 0; step < 300; ++step) {
     const uint32_t what = up_to(9), a = up_to(0xffff), b = up_to(0xffff), c = up_to(0xffff);
+    const uint32_t length = (1 + b % 12) * kMtu - c % 7;
     const uint32_t answered = acknowledged + 1 + (sent > acknowledged ? a % (sent - acknowledged) : 0);
     for (size_t k = 0; k < 2; ++k) {
       ScriptedQp& host = hosts[k];
@@ -92,7 +93,8 @@ TEST_P(PullAlike, GivesThePacketsOfPull) {
       } else if (what == 8 && sent > acknowledged) {
         host.receive(nak(wire::NakCode::kPsnSequenceError, kSqPsn + answered - 1));
       } else if (what == 6) {  // what leaves ahead of requests: responses, a NAK, a CNP
-        if (a % 3 == 0) host.receive(read_request(kRqPsn + asked, buffer.iova, buffer.key, (1 + b % 8) * kMtu));
+        if (a % 3 == 0) host.receive(read_request(kRqPsn + asked, buffer.iova, buffer.key, length));
+        if (a % 3 == 0 && c % 3 == 0) host.receive(read_request(kRqPsn + asked, buffer.iova, buffer.key, length));
         if (a % 3 == 1) host.receive(read_request(kRqPsn + asked + 1000, buffer.iova, buffer.key, kMtu));
         if (a % 3 == 2) host.qp.on_congestion_mark(host.now);
       } else if (what == 9) {
@@ -100,7 +102,7 @@ TEST_P(PullAlike, GivesThePacketsOfPull) {
         host.qp.on_timer(host.now);
       }
     }
-    if (what == 6 && a % 3 == 0) asked += 1 + b % 8;
+    if (what == 6 && a % 3 == 0) asked += 1 + b % 12;
     const size_t at_most = 1 + up_to(150);
     const Pulled plain = pull_all(hosts[0], buffers[0], 0, at_most);
     const Pulled quick = pull_all(hosts[1], buffers[1], 1 + up_to(step % 70), at_most);
