@@ -113,9 +113,13 @@ def listens(host, program, alone=False):
     return connections is not None and any(known["state"] == "listen" for known in connections["ids"])
 
 
-def exit_code(pair, program, seconds):
+def exit_code_of_rping(program, seconds):
     code = program.wait(seconds)
-    return 0 if code == 255 and pair.name.startswith("rping") and RPINGS_RACE in program.output else code
+    return 0 if code == 255 and RPINGS_RACE in program.output else code
+
+
+def exit_code(pair, program, seconds):
+    return exit_code_of_rping(program, seconds) if pair.name.startswith("rping") else program.wait(seconds)
 
 
 def closed_without_ack(pair, program, other):

@@ -13,6 +13,7 @@ from pathlib import Path
 from suite import Case, check, main
 from broker import check_ended, check_goes_on
 from broker_af_xdp import FAULTS, GROUP, endless, start_pair, transfer
+from cm_programs import exit_code_of_rping
 from lab import NOBODY, SKIPPED, wait_until
 from perftest import BANDWIDTH, LATENCY, PINGPONG, Side
 from perftest_matrix import JUMBO, pair_case
@@ -20,6 +21,8 @@ from perftest_matrix import JUMBO, pair_case
 _ports = itertools.count(19000)
 DPDK, SOCKETS, QUEUES = "dpdk", "udp", "af_xdp"
 ALONE = ("--alone",)
+# Retries take 17 s: ports are joined when both programs have theirs, and then these may already send.
+PATIENT, PATIENT_PERFTEST = ("--ack-timeout", 17), ("-u", 17)
 NEEDS_QP = [PINGPONG, "-d", "uroce_roce0", "-g", "0"]  # as server
 
 
@@ -74,7 +77,7 @@ class OwnPorts:
         host = (self.lab.a, self.lab.b)[side]
         return host.start(command, io=self.io(side), options=("--dpdk-addresses", self.files[side], *options), **how)
 
-    def join(self):
+    def join(self, server):
         """What there is to do once both programs have been started."""
 
 
@@ -98,8 +101,8 @@ class TapPorts(OwnPorts):
     def io(self, side):
         return (f"dpdk:net_tap0,iface={self.tap}", f"dpdk:net_af_packet0,iface={self.wires[1]}")[side]
 
-    def join(self):
-        wait_until(lambda: self.tap in self.lab.a.system("ip", "-o", "link"), 20, "the netdev of net_tap")
+    def join(self, server):
+        wait_until(lambda: "uroce: port0: dpdk" in server.output or not server.running(), 20, "net_tap's port, with its netdev")
         # A bridge keeps frames to its netdevs' own addresses, and the driver gives the netdev that of the port.
         self.lab.a.system("ip", "link", "set", self.tap, "address", "02:00:00:00:ff:01")
         self.lab.a.system("ip", "link", "set", self.tap, "master", self.bridge, "up")
@@ -144,16 +147,15 @@ def own_ports(name, program, *arguments, faults=False, gid=0, mtu=1500, kind=Own
         ports, port = kind(lab, mtu), next(_ports)
         seeded = [f"{FAULTS},seed={seed}" if faults else None for seed in (1, 2)]
         if program == "rc_transfer":
-            own = [lab.build / "bin/rc_transfer", "--device", ports.device, "--gid-index", gid, "--port", port]
+            own = [lab.build / "bin/rc_transfer", "--device", ports.device, "--gid-index", gid, "--port", port, *PATIENT]
             server_command, client_command = [*own, "--server"], [*own, *arguments, "--client", lab.a.ipv4]
         else:
-            # 17 s: ports are joined when both programs have theirs, which may already send.
-            own = [program, "-d", ports.device, "-F", "-x", gid, "-p", port, "-u", 17, *arguments]
+            own = [program, "-d", ports.device, "-F", "-x", gid, "-p", port, *PATIENT_PERFTEST, *arguments]
             server_command, client_command = own, [*own, lab.a.ipv4]
         server = ports.start(0, server_command, faults=seeded[0], options=options)
         server.wait_listening(port)
         client = ports.start(1, client_command, faults=seeded[1], options=options)
-        ports.join()
+        ports.join(server)
         said = check_ended((server, client))
         for program_of, driver in zip((server, client), ports.drivers):
             polled = ", polled" if driver == "net_memif" else ""
@@ -231,7 +233,9 @@ def connection_manager(lab):
             server = ports.start(0, ["rping", "-s", "-a", address, "-C", 20])
             wait_until(lambda server=server: ports.device[len("uroce_"):] in server.output or not server.running(), 20, "the server's port")
             client = ports.start(1, ["rping", "-c", "-v", "-a", address, "-C", 20])
-            check_ended((server, client))
+            codes = (exit_code_of_rping(client, 60), exit_code_of_rping(server, 20))
+            said = f"exit codes {codes} (None: hangs)\n{client.output}\n--- server\n{server.output}"
+            check(codes == (0, 0) and "rdma-ping-19" in client.output, said)
 
 
 def let_everybody_make_taps(lab):
