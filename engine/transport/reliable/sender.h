@@ -92,8 +92,12 @@ class Sender {
   // There is to be room for so many before sending goes on: for a run, but not for all that is in flight (the silly
   // window of RFC 1122).
   uint32_t packets_at_once() const { return std::min(std::max(qp_.run, qp_.most_psns), std::max(qp_.window / 4, 1u)); }
-  // More often where the window is smaller.
-  uint32_t ack_interval() const { return std::max(qp_.window / 4, 1u); }
+  // More often where the window is smaller. In the longer window of runs, half of it is two of them: an answer costs
+  // either side as much as some twenty packets of a run.
+  uint32_t ack_interval() const {
+    const bool two_runs = qp_.window > kWindow && qp_.most_psns == 1;
+    return std::max(qp_.window / (two_runs ? 2 : 4), 1u);
+  }
   bool fetch_current();
   bool position();
   bool may_start(const Entry& entry) const;

@@ -183,6 +183,16 @@ TEST(RunTrial, TheOldestPacketLeavesAloneWhenItIsSentAgain) {
   }
 }
 
+// Which of them ask for an acknowledgement.
+std::vector<uint32_t> asking(ScriptedQp& host) {
+  std::vector<uint32_t> asking;
+  io::TxPacket packet;
+  for (uint32_t i = 0; host.qp.pull(packet, host.now); ++i) {
+    if (wire::BthView::at(packet.header.data()).ack_request()) asking.push_back(i);
+  }
+  return asking;
+}
+
 // A loss makes the window no smaller: short runs would cost more than packets that are sent for nothing.
 TEST(RunTrial, LossesDoNotShortenRuns) {
   for (const bool in_runs : {true, false}) {
@@ -232,6 +242,16 @@ TEST_F(QpInRuns, GoesOnWhenThereIsRoomForARun) {
   host.receive(ack(kSqPsn + kRun - 1));
   EXPECT_TRUE(host.qp.wants_to_send(host.now));
   EXPECT_THAT(host.drain(), SizeIs(kRun));
+}
+
+// An answer is asked for with every second run, and where the window ends; after a loss as often as without runs.
+TEST_F(QpInRuns, AsksTwiceInTheLongWindow) {
+  const Buffer buffer = host.make_buffer(1024 * kMtu);
+  host.post(work(WrOpcode::kSend, 0), {{buffer.iova, 1024 * kMtu, buffer.key}});
+  constexpr uint32_t kInFlight = 4 * (kRun + 2);
+  EXPECT_THAT(asking(host), ElementsAre(0, kInFlight / 2, kInFlight - 1));
+  host.receive(nak(wire::NakCode::kPsnSequenceError, kSqPsn + 1));
+  EXPECT_THAT(asking(host), ElementsAre(0, 32, 64, 96, 127));
 }
 
 // With more of them in flight fewer would wait, and runs of them would be short.
