@@ -118,7 +118,7 @@ class Responder {
   wire::Msn msn_;
   ReplayCache replays_;
   Nak nak_;
-  bool repeatable_ = false;  // what was pulled last is a READ's middle response
+  bool repeatable_ = false;               // what was pulled last is a READ's middle response
   std::optional<wire::Psn> asked_again_;  // the end of the last READ that came once more
   wire::Psn went_back_to_;                // the first response asked for by those that came together
   bool silent_ = false;  // a NAK reported the gap: nothing more until the expected PSN comes (IBTA 9.7.5.2.8)
