@@ -185,10 +185,13 @@ int ConnectionManager::adopt(ClientId client, const Adopt& adopt) {
 }
 
 void ConnectionManager::end_client(ClientId client, Time now) {
+  // An id that goes can end the memory of another one, whose turn comes later.
+  ending_ = client;
   // With a listener more than one id goes.
   for (auto ids = clients_.find(client); ids != clients_.end(); ids = clients_.find(client)) {
     destroy(client, *ids->second.begin(), now);
   }
+  ending_.reset();
 }
 
 void ConnectionManager::end_listener(const Listener& listener, Time now) {
@@ -375,7 +378,7 @@ Event ConnectionManager::event_of(const Endpoint& endpoint, EventKind kind, int3
 
 void ConnectionManager::tell(Endpoint& endpoint, const Event& event) {
   if (event.kind == EventKind::kDisconnected) endpoint.disconnected = true;
-  if (!endpoint.abandoned) output_.on_event(event);
+  if (!endpoint.abandoned && endpoint.client != ending_) output_.on_event(event);
 }
 
 void ConnectionManager::tell(Endpoint& endpoint, EventKind kind, int32_t status, const PrivateData& data) {

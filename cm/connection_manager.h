@@ -215,6 +215,7 @@ class ConnectionManager {
   WaitingRequests waiting_;
   EndpointTable table_;
   std::map<ClientId, std::set<Id>> clients_;  // and their ids
+  std::optional<ClientId> ending_;            // hears nothing more
   uint32_t half_open_ = 0;
   uint32_t abandoned_ = 0;  // that still send
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // What a hostile network or client can make the connection manager remember (cm/types.h: Limits).
+#include <algorithm>
 #include <gtest/gtest.h>
 
 #include "tests/cm/lab.h"
@@ -125,6 +126,32 @@ TEST(LimitsTest, ClientsThatDieWithManyConnectionsToHostsThatAreGone) {
   lab.run_dry();
   EXPECT_EQ(a.cm.size(), 0U);
   EXPECT_TRUE(a.quiet());
+}
+
+TEST(LimitsTest, AClientThatDiesHearsNothingOfWhatItsOwnIdsPushOut) {
+  Lab lab;
+  Host a(lab, v4(1), {.ended = 3, .abandoned = 0}), b(lab, v4(2)), c(lab, v4(3));
+  b.listen(kPort);
+  c.listen(kPort);
+  const auto end = [&](Host& peer, const Pair& ids) {
+    EXPECT_EQ(peer.disconnect(ids.passive), 0);
+    lab.settle();
+    EXPECT_EQ(a.expect(EventKind::kDisconnected).id, ids.active);
+    EXPECT_EQ(a.disconnect(ids.active), 0);
+    EXPECT_EQ(a.state(ids.active), "TIMEWAIT");
+  };
+  std::vector<Pair> all;
+  for (int i = 0; i < 8; ++i) all.push_back(establish(lab, a, b, kPort));
+  // They go in the order of their ids: those that are remembered go last.
+  std::sort(all.begin(), all.end(), [](const Pair& one, const Pair& other) { return one.active < other.active; });
+  for (size_t i = 5; i < 8; ++i) end(b, all[i]);
+  a.cm.end_client(kAlice, lab.now);
+  EXPECT_EQ(a.cm.counters().get(Counter::kEvicted), 5U);
+  EXPECT_TRUE(a.quiet());
+  // Who has the same number later is told everything again.
+  end(c, establish(lab, a, c, kPort));
+  lab.run_for(10min);
+  a.expect(EventKind::kTimewaitExit);
 }
 
 TEST(LimitsTest, IdsAreNewEvenIfTheRandomNumbersAreNot) {

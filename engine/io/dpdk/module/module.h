@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,13 @@ bool has_hugepages();
 // place of their log, which would go to the terminal and to syslog.
 void begin_complaints();
 std::string first_complaint();
+
+// In EAL's thread for interrupts net_memif handles what its peers say, and their end, without any lock: it takes away
+// rings and their memory. So that thread has a lock all the time but while it waits (process_calls.cc), and whoever
+// moves frames of a memif, or opens or closes one, has it too.
+using EalStands = std::unique_lock<std::mutex>;
+EalStands let_eal_stand();          // waits for it
+EalStands let_eal_stand_if_idle();  // does not own the lock if EAL is at work, or about to
 
 // What a process wants of a netdev's frames.
 struct PacketFilter {

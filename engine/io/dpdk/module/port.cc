@@ -29,7 +29,7 @@ namespace uroce::io {
 struct DpdkPort {
   uint16_t id = RTE_MAX_ETHPORTS;
   bool running = false;  // not between two attempts to reach a memif's server
-  bool memif_client = false;
+  bool memif = false, memif_client = false;
   std::chrono::steady_clock::time_point tried_at{};  // to reach it
   rte_device* device = nullptr;
   rte_mempool* pool = nullptr;
@@ -66,12 +66,18 @@ bool has_link(const DpdkPort& port) {
   return rte_eth_link_get_nowait(port.id, &link) != 0 || link.link_status == RTE_ETH_LINK_UP;
 }
 
+// EAL's thread does nothing to the port meanwhile.
+EalStands alone_with(const DpdkPort& port) {
+  return port.memif ? let_eal_stand() : EalStands();
+}
+
 // The driver tries once, when the port is started. Its server may come back, or have turned the client away because it
 // was not ready.
 void reach_server(DpdkPort& port) {
   const auto now = std::chrono::steady_clock::now();
   if (now - port.tried_at < kServerInterval) return;
   port.tried_at = now;
+  const EalStands alone = alone_with(port);
   if (port.running) rte_eth_dev_stop(port.id);
   port.running = rte_eth_dev_start(port.id) == 0;
 }
@@ -99,9 +105,12 @@ class Opener {
     std::string problem = start_eal(config_.devargs);
     if (problem.empty()) {
       begin_complaints();
+      constexpr const char* kMemif = "net_memif";
+      port.memif = std::strncmp(config_.devargs, kMemif, std::strlen(kMemif)) == 0;
+      const EalStands alone = alone_with(port);
       problem = probe(port);
+      if (problem.empty()) problem = configure(port);
     }
-    if (problem.empty()) problem = configure(port);
     if (problem.empty()) problem = start(port);
     if (problem.empty()) find_descriptors(port);
     return problem;
@@ -205,17 +214,15 @@ class Opener {
   }
 
   std::string start(DpdkPort& port) {
+    EalStands alone = alone_with(port);
     const int error = rte_eth_dev_start(port.id);
-    port.memif_client = is_memif_client();
+    if (alone) alone.unlock();
+    port.memif_client = port.memif && std::strstr(config_.devargs, "role=server") == nullptr;
     port.running = error == 0;
     if (port.memif_client) wait_for_server(port);
     if (!port.running) return error_text(error);
     if (config_.mac != nullptr) take_own_frames(port.id);
     return "";
-  }
-
-  bool is_memif_client() const {
-    return std::strcmp(info_.driver, "net_memif") == 0 && std::strstr(config_.devargs, "role=server") == nullptr;
   }
 
   // The server may be starting as well.
@@ -270,6 +277,7 @@ class Opener {
 
 void close_port(DpdkPort* port) {
   if (port->id != RTE_MAX_ETHPORTS) {
+    const EalStands alone = alone_with(*port);
     if (port->running) rte_eth_dev_stop(port->id);
     rte_eth_dev_close(port->id);
     if (port->device != nullptr) rte_dev_remove(port->device);
@@ -292,6 +300,8 @@ size_t receive(DpdkPort* port, DpdkBuffer* frames, size_t count) {
   constexpr size_t kMost = 64;
   rte_mbuf* mbufs[kMost];
   size_t all = 0;
+  const EalStands alone = port->memif ? let_eal_stand_if_idle() : EalStands();
+  if (port->memif && !alone) return 0;
   count = port->running ? std::min(count, kMost) : 0;
   for (uint16_t i = 0; i < port->queues && all < count; ++i) {
     const auto queue = static_cast<uint16_t>((port->next_queue + i) % port->queues);
@@ -329,6 +339,8 @@ size_t reserve(DpdkPort* port, DpdkBuffer* buffers, size_t count) {
 size_t send(DpdkPort* port, uint32_t queue, const DpdkBuffer* frames, size_t count) {
   constexpr size_t kMost = 64;
   rte_mbuf* mbufs[kMost];
+  const EalStands alone = port->memif ? let_eal_stand_if_idle() : EalStands();
+  if (port->memif && !alone) return 0;
   count = port->running ? std::min(count, kMost) : 0;
   for (size_t i = 0; i < count; ++i) {
     mbufs[i] = mbuf_of(frames[i]);

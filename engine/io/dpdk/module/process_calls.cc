@@ -14,10 +14,12 @@
 //    which EAL aborts the process. It finds the end of the connection when it reads, and closes it in the right order.
 //  - rte_intr_instance_free(): net_memif frees a server's listener while EAL still calls it for each visitor, and
 //    leaves its descriptor open. So who frees something for which EAL waits stops that first.
+//  - epoll_wait(): EAL's thread for interrupts has the lock of let_eal_stand() but while it waits there.
 //  - Descriptors are close-on-exec, so that programs which the application starts do not keep the port.
 //
 // And strlcpy() and strlcat(), for which glibc before 2.38 needs a library more.
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdarg>
@@ -66,7 +68,32 @@ void forget(const Awaited& gone) {
   awaited.erase(std::remove(awaited.begin(), awaited.end(), gone), awaited.end());
 }
 
+std::mutex eals_work;
+std::atomic<bool> eal_has_work{false};  // who polls leaves it the lock
+thread_local bool at_work = false;      // EAL's thread
+
 }  // namespace
+
+EalStands let_eal_stand() {
+  return EalStands(eals_work);
+}
+
+EalStands let_eal_stand_if_idle() {
+  return eal_has_work.load(std::memory_order_relaxed) ? EalStands() : EalStands(eals_work, std::try_to_lock);
+}
+
+// In EAL's thread.
+void begin_work() {
+  eal_has_work.store(true, std::memory_order_relaxed);
+  eals_work.lock();
+  eal_has_work.store(false, std::memory_order_relaxed);
+  at_work = true;
+}
+
+void end_work() {
+  if (at_work) eals_work.unlock();
+  at_work = false;
+}
 
 PacketSockets::PacketSockets() {
   noting = this;
@@ -193,6 +220,19 @@ int __wrap_dup(int fd) {
 
 int __wrap_epoll_create(int) {
   return epoll_create1(EPOLL_CLOEXEC);
+}
+
+int __real_epoll_wait(int epoll, epoll_event* events, int count, int timeout);
+int __wrap_epoll_wait(int epoll, epoll_event* events, int count, int timeout) {
+  if (rte_thread_is_intr() == 0) return __real_epoll_wait(epoll, events, count, timeout);
+  uroce::io::dpdk::end_work();
+  int ready = __real_epoll_wait(epoll, events, count, timeout);
+  const int error = errno;
+  uroce::io::dpdk::begin_work();
+  errno = error;
+  // What was ready may have been closed meanwhile, and its descriptor be another one now, at which EAL would wait.
+  if (ready > 0) ready = __real_epoll_wait(epoll, events, count, 0);
+  return ready;
 }
 
 int __wrap_eventfd(unsigned value, int flags);

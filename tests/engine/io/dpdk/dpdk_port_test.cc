@@ -340,13 +340,13 @@ std::vector<std::filesystem::path> descriptors() {
 TEST(DpdkPort, AClosedMemifServerListensNoMore) {
   const sockaddr_un address = memif_address("closed");
   ASSERT_TRUE(open_memif_server("net_memif_x0", address));  // DPDK itself stays
-  const size_t before = descriptors().size();
+  const size_t before = descriptors().size();  // or more: EAL's thread may have to close some of an earlier test
   for (int i = 1; i <= 10; ++i) {
     const auto server = open_memif_server("net_memif_x" + std::to_string(i), address);
     ASSERT_TRUE(server);
     for (int visitor = 0; visitor < 5; ++visitor) ASSERT_NO_FATAL_FAILURE(visit(address)) << i;
   }
-  EXPECT_TRUE(eventually([&] { return descriptors().size() == before; })) << descriptors().size() << " of " << before;
+  EXPECT_TRUE(eventually([&] { return descriptors().size() <= before; })) << descriptors().size() << " of " << before;
 }
 
 // Ports come and go in a program that runs for days.
