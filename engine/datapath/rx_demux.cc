@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <span>
+#include <cstring>
 
 #include "wire/icrc.h"
 
@@ -29,6 +29,20 @@ bool is_intact(const io::RxPacket& rx) {
   return rx.without_icrc || wire::icrc_matches(rx.envelope, rx.ib);
 }
 
+bool is_marked(const io::RxPacket& rx) {
+  return (rx.envelope.traffic_class & wire::kEcnMask) == wire::kEcnCe;
+}
+
+// The same but for payload, PSN, which is the next one, and what is only for the ICRC.
+bool is_alike(const io::RxPacket& rx, const io::RxPacket& previous) {
+  constexpr size_t kBeforePsn = wire::kBthSize - 3;
+  return rx.ib.size() == previous.ib.size() && rx.apart.empty() && rx.psns == 1 &&
+         std::memcmp(rx.ib.data(), previous.ib.data(), kBeforePsn) == 0 &&
+         wire::BthView::at(rx.ib.data()).psn() == wire::BthView::at(previous.ib.data()).psn() + 1 &&
+         rx.envelope.source == previous.envelope.source && rx.envelope.destination == previous.envelope.destination &&
+         !is_marked(rx) && rx.without_icrc == previous.without_icrc;
+}
+
 }  // namespace
 
 size_t RxDemux::receive(io::PacketIo& io, bool looped, Time now) {
@@ -46,10 +60,13 @@ size_t RxDemux::receive(io::PacketIo& io, bool looped, Time now) {
 // its way: the places of their QPs in the table, then the QPs.
 void RxDemux::deliver_burst(size_t count, bool looped, Time now) {
   constexpr size_t kNear = 2, kFar = 6;
-  for (size_t i = 0; i < count + kFar; ++i) {
-    if (i < count) qpns_.prefetch(destination(i));
-    if (const Qp* const qp = coming(i - (kFar - kNear), count)) qp->prefetch();
-    if (i >= kFar) deliver(arrived_[i - kFar], looped, now);
+  const Arrivals arrivals = std::span(arrived_).first(count);
+  size_t near = 0, far = 0;
+  for (size_t i = 0; i < count; i += deliver(arrivals.subspan(i), looped, now)) {
+    for (far = std::max(far, i); far < std::min(count, i + kFar + 1); ++far) qpns_.prefetch(destination(far));
+    for (near = std::max(near, i); near < std::min(count, i + kNear + 1); ++near) {
+      if (const Qp* const qp = coming(near)) qp->prefetch();
+    }
   }
 }
 
@@ -59,10 +76,9 @@ wire::Qpn RxDemux::destination(size_t i) const {
   return ib.size() < wire::kBthSize ? wire::Qpn{} : wire::BthView::at(ib.data()).dest_qp();
 }
 
-// The QP of packet `i`, if there is that packet and it is not for the same QP as the one before it.
-const Qp* RxDemux::coming(size_t i, size_t count) const {
-  if (i >= count || (i > 0 && destination(i) == destination(i - 1))) return nullptr;
-  return qpns_.find(destination(i));
+// The QP of packet `i`, if it is not that of the one before it.
+const Qp* RxDemux::coming(size_t i) const {
+  return i > 0 && destination(i) == destination(i - 1) ? nullptr : qpns_.find(destination(i));
 }
 
 // The same while somebody looks on: what became of a packet is what the counters say.
@@ -71,38 +87,66 @@ void RxDemux::deliver_watched(io::PacketIo& io, size_t count, bool looped, Time 
   Counters::Snapshot before;
   for (size_t i = 0; i < count; ++i) {
     counters_.snapshot(before);
-    deliver(arrived_[i], looped, now);
+    deliver({&arrived_[i], 1}, looped, now);
     verdicts[i] = counters_.moved_since(before);
   }
   io.on_verdicts(std::span(verdicts).first(count));
 }
 
 // The order of checks: length, opcode, TVer, QPN, addresses, P_Key, ICRC, then the transport's (faults.md "Security").
-void RxDemux::deliver(const io::RxPacket& rx, bool looped, Time now) {
+size_t RxDemux::deliver(Arrivals arrivals, bool looped, Time now) {
+  const io::RxPacket& rx = arrivals.front();
+  const auto drop = [this](Counter why) {
+    counters_.add(why);
+    return size_t{1};
+  };
   wire::Packet packet;
   if (const wire::ParseError error = parse(rx, packet); error != wire::ParseError::kNone) {
-    return counters_.add(parse_drop(error));
+    return drop(parse_drop(error));
   }
   packet.envelope = &rx.envelope;
   const bool reliable =
       packet.info->transport == wire::Transport::kRc || packet.info->transport == wire::Transport::kXrc;
   if (reliable) packet.psns = rx.psns;
   if (packet.bth.dest_qp.value() == kMulticastQpn && rx.envelope.destination.is_multicast()) {
-    return deliver_to_group(rx, looped, packet, now);
+    deliver_to_group(rx, looped, packet, now);
+    return 1;
   }
   Qp* const qp = qpns_.find(packet.bth.dest_qp);
-  if (qp == nullptr) return counters_.add(Counter::kDropUnknownQp);
-  if (const auto reason = refuse(rx, looped, packet, *qp)) return counters_.add(*reason);
-  if ((rx.envelope.traffic_class & wire::kEcnMask) == wire::kEcnCe && packet.info->operation != wire::Operation::kCnp) {
-    qp->transport->on_congestion_mark(now);
-  }
+  if (qp == nullptr) return drop(Counter::kDropUnknownQp);
+  if (const auto reason = refuse(rx, looped, packet, *qp)) return drop(*reason);
+  if (is_marked(rx) && packet.info->operation != wire::Operation::kCnp) qp->transport->on_congestion_mark(now);
   const uint32_t raised = events_raised(*qp);
+  size_t delivered = 1;
   {
     const auto windows = tables_.regions.use_windows();
     qp->transport->on_packet(packet, now);
+    while (const size_t alike = deliver_alike(arrivals.subspan(delivered - 1), packet, *qp, now)) delivered += alike;
   }
   schedule_.reschedule(*qp, now);
   if (events_raised(*qp) != raised) schedule_.acks().on_event(*qp);
+  return delivered;
+}
+
+// Of long messages come many packets that differ in PSN and payload only: what was found of the first of them, and is
+// in `packet`, holds for those behind it. The ICRC is each one's own. So many at a time that what is summed is still
+// in the first level of the cache when it is copied.
+size_t RxDemux::deliver_alike(Arrivals arrivals, wire::Packet& packet, Qp& qp, Time now) {
+  constexpr size_t kMost = 16, kMostBytes = 1 << 14;
+  const bool middle = !packet.info->first && !packet.info->last && packet.info->header_size == wire::kBthSize;
+  if (!middle || packet.payload.empty() || !arrivals.front().apart.empty() || packet.psns != 1) return 0;
+  std::array<const uint8_t*, kMost> payloads;
+  const size_t most = std::clamp<size_t>(kMostBytes / packet.payload.size(), 1, kMost);
+  size_t count = 0;
+  while (count < most && count + 1 < arrivals.size() && is_alike(arrivals[count + 1], arrivals[count]) &&
+         is_intact(arrivals[count + 1])) {
+    payloads[count] = arrivals[count + 1].ib.data() + wire::kBthSize;
+    ++count;
+  }
+  if (count == 0) return 0;
+  qp.transport->on_alike(packet, std::span(payloads).first(count), now);
+  packet.bth.psn = packet.bth.psn + static_cast<uint32_t>(count);
+  return count;
 }
 
 // A copy for every member (IBTA 10.5.2). One that does not want to hear itself gets none of its own messages.

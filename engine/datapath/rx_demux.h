@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <optional>
+#include <span>
 
 #include "engine/base/counters.h"
 #include "engine/datapath/schedule.h"
@@ -27,10 +28,14 @@ class RxDemux {
  private:
   static constexpr size_t kBurst = 64;
 
+  using Arrivals = std::span<const io::RxPacket>;
+
   void deliver_burst(size_t count, bool looped, Time now);
   wire::Qpn destination(size_t i) const;
-  const Qp* coming(size_t i, size_t count) const;
-  void deliver(const io::RxPacket& rx, bool looped, Time now);
+  const Qp* coming(size_t i) const;
+  // The first of them, and those behind it that can go with it. Returns how many that were.
+  size_t deliver(Arrivals arrivals, bool looped, Time now);
+  static size_t deliver_alike(Arrivals arrivals, wire::Packet& packet, Qp& qp, Time now);
   void deliver_watched(io::PacketIo& io, size_t count, bool looped, Time now);
   void deliver_to_group(const io::RxPacket& rx, bool looped, const wire::Packet& packet, Time now);
   std::optional<Counter> refuse(const io::RxPacket& rx, bool looped, const wire::Packet& packet, const Qp& qp) const;

@@ -46,6 +46,19 @@ struct RxPacket {
   // What the sender says of it, if it is this very process (memory links).
   wire::Qpn source_qpn{};
   io::SendReason reason = io::SendReason::kFirst;
+
+  // Another one in its place. Member by member: to assign a new one as a whole, compilers clear it on the stack first,
+  // which took 5 % of a receiver's time.
+  void reset(const wire::Envelope& its_envelope, std::span<const uint8_t> its_ib) {
+    envelope = its_envelope;
+    ib = its_ib;
+    frame = apart = {};
+    faults = 0;
+    without_icrc = in_run = false;
+    psns = 1;
+    source_qpn = {};
+    reason = io::SendReason::kFirst;
+  }
 };
 
 // Counts that a backend keeps; monotonic.

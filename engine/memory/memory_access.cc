@@ -170,4 +170,15 @@ bool copy(void* to, const void* from, size_t size) {
       [=](uintptr_t begin, uintptr_t end) { return overlap(from, size, begin, end) || overlap(to, size, begin, end); });
 }
 
+bool copy_pieces(uint8_t* to, std::span<const uint8_t* const> from, size_t size) {
+  return guarded(
+      [=] {
+        for (size_t i = 0; i < from.size(); ++i) std::memcpy(to + i * size, from[i], size);
+      },
+      [=](uintptr_t begin, uintptr_t end) {
+        const auto touched = [=](const uint8_t* piece) { return overlap(piece, size, begin, end); };
+        return overlap(to, from.size() * size, begin, end) || std::any_of(from.begin(), from.end(), touched);
+      });
+}
+
 }  // namespace uroce::memory

@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "engine/base/time.h"
 
@@ -77,5 +78,7 @@ bool atomic_unaligned(uint8_t* address, const AtomicOperation& operation, uint64
 
 // memcpy between application memory and ours. False: a part of it was not accessible; how much was copied is unknown.
 bool copy(void* to, const void* from, size_t size);
+// The same for pieces of `size` bytes each, one behind the other.
+bool copy_pieces(uint8_t* to, std::span<const uint8_t* const> from, size_t size);
 
 }  // namespace uroce::memory

@@ -52,6 +52,25 @@ Arrival MessageAssembler::write(const Packet& packet) {
   return packet.info->has_immdt ? complete(packet) : Arrival::kTaken;
 }
 
+bool MessageAssembler::take_alike(const Packet& previous, std::span<const uint8_t* const> payloads) {
+  const size_t size = previous.payload.size();
+  const uint64_t end = received_ + payloads.size() * size;
+  if (kind_ == Kind::kSend) {
+    if (!receive_.place_pieces(received_, payloads, size)) return false;
+  } else {
+    if (end >= reth_.length || !write_alike(payloads, size)) return false;
+  }
+  received_ = static_cast<uint32_t>(end);
+  return true;
+}
+
+bool MessageAssembler::write_alike(std::span<const uint8_t* const> payloads, size_t size) const {
+  if (!(qp_.attr.access & memory::kRemoteWrite)) return false;
+  const memory::Translation t = qp_.mrs.translate_remote(
+      reth_.rkey, qp_.receive.pd, qp_.qpn.value(), reth_.va + received_, payloads.size() * size, memory::kRemoteWrite);
+  return t.result == memory::AccessResult::kOk && memory::copy_pieces(t.address, payloads, size);
+}
+
 Arrival MessageAssembler::complete(const Packet& packet) {
   return receive_.complete(packet, received_) == Outcome::kGoesOn ? Arrival::kTaken : Arrival::kCompletionLost;
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "engine/transport/common/receive_request.h"
 #include "wire/packet.h"
@@ -41,6 +42,8 @@ class MessageAssembler {
 
   // The next packet of a SEND or WRITE: in sequence and of a valid length.
   Arrival take(const wire::Packet& packet);
+  // Packets behind a middle one, as TransportQp::on_alike() has them, at once. False: they are to be taken one by one.
+  bool take_alike(const wire::Packet& previous, std::span<const uint8_t* const> payloads);
 
  private:
   enum class Kind : uint8_t { kNone, kSend, kWrite };
@@ -52,6 +55,7 @@ class MessageAssembler {
   Arrival send(const wire::Packet& packet);
   Arrival write(const wire::Packet& packet);
   bool fits_write(const wire::Packet& packet);
+  bool write_alike(std::span<const uint8_t* const> payloads, size_t size) const;
   Arrival complete(const wire::Packet& packet);
 
   QpContext& qp_;

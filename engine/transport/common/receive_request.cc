@@ -20,6 +20,10 @@ bool ReceiveRequest::place(uint32_t offset, std::span<const uint8_t> data) {
   return scatter(qp_, from_.rq_pd, qp_.receive_sges.first(wqe_.sge_count), offset, data);
 }
 
+bool ReceiveRequest::place_pieces(uint32_t offset, std::span<const uint8_t* const> pieces, size_t size) {
+  return scatter_pieces(qp_, from_.rq_pd, qp_.receive_sges.first(wqe_.sge_count), offset, pieces, size);
+}
+
 Outcome ReceiveRequest::fail(WcStatus status) {
   Cqe cqe;
   cqe.status = status;

@@ -28,6 +28,7 @@ class ReceiveRequest {
   // Copies `data` to message offset `offset`, within length(). False: an SGE does not allow it, which is a local
   // protection error.
   bool place(uint32_t offset, std::span<const uint8_t> data);
+  bool place_pieces(uint32_t offset, std::span<const uint8_t* const> pieces, size_t size);  // as scatter_pieces()
 
   // Ends it with an error.
   Outcome fail(queue::WcStatus status);

@@ -54,4 +54,15 @@ inline bool scatter(const QpContext& qp, uint32_t pd, std::span<const queue::Sge
   return true;
 }
 
+// The same for pieces of `size` bytes each, one behind the other, at once. False: they have to be written one by one,
+// and who does that finds out why.
+inline bool scatter_pieces(const QpContext& qp, uint32_t pd, std::span<const queue::Sge> sges, uint32_t offset,
+                           std::span<const uint8_t* const> pieces, size_t size) {
+  const auto all = static_cast<uint32_t>(pieces.size() * size);
+  const queue::Sge place = SgeCursor(sges, offset).next(all);
+  if (place.length < all) return false;
+  const memory::Translation t = qp.mrs.translate_local(place.lkey, pd, place.address, all, memory::kLocalWrite);
+  return t.result == memory::AccessResult::kOk && memory::copy_pieces(t.address, pieces, size);
+}
+
 }  // namespace uroce::transport

@@ -2,6 +2,7 @@
 // A QP without I/O (architecture.md, decision 3), of any transport. Engine, simulator and fuzzer drive it alike:
 //
 //   on_packet(packet, now)   a packet for this QP arrived, its envelope, P_Key and ICRC checked; a CNP too
+//   on_alike(previous, payloads, now)  others like it behind it
 //   on_congestion_mark(now)  ... and its IP header said congestion experienced (CE); before on_packet()
 //   pull(out, now)           the next packet to send, responses before requests; call until false
 //   pull_ack(out, now)       an acknowledgement that is owed; the engine lets it wait for the next round
@@ -74,6 +75,10 @@ class TransportQp {
   int modify(const QpAttributes& attributes, uint32_t mask, Time now);
 
   virtual void on_packet(const wire::Packet& packet, Time now) = 0;
+  // Packets that arrived behind `previous`, which was the last one, and differ from it in payload and PSN only: each
+  // has the next one, and as many bytes. The same as on_packet() for each of them, with less work where that is
+  // possible.
+  virtual void on_alike(const wire::Packet& previous, std::span<const uint8_t* const> payloads, Time now);
   virtual void on_congestion_mark(Time now) = 0;
   // What may have changed after each of these calls.
   virtual Agenda agenda(Time now) const = 0;

@@ -75,6 +75,22 @@ void RcQp::on_packet(const Packet& packet, Time now) {
   }
 }
 
+void RcQp::on_alike(const Packet& previous, std::span<const uint8_t* const> payloads, Time now) {
+  qp_.now = now;
+  if (!take_alike(previous, payloads, now)) TransportQp::on_alike(previous, payloads, now);
+}
+
+// Middle packets: no message ends with them, so there is nothing to settle.
+bool RcQp::take_alike(const Packet& previous, std::span<const uint8_t* const> payloads, Time now) {
+  const bool middle = !previous.info->first && !previous.info->last && previous.psns == 1;
+  if (!middle || qp_.type != QpType::kRc || previous.info->transport != wire::Transport::kRc) return false;
+  if (previous.info->request) return receiving() && responder_.take_alike(previous, payloads);
+  const wire::Psn unacknowledged = sender_.unacknowledged();
+  if (!sending() || !sender_.take_alike(previous, payloads, now)) return false;
+  congestion_.on_acknowledged(unacknowledged, sender_.unacknowledged());
+  return true;
+}
+
 void RcQp::on_congestion_mark(Time now) {
   qp_.now = now;
   qp_.counters.add(Counter::kRxCongestionMarks);

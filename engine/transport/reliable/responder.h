@@ -39,6 +39,8 @@ class Responder {
   void remember_answers_in(std::span<ReplayEntry> room) { replays_.move_to(room); }
 
   Outcome on_request(const wire::Packet& packet);
+  // Of RC, middle packets of a SEND or WRITE, as RcQp::on_alike() has them. False: nothing has happened.
+  bool take_alike(const wire::Packet& previous, std::span<const uint8_t* const> payloads);
 
   // True when pull() has a READ response, atomic result or NAK to send.
   // As TransportQp::pull_alike(); for what pull() gave, unless forget_alike() was called since.

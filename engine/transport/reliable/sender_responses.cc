@@ -215,6 +215,22 @@ Outcome Sender::on_read_data(const wire::Packet& packet, Time now) {
   return answered(packet.bth.psn + (packet.psns - 1), last, now);
 }
 
+bool Sender::take_alike(const wire::Packet& previous, std::span<const uint8_t* const> payloads, Time now) {
+  const uint32_t mtu = qp_.attr.path_mtu;
+  const auto count = static_cast<uint32_t>(payloads.size());
+  const bool next = previous.bth.psn + 1 == window_.unacknowledged() && count <= window_.outstanding();
+  if (!next || !oldest_awaits_response() || previous.payload.size() != mtu) return false;
+  const Entry entry = oldest_entry();
+  const uint32_t n = entry.progress.responses;
+  // The last one is none of them.
+  if (entry.wqe.opcode != WrOpcode::kRdmaRead || !belongs_to_oldest(previous.bth.psn + 1)) return false;
+  if (count >= entry.progress.psn_count - n) return false;
+  if (!scatter_pieces(qp_, qp_.pd, entry.sges, n * mtu, payloads, mtu)) return false;
+  entry.progress.responses += count;
+  static_cast<void>(answered(previous.bth.psn + count, false, now));
+  return true;
+}
+
 // FLUSH and ATOMIC WRITE are answered by a READ response without data (IBTA A19).
 Outcome Sender::on_bare_response(const wire::Packet& packet, Time now) {
   if (!packet.info->first || !packet.info->last) return fail(WcStatus::kBadResponseError);

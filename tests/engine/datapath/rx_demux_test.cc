@@ -3,6 +3,7 @@
 // by: datapath_faults_test.cc.)
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <random>
 
 #include "tests/engine/datapath/cable_rig.h"
 #include "tests/engine/datapath/fault_rig.h"
@@ -140,6 +141,134 @@ TEST_F(Multicast, DamagedPacketIsDroppedOnce) {
   EXPECT_THAT(one.receives(), IsEmpty());
   EXPECT_THAT(two.receives(), IsEmpty());
 }
+
+// --- alike packets ---------------------------------------------------------------------------------------------------
+
+// A host that hears WRITEs for two RC QPs and a UC QP, of which each has its own part of the memory.
+struct Listener {
+  explicit Listener(std::pair<std::unique_ptr<io::MemoryEnd>, std::unique_ptr<io::MemoryEnd>> link)
+      : peer(std::move(link.second)), host(2, std::move(link.first)) {
+    for (const QpType type : {QpType::kRc, QpType::kRc, QpType::kUc}) {
+      host.connect(*stations.emplace_back(&host.add(type)), v4(192, 0, 2, 1), 0x202);
+    }
+  }
+  void hear(std::span<const Bytes> frames) {
+    for (const Bytes& frame : frames) ASSERT_TRUE(host.end->inject_frame(frame));
+    std::array<io::RxPacket, 64> drained;
+    while (host.run()) {
+      while (peer->receive(drained) > 0) {
+      }
+    }
+  }
+  wire::Psn expected(size_t k) const { return stations[k]->qp->transport->position().received; }
+
+  std::unique_ptr<io::MemoryEnd> peer;
+  Host host;
+  std::vector<Station*> stations;
+};
+
+class AlikePackets : public testing::TestWithParam<uint32_t> {
+ protected:
+  uint32_t up_to(uint32_t most) { return std::uniform_int_distribution<uint32_t>(0, most)(random_); }
+
+  // WRITEs of up to 80 packets, one behind the other; packet i has PSN kSqPsn + i.
+  std::vector<Bytes> writes(const Station& to, bool reliable, uint32_t offset, uint32_t key) {
+    std::vector<Bytes> all;
+    while (all.size() < 1000) {
+      const uint32_t count = 2 + up_to(78), begin = offset + up_to(4);
+      for (uint32_t i = 0; i < count; ++i) {
+        const uint8_t opcode = (reliable ? 0x06 : 0x26) + (i == 0 ? 0 : i + 1 < count ? 1 : 2);
+        transport::test::PeerPacket packet(wire::Opcode{opcode},
+                                           transport::test::kSqPsn + static_cast<uint32_t>(all.size()));
+        packet.payload(pattern(kMtu, static_cast<uint32_t>(all.size()))).reth(begin, key, count * kMtu);
+        if (up_to(20) == 0) packet.ack_request();
+        all.push_back(packet.bytes());
+        wire::store_be24(&all.back()[5], to.qpn());
+      }
+    }
+    return all;
+  }
+
+  // A packet as it arrives: mostly as it was sent.
+  Bytes arriving(Bytes ib, const wire::Envelope& from) {
+    wire::Envelope envelope = from;
+    const uint32_t what = up_to(60);
+    if (what == 0) envelope.traffic_class = wire::kEcnCe;
+    if (what == 1) envelope.source = v4(192, 0, 2, 77);
+    if (what == 2) envelope.destination = v4(192, 0, 2, 78);
+    if (what == 3) ib[2] = 0x12;                                      // P_Key
+    if (what == 4) wire::store_be24(&ib[5], 0x3333);                  // QPN
+    if (what == 5) ib[1] |= 0x01;                                     // TVer
+    if (what == 6) ib[4] ^= 0x40;                                     // BECN, which the ICRC does not cover
+    if (what == 7) ib.resize(ib.size() - 4 * (1 + up_to(kMtu / 8)));  // and so the length
+    if (what == 8) envelope.source_port = 0xc001;
+    Bytes frame = sealed_frame(envelope, ib);
+    if (what == 9) frame[frame.size() - 1 - up_to(kMtu)] ^= 1;
+    return frame;
+  }
+
+  static constexpr uint32_t kMtu = transport::test::kMtu;
+  std::mt19937 random_{GetParam()};
+};
+
+// Whether they are taken several at a time or one in each round makes no difference.
+TEST_P(AlikePackets, CountAsEachByItself) {
+  Listener together(io::make_memory_link({.queue_capacity = 1024})),
+      alone(io::make_memory_link({.queue_capacity = 1024}));
+  for (Listener* listener : {&together, &alone}) {
+    Host& host = listener->host;
+    host.bytes = Bytes(3 * 81 * kMtu);
+    host.key = host.tables.regions.add({.base = host.bytes.data(),
+                                        .iova = 0,
+                                        .length = host.bytes.size(),
+                                        .access = memory::kLocalWrite | transport::test::kAllRemote,
+                                        .pd = kPd});
+  }
+  ASSERT_EQ(together.host.key, alone.host.key);
+  wire::Envelope from = together.stations[0]->qp->path.envelope;
+  std::swap(from.source, from.destination);
+  std::array<std::vector<Bytes>, 3> streams;
+  for (uint32_t k = 0; k < 3; ++k) {
+    ASSERT_EQ(together.stations[k]->qpn(), alone.stations[k]->qpn());
+    streams[k] = writes(*together.stations[k], k < 2, k * 81 * kMtu, together.host.key);
+  }
+  for (int burst = 0; burst < 60; ++burst) {
+    SCOPED_TRACE(burst);
+    std::vector<Bytes> frames;
+    std::array<size_t, 3> at;
+    for (size_t k = 0; k < 3; ++k) {
+      at[k] = static_cast<size_t>(wire::Psn::distance(wire::Psn(transport::test::kSqPsn), alone.expected(k)));
+      at[k] -= std::min<size_t>(at[k], up_to(9) == 0 ? up_to(5) : 0);  // duplicates
+    }
+    for (uint32_t piece = up_to(3); piece < 4; ++piece) {
+      const uint32_t k = up_to(2), length = up_to(40);
+      for (uint32_t i = 0; i < length && at[k] < streams[k].size(); ++i) {
+        at[k] += up_to(30) == 0;  // a packet is lost
+        if (at[k] < streams[k].size()) frames.push_back(arriving(streams[k][at[k]++], from));
+      }
+    }
+    together.hear(frames);
+    for (const Bytes& frame : frames) alone.hear({&frame, 1});
+    ASSERT_EQ(together.host.bytes, alone.host.bytes);
+    for (size_t k = 0; k < 3; ++k) {
+      ASSERT_EQ(together.expected(k), alone.expected(k)) << k;
+      ASSERT_EQ(together.stations[k]->qp->transport->state(), alone.stations[k]->qp->transport->state());
+    }
+    for (size_t i = 0; i < static_cast<size_t>(Counter::kCount); ++i) {
+      const auto counter = static_cast<Counter>(i);
+      // Several packets at once are answered once.
+      if (counter == Counter::kTxAcks || counter == Counter::kTxNaks || counter == Counter::kTxCnps) continue;
+      ASSERT_EQ(together.host.count(counter), alone.host.count(counter)) << Counters::text(counter);
+    }
+  }
+  EXPECT_GT(together.host.count(Counter::kRxRequests), 500u);
+  for (const Counter counter : {Counter::kDropBadIcrc, Counter::kDropWrongAddress, Counter::kDropWrongPkey,
+                                Counter::kDropUnknownQp, Counter::kDropParse, Counter::kRxCongestionMarks}) {
+    EXPECT_GT(together.host.count(counter), 0u) << Counters::text(counter);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, AlikePackets, testing::Range(1u, 31u));
 
 }  // namespace
 }  // namespace uroce::engine::test
