@@ -117,12 +117,12 @@ size_t RxDemux::deliver(Arrivals arrivals, bool looped, Time now) {
   if (const auto reason = refuse(rx, looped, packet, *qp)) return drop(*reason);
   if (is_marked(rx) && packet.info->operation != wire::Operation::kCnp) qp->transport->on_congestion_mark(now);
   const uint32_t raised = events_raised(*qp);
-  size_t delivered = 1;
   {
     const auto windows = tables_.regions.use_windows();
     qp->transport->on_packet(packet, now);
-    while (const size_t alike = deliver_alike(arrivals.subspan(delivered - 1), packet, *qp, now)) delivered += alike;
   }
+  size_t delivered = 1;
+  while (const size_t alike = deliver_alike(arrivals.subspan(delivered - 1), packet, *qp, now)) delivered += alike;
   schedule_.reschedule(*qp, now);
   if (events_raised(*qp) != raised) schedule_.acks().on_event(*qp);
   return delivered;
@@ -131,7 +131,7 @@ size_t RxDemux::deliver(Arrivals arrivals, bool looped, Time now) {
 // Of long messages come many packets that differ in PSN and payload only: what was found of the first of them, and is
 // in `packet`, holds for those behind it. The ICRC is each one's own. So many at a time that what is summed is still
 // in the first level of the cache when it is copied.
-size_t RxDemux::deliver_alike(Arrivals arrivals, wire::Packet& packet, Qp& qp, Time now) {
+size_t RxDemux::deliver_alike(Arrivals arrivals, wire::Packet& packet, Qp& qp, Time now) const {
   constexpr size_t kMost = 16, kMostBytes = 1 << 14;
   const bool middle = !packet.info->first && !packet.info->last && packet.info->header_size == wire::kBthSize;
   if (!middle || packet.payload.empty() || !arrivals.front().apart.empty() || packet.psns != 1) return 0;
@@ -144,7 +144,10 @@ size_t RxDemux::deliver_alike(Arrivals arrivals, wire::Packet& packet, Qp& qp, T
     ++count;
   }
   if (count == 0) return 0;
-  qp.transport->on_alike(packet, std::span(payloads).first(count), now);
+  {
+    const auto windows = tables_.regions.use_windows();
+    qp.transport->on_alike(packet, std::span(payloads).first(count), now);
+  }
   packet.bth.psn = packet.bth.psn + static_cast<uint32_t>(count);
   return count;
 }

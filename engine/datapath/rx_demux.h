@@ -35,7 +35,7 @@ class RxDemux {
   const Qp* coming(size_t i) const;
   // The first of them, and those behind it that can go with it. Returns how many that were.
   size_t deliver(Arrivals arrivals, bool looped, Time now);
-  static size_t deliver_alike(Arrivals arrivals, wire::Packet& packet, Qp& qp, Time now);
+  size_t deliver_alike(Arrivals arrivals, wire::Packet& packet, Qp& qp, Time now) const;
   void deliver_watched(io::PacketIo& io, size_t count, bool looped, Time now);
   void deliver_to_group(const io::RxPacket& rx, bool looped, const wire::Packet& packet, Time now);
   std::optional<Counter> refuse(const io::RxPacket& rx, bool looped, const wire::Packet& packet, const Qp& qp) const;

@@ -6,6 +6,7 @@
 #include <cassert>
 #include <chrono>
 #include <cstring>
+#include <sched.h>
 #include <sys/timerfd.h>
 #include <utility>
 
@@ -86,7 +87,7 @@ DpdkIo::DpdkIo(const DpdkCalls& calls, DpdkPort* port, const DpdkPortInfo& info,
 }
 
 DpdkIo::~DpdkIo() {
-  flush();
+  while (!flush()) sched_yield();  // until they have lost patience
   release_held();
   for (const Outgoing& queue : outgoing_) calls_.release(queue.frames.data(), queue.count);
   calls_.release(spare_.data(), spare_count_);

@@ -56,7 +56,7 @@ bool MessageAssembler::take_alike(const Packet& previous, std::span<const uint8_
   const size_t size = previous.payload.size();
   const uint64_t end = received_ + payloads.size() * size;
   if (kind_ == Kind::kSend) {
-    if (!receive_.place_pieces(received_, payloads, size)) return false;
+    if (end > receive_.length() || !receive_.place_pieces(received_, payloads, size)) return false;
   } else {
     if (end >= reth_.length || !write_alike(payloads, size)) return false;
   }

@@ -42,7 +42,8 @@ class MessageAssembler {
 
   // The next packet of a SEND or WRITE: in sequence and of a valid length.
   Arrival take(const wire::Packet& packet);
-  // Packets behind a middle one, as TransportQp::on_alike() has them, at once. False: they are to be taken one by one.
+  // Packets behind a middle one, as TransportQp::on_alike() has them, at once. False: they are to be taken one by one;
+  // some of their bytes may be in memory already.
   bool take_alike(const wire::Packet& previous, std::span<const uint8_t* const> payloads);
 
  private:

@@ -23,13 +23,14 @@ int check_values(const QpAttributes& a, uint32_t mask) {
 
 }  // namespace
 
-void TransportQp::on_alike(const wire::Packet& previous, std::span<const uint8_t* const> payloads, Time now) {
+bool TransportQp::on_alike(const wire::Packet& previous, std::span<const uint8_t* const> payloads, Time now) {
   wire::Packet packet = previous;
   for (const uint8_t* const payload : payloads) {
     ++packet.bth.psn;
     packet.payload = {payload, previous.payload.size()};
     on_packet(packet, now);
   }
+  return false;
 }
 
 int TransportQp::modify(const QpAttributes& attributes, uint32_t mask, Time now) {

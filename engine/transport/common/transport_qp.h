@@ -77,8 +77,8 @@ class TransportQp {
   virtual void on_packet(const wire::Packet& packet, Time now) = 0;
   // Packets that arrived behind `previous`, which was the last one, and differ from it in payload and PSN only: each
   // has the next one, and as many bytes. The same as on_packet() for each of them, with less work where that is
-  // possible.
-  virtual void on_alike(const wire::Packet& previous, std::span<const uint8_t* const> payloads, Time now);
+  // possible: true then.
+  virtual bool on_alike(const wire::Packet& previous, std::span<const uint8_t* const> payloads, Time now);
   virtual void on_congestion_mark(Time now) = 0;
   // What may have changed after each of these calls.
   virtual Agenda agenda(Time now) const = 0;

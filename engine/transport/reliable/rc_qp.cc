@@ -75,9 +75,9 @@ void RcQp::on_packet(const Packet& packet, Time now) {
   }
 }
 
-void RcQp::on_alike(const Packet& previous, std::span<const uint8_t* const> payloads, Time now) {
+bool RcQp::on_alike(const Packet& previous, std::span<const uint8_t* const> payloads, Time now) {
   qp_.now = now;
-  if (!take_alike(previous, payloads, now)) TransportQp::on_alike(previous, payloads, now);
+  return take_alike(previous, payloads, now) || TransportQp::on_alike(previous, payloads, now);
 }
 
 // Middle packets: no message ends with them, so there is nothing to settle.

@@ -15,7 +15,7 @@ class RcQp final : public TransportQp {
   explicit RcQp(const QpConfig& config) : TransportQp(config), sender_(qp_), responder_(qp_), congestion_(qp_) {}
 
   void on_packet(const wire::Packet& packet, Time now) override;
-  void on_alike(const wire::Packet& previous, std::span<const uint8_t* const> payloads, Time now) override;
+  bool on_alike(const wire::Packet& previous, std::span<const uint8_t* const> payloads, Time now) override;
   void on_congestion_mark(Time now) override;
   Agenda agenda(Time now) const override;
   bool pull(io::TxPacket& out, Time now) override;

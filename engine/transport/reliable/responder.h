@@ -39,7 +39,7 @@ class Responder {
   void remember_answers_in(std::span<ReplayEntry> room) { replays_.move_to(room); }
 
   Outcome on_request(const wire::Packet& packet);
-  // Of RC, middle packets of a SEND or WRITE, as RcQp::on_alike() has them. False: nothing has happened.
+  // Of RC, middle packets of a SEND or WRITE, as RcQp::on_alike() has them. False: as MessageAssembler has it.
   bool take_alike(const wire::Packet& previous, std::span<const uint8_t* const> payloads);
 
   // True when pull() has a READ response, atomic result or NAK to send.

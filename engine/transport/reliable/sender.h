@@ -73,7 +73,8 @@ class Sender {
   // --- answers and timers: sender_responses.cc ----------------------------------------------------------------------
   // A packet whose opcode is a response or acknowledgement.
   Outcome on_response(const wire::Packet& packet, Time now);
-  // Middle packets of a READ's response, as RcQp::on_alike() has them. False: nothing has happened.
+  // Middle packets of a READ's response, as RcQp::on_alike() has them. False: they are to be taken one by one;
+  // some of their bytes may be in memory already.
   bool take_alike(const wire::Packet& previous, std::span<const uint8_t* const> payloads, Time now);
   Outcome on_timer(Time now);
   void on_pause(Duration late, Time now) {

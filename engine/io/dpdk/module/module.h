@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <mutex>
+#include <shared_mutex>
 #include <string>
 #include <vector>
 
@@ -19,11 +20,12 @@ void begin_complaints();
 std::string first_complaint();
 
 // In EAL's thread for interrupts net_memif handles what its peers say, and their end, without any lock: it takes away
-// rings and their memory. So that thread has a lock all the time but while it waits (process_calls.cc), and whoever
-// moves frames of a memif, or opens or closes one, has it too.
-using EalStands = std::unique_lock<std::mutex>;
-EalStands let_eal_stand();          // waits for it
-EalStands let_eal_stand_if_idle();  // does not own the lock if EAL is at work, or about to
+// rings and their memory. So that thread has a lock alone but while it waits (process_calls.cc). So has whoever opens
+// or closes a memif; those who move frames have it together.
+using EalStands = std::unique_lock<std::shared_mutex>;
+using EalRests = std::shared_lock<std::shared_mutex>;
+EalStands let_eal_stand();
+EalRests eal_rests();  // does not own the lock if somebody has it alone, or waits for that
 
 // What a process wants of a netdev's frames.
 struct PacketFilter {

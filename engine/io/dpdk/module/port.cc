@@ -109,8 +109,8 @@ class Opener {
       port.memif = std::strncmp(config_.devargs, kMemif, std::strlen(kMemif)) == 0;
       const EalStands alone = alone_with(port);
       problem = probe(port);
-      if (problem.empty()) problem = configure(port);
     }
+    if (problem.empty()) problem = configure(port);  // visitors do not get to a port that has not been started
     if (problem.empty()) problem = start(port);
     if (problem.empty()) find_descriptors(port);
     return problem;
@@ -300,8 +300,8 @@ size_t receive(DpdkPort* port, DpdkBuffer* frames, size_t count) {
   constexpr size_t kMost = 64;
   rte_mbuf* mbufs[kMost];
   size_t all = 0;
-  const EalStands alone = port->memif ? let_eal_stand_if_idle() : EalStands();
-  if (port->memif && !alone) return 0;
+  const EalRests rests = port->memif ? eal_rests() : EalRests();
+  if (port->memif && !rests) return 0;
   count = port->running ? std::min(count, kMost) : 0;
   for (uint16_t i = 0; i < port->queues && all < count; ++i) {
     const auto queue = static_cast<uint16_t>((port->next_queue + i) % port->queues);
@@ -339,8 +339,8 @@ size_t reserve(DpdkPort* port, DpdkBuffer* buffers, size_t count) {
 size_t send(DpdkPort* port, uint32_t queue, const DpdkBuffer* frames, size_t count) {
   constexpr size_t kMost = 64;
   rte_mbuf* mbufs[kMost];
-  const EalStands alone = port->memif ? let_eal_stand_if_idle() : EalStands();
-  if (port->memif && !alone) return 0;
+  const EalRests rests = port->memif ? eal_rests() : EalRests();
+  if (port->memif && !rests) return 0;
   count = port->running ? std::min(count, kMost) : 0;
   for (size_t i = 0; i < count; ++i) {
     mbufs[i] = mbuf_of(frames[i]);

@@ -9,12 +9,13 @@
 //  - fprintf(stderr): one line of uroce says what went wrong.
 //  - sigaction() for real-time signals: net_tap would let a signal interrupt the application for each packet. It
 //    is told that they are all taken, and asks the kernel instead.
-//  - sendmsg(), connect() of net_memif: to a process that has ended or was stopped. The application gets no SIGPIPE and
-//    does not wait. And the driver does not hear that nobody reads: it would close a descriptor for which EAL waits, at
-//    which EAL aborts the process. It finds the end of the connection when it reads, and closes it in the right order.
+//  - sendmsg(), connect() of net_memif: to a process that has ended, was stopped or does not read. The application gets
+//    no SIGPIPE, and nobody waits. And the driver does not hear that nobody reads: it would close a descriptor for
+//    which EAL waits, at which EAL aborts the process. It finds the end of the connection when it reads, and closes it
+//    in the right order.
 //  - rte_intr_instance_free(): net_memif frees a server's listener while EAL still calls it for each visitor, and
 //    leaves its descriptor open. So who frees something for which EAL waits stops that first.
-//  - epoll_wait(): EAL's thread for interrupts has the lock of let_eal_stand() but while it waits there.
+//  - epoll_wait(): EAL's thread for interrupts stands (let_eal_stand()) but while it waits there.
 //  - Descriptors are close-on-exec, so that programs which the application starts do not keep the port.
 //
 // And strlcpy() and strlcat(), for which glibc before 2.38 needs a library more.
@@ -31,6 +32,7 @@
 #include <rte_eal.h>
 #include <rte_interrupts.h>
 #include <sched.h>
+#include <shared_mutex>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -68,31 +70,22 @@ void forget(const Awaited& gone) {
   awaited.erase(std::remove(awaited.begin(), awaited.end(), gone), awaited.end());
 }
 
-std::mutex eals_work;
-std::atomic<bool> eal_has_work{false};  // who polls leaves it the lock
-thread_local bool at_work = false;      // EAL's thread
+// A child of fork() does not get as far: it cannot open ports, and does not touch its parent's.
+std::shared_mutex eals_work;
+std::atomic<int> wanted_alone{0};   // who moves frames leaves it then
+thread_local EalStands eals_stand;  // EAL's thread
 
 }  // namespace
 
 EalStands let_eal_stand() {
-  return EalStands(eals_work);
+  wanted_alone.fetch_add(1, std::memory_order_relaxed);
+  EalStands alone(eals_work);
+  wanted_alone.fetch_sub(1, std::memory_order_relaxed);
+  return alone;
 }
 
-EalStands let_eal_stand_if_idle() {
-  return eal_has_work.load(std::memory_order_relaxed) ? EalStands() : EalStands(eals_work, std::try_to_lock);
-}
-
-// In EAL's thread.
-void begin_work() {
-  eal_has_work.store(true, std::memory_order_relaxed);
-  eals_work.lock();
-  eal_has_work.store(false, std::memory_order_relaxed);
-  at_work = true;
-}
-
-void end_work() {
-  if (at_work) eals_work.unlock();
-  at_work = false;
+EalRests eal_rests() {
+  return wanted_alone.load(std::memory_order_relaxed) != 0 ? EalRests() : EalRests(eals_work, std::try_to_lock);
 }
 
 PacketSockets::PacketSockets() {
@@ -112,6 +105,7 @@ void PacketSockets::forget(int fd) {
 using uroce::io::dpdk::awaited;
 using uroce::io::dpdk::awaited_by;
 using uroce::io::dpdk::awaited_lock;
+using uroce::io::dpdk::eals_stand;
 using uroce::io::dpdk::noting;
 
 // NOLINTBEGIN(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp,cert-dcl50-cpp): the linker's names
@@ -171,8 +165,8 @@ int __wrap_socket(int domain, int type, int protocol) {
 
 ssize_t __real_sendmsg(int fd, const msghdr* message, int flags);
 ssize_t __wrap_sendmsg(int fd, const msghdr* message, int flags) {
-  const ssize_t sent = __real_sendmsg(fd, message, flags | MSG_NOSIGNAL);
-  if (sent >= 0 || (errno != EPIPE && errno != ECONNRESET)) return sent;
+  const ssize_t sent = __real_sendmsg(fd, message, flags | MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent >= 0 || (errno != EPIPE && errno != ECONNRESET && errno != EAGAIN)) return sent;
   size_t size = 0;
   for (size_t i = 0; i < message->msg_iovlen; ++i) size += message->msg_iov[i].iov_len;
   return static_cast<ssize_t>(size);
@@ -225,10 +219,10 @@ int __wrap_epoll_create(int) {
 int __real_epoll_wait(int epoll, epoll_event* events, int count, int timeout);
 int __wrap_epoll_wait(int epoll, epoll_event* events, int count, int timeout) {
   if (rte_thread_is_intr() == 0) return __real_epoll_wait(epoll, events, count, timeout);
-  uroce::io::dpdk::end_work();
+  eals_stand = {};
   int ready = __real_epoll_wait(epoll, events, count, timeout);
   const int error = errno;
-  uroce::io::dpdk::begin_work();
+  eals_stand = uroce::io::dpdk::let_eal_stand();
   errno = error;
   // What was ready may have been closed meanwhile, and its descriptor be another one now, at which EAL would wait.
   if (ready > 0) ready = __real_epoll_wait(epoll, events, count, 0);

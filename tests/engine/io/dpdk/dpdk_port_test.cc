@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // DpdkIo on ports of DPDK over a veth pair between two network namespaces.
 #include <algorithm>
+#include <cstring>
 #include <fcntl.h>
 #include <filesystem>
 #include <gmock/gmock.h>
@@ -9,6 +10,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -281,9 +283,10 @@ std::unique_ptr<DpdkIo> open_memif_server(const std::string& device, const socka
   return opened == nullptr ? nullptr : std::move(*opened);
 }
 
-void visit(const sockaddr_un& address) {
-  const UniqueFd visitor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  ASSERT_EQ(connect(visitor.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+UniqueFd visitor_of(const sockaddr_un& address) {
+  UniqueFd visitor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(connect(visitor.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  return visitor;
 }
 
 // The driver's error path closes a descriptor for which EAL waits, at which EAL aborts the process.
@@ -291,7 +294,7 @@ TEST(DpdkPort, WhoConnectsAndLeavesDoesNotEndAMemifServer) {
   const sockaddr_un address = memif_address("left");
   const auto server = open_memif_server("net_memif_l0", address);
   ASSERT_TRUE(server);
-  for (int i = 0; i < 200; ++i) ASSERT_NO_FATAL_FAILURE(visit(address)) << i;
+  for (int i = 0; i < 200; ++i) visitor_of(address);
 }
 
 TEST(DpdkPort, DescriptorsBecomeReadable) {
@@ -336,6 +339,18 @@ std::vector<std::filesystem::path> descriptors() {
   return all;
 }
 
+size_t bound_to(const sockaddr_un& address) {
+  size_t count = 0;
+  for (const auto& path : descriptors()) {
+    sockaddr_un own{};
+    socklen_t size = sizeof(own);
+    const int fd = std::stoi(path.filename());
+    count += getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size) == 0 && own.sun_family == AF_UNIX &&
+             std::strncmp(own.sun_path, address.sun_path, sizeof(own.sun_path)) == 0;
+  }
+  return count;
+}
+
 // The driver frees the listener, for which EAL would go on waiting. Visitors are under way as it closes.
 TEST(DpdkPort, AClosedMemifServerListensNoMore) {
   const sockaddr_un address = memif_address("closed");
@@ -344,9 +359,54 @@ TEST(DpdkPort, AClosedMemifServerListensNoMore) {
   for (int i = 1; i <= 10; ++i) {
     const auto server = open_memif_server("net_memif_x" + std::to_string(i), address);
     ASSERT_TRUE(server);
-    for (int visitor = 0; visitor < 5; ++visitor) ASSERT_NO_FATAL_FAILURE(visit(address)) << i;
+    for (int visitor = 0; visitor < 5; ++visitor) visitor_of(address);
   }
+  EXPECT_TRUE(eventually([&] { return bound_to(address) == 0; })) << bound_to(address);
   EXPECT_TRUE(eventually([&] { return descriptors().size() <= before; })) << descriptors().size() << " of " << before;
+}
+
+// Of the driver's protocol what makes a server answer.
+using MemifMessage = std::array<uint8_t, 128>;
+constexpr MemifMessage kMemifInit = {3, 0, 0, 2};  // version 2.0
+constexpr MemifMessage kMemifAddRing = {5, 0, 1};  // to the server, ring 0
+
+bool send_with(int socket, MemifMessage message, int descriptor) {
+  iovec bytes{message.data(), message.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr header{};
+  header.msg_iov = &bytes;
+  header.msg_iovlen = 1;
+  header.msg_control = control.data();
+  header.msg_controllen = control.size();
+  cmsghdr* const rights = CMSG_FIRSTHDR(&header);
+  rights->cmsg_level = SOL_SOCKET;
+  rights->cmsg_type = SCM_RIGHTS;
+  rights->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(rights), &descriptor, sizeof(int));
+  return sendmsg(socket, &header, MSG_NOSIGNAL) == static_cast<ssize_t>(message.size());
+}
+
+// It asks, and reads no answer, until there is no room for more of them.
+TEST(DpdkPort, AMemifClientThatDoesNotReadStopsNobody) {
+  const UniqueFd file(memfd_create("uroce-asked-again", MFD_CLOEXEC));
+  {
+    const sockaddr_un address = memif_address("deaf");
+    const auto server = open_memif_server("net_memif_d0", address);
+    ASSERT_TRUE(server);
+    const UniqueFd visitor = visitor_of(address);
+    const int little = 1;
+    setsockopt(visitor.get(), SOL_SOCKET, SO_SNDBUF, &little, sizeof(little));
+    const timeval patience{.tv_sec = 10, .tv_usec = 0};
+    setsockopt(visitor.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+    ASSERT_EQ(send(visitor.get(), kMemifInit.data(), kMemifInit.size(), 0), static_cast<ssize_t>(kMemifInit.size()));
+    for (int i = 0; i < 400; ++i) ASSERT_TRUE(send_with(visitor.get(), kMemifAddRing, file.get())) << i;
+  }
+  // The driver keeps the last one only, and forgets the others.
+  for (const auto& path : descriptors()) {
+    std::error_code gone;
+    const bool kept = std::filesystem::read_symlink(path, gone).string().find("uroce-asked-again") != std::string::npos;
+    if (kept && std::stoi(path.filename()) != file.get()) close(std::stoi(path.filename()));
+  }
 }
 
 // Ports come and go in a program that runs for days.
