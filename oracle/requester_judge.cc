@@ -158,9 +158,11 @@ void RequesterJudge::judge_order(Psn psn, Context& context) {
     return;
   }
   // Forward: to what is not acknowledged, or from a probe. That is a single packet sent again early, and perhaps the
-  // last one before the interruption as well, or before long READs in front of that.
+  // last one before the interruption as well, or before long READs in front of that. Or another probe, of what is the
+  // oldest now.
   const bool to_unacknowledged = Psn::distance(psn, sent_.unacknowledged()) >= 0;
-  if (probing && psn != *interrupted_ && only_long_reads_between(psn, *interrupted_)) return;
+  const bool oldest = psn == sent_.unacknowledged();
+  if (probing && psn != *interrupted_ && (oldest || only_long_reads_between(psn, *interrupted_))) return;
   if (!to_unacknowledged && !(probing && psn == *interrupted_)) {
     context.violation(Rule::kGoBackOrder, text("PSN %u after going back, the next one is %u and %u is not acknowledged",
                                                psn.value(), cursor_->value(), sent_.unacknowledged().value()));

@@ -233,6 +233,28 @@ TEST(Requester, ProbesInFrontOfReads) {
   EXPECT_EQ(with({send(100), read(106, 300)}), "go-back-order@8");
 }
 
+// What was the oldest is answered in part, and the rest of it is probed for; what is new follows.
+TEST(Requester, ProbesForTheRestOfARead) {
+  const auto with = [](const std::vector<Spec>& again) {
+    Trace t;
+    for (uint32_t psn = 100; psn < 104; ++psn) t.out(send(psn));
+    t.out(read(104, 600));
+    t.out(read(107, 300));
+    t.out(send(100));
+    t.out(send(103));
+    t.in(ack(103, 4));
+    t.in(response(kRcReadResponseFirst, 104, 256, 4));  // packet 10
+    for (const Spec& spec : again) t.out(spec);
+    return t.found();
+  };
+  const Spec rest = read(105, 344, 0x1000 + 256);
+  EXPECT_EQ(with({rest, send(109)}), "");
+  EXPECT_EQ(with({rest, rest, send(109)}), "");
+  EXPECT_EQ(with({rest, read(107, 300), send(109)}), "");  // back, and all of it
+  EXPECT_EQ(with({rest, rest, read(107, 300), rest, send(109)}), "");
+  EXPECT_EQ(with({rest, send(110)}), "psn-consecutive@12");
+}
+
 // A READ's responses cannot be counted before the path MTU is known, so where a probe interrupts is not known either.
 TEST(Requester, ProbesBehindReadsBeforeThePathMtuIsKnown) {
   const auto with = [](const std::vector<Spec>& later) {
