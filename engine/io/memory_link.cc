@@ -107,11 +107,8 @@ size_t MemoryEnd::receive_from(FrameQueue& queue, std::span<RxPacket> out) {
       if (malformed_observer_) malformed_observer_(frame.bytes(), error);
       continue;
     }
+    packet.renew();
     packet.frame = frame.bytes();
-    packet.faults = 0;
-    packet.without_icrc = false;
-    packet.apart = {};
-    packet.psns = 1;
     packet.source_qpn = frame.source_qpn;
     packet.reason = frame.reason;
     counters_.rx_bytes += packet.ib.size() + 8;

@@ -56,11 +56,8 @@ bool XskReceiver::parse(std::span<const uint8_t> frame, RxPacket& packet) {
     if (malformed_observer_) malformed_observer_(frame, error);
     return false;
   }
+  packet.renew();
   packet.frame = frame;
-  packet.faults = 0;
-  packet.without_icrc = false;
-  packet.apart = {};
-  packet.psns = 1;
   counters_.rx_bytes += packet.ib.size() + wire::kUdpSize;
   return true;
 }

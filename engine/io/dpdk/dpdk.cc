@@ -87,7 +87,9 @@ DpdkIo::DpdkIo(const DpdkCalls& calls, DpdkPort* port, const DpdkPortInfo& info,
 }
 
 DpdkIo::~DpdkIo() {
-  while (!flush()) sched_yield();  // until they have lost patience
+  for (uint32_t queue = 0; queue < outgoing_.size(); ++queue) {
+    while (!transmit(queue)) sched_yield();  // for kPatience at most, then they are lost
+  }
   release_held();
   for (const Outgoing& queue : outgoing_) calls_.release(queue.frames.data(), queue.count);
   calls_.release(spare_.data(), spare_count_);
@@ -134,11 +136,8 @@ bool DpdkIo::take(const DpdkBuffer& buffer, size_t slot, RxPacket& packet) {
     return false;
   }
   if (is_for_others(packet.ib)) return false;
+  packet.renew();
   packet.frame = frame;
-  packet.faults = 0;
-  packet.without_icrc = false;
-  packet.apart = {};
-  packet.psns = 1;
   counters_.rx_bytes += packet.ib.size() + wire::kUdpSize;
   return true;
 }

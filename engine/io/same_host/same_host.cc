@@ -377,7 +377,7 @@ bool SameHost::read(Peer& peer, std::span<const uint8_t> record, RxPacket& packe
   const size_t begun = std::min(ib.size(), io::TxPacket::kMaxHeaderSize);
   std::memcpy(bytes, ib.data(), begun);
   size_t copied = prefix.has_icrc == 0 ? headers_apart({bytes, ib.size()}) : 0;
-  packet = {};
+  packet.renew();
   if (copied != 0) {
     packet.apart = ib.subspan(copied);
     lent_ = true;

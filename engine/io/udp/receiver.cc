@@ -84,9 +84,10 @@ size_t UdpReceiver::hand_out(std::span<RxPacket> out) {
 
 void UdpReceiver::next_packet(Run& run, RxPacket& packet) {
   const UdpArrival& arrival = run.arrival;
-  packet.reset(arrival.envelope,
-               arrival.bytes.subspan(run.offset, std::min(arrival.segment, arrival.bytes.size() - run.offset)));
+  packet.renew();
+  packet.envelope = arrival.envelope;
   packet.envelope.ip_id = run.ip_id;
+  packet.ib = arrival.bytes.subspan(run.offset, std::min(arrival.segment, arrival.bytes.size() - run.offset));
   run.ip_id = static_cast<uint16_t>(run.ip_id + run.step);
   run.offset += packet.ib.size();
 }

@@ -38,14 +38,13 @@ class Responder {
   uint32_t answers_remembered() const { return replays_.size(); }
   void remember_answers_in(std::span<ReplayEntry> room) { replays_.move_to(room); }
 
+  // --- requests: responder.cc ---------------------------------------------------------------------------------------
   Outcome on_request(const wire::Packet& packet);
   // Of RC, middle packets of a SEND or WRITE, as RcQp::on_alike() has them. False: as MessageAssembler has it.
   bool take_alike(const wire::Packet& previous, std::span<const uint8_t* const> payloads);
 
+  // --- answers: responder_answers.cc --------------------------------------------------------------------------------
   // True when pull() has a READ response, atomic result or NAK to send.
-  // As TransportQp::pull_alike(); for what pull() gave, unless forget_alike() was called since.
-  size_t pull_alike(const io::TxPacket& previous, std::span<io::TxPacket> out);
-  void forget_alike() { repeatable_ = false; }
   bool wants_to_send() const { return answering() || nak_.pending; }
   bool answering() const { return replays_.answering() > 0; }
   enum class Pulled : uint8_t {
@@ -54,6 +53,9 @@ class Responder {
     kFinalNak,  // a packet too: the QP fails
   };
   Pulled pull(io::TxPacket& out);
+  // As TransportQp::pull_alike(); for what pull() gave, unless forget_alike() was called since.
+  size_t pull_alike(const io::TxPacket& previous, std::span<io::TxPacket> out);
+  void forget_alike() { repeatable_ = false; }
   // The QP failed by our own NAK, which still has to leave, after the responses that precede it.
   bool nak_pending() const { return nak_.pending; }
 
@@ -68,6 +70,7 @@ class Responder {
   // that the peer has to be told of.
   void on_unreadable_before_nak(wire::Psn psn);
 
+  // --- endings ------------------------------------------------------------------------------------------------------
   // Completes receive requests with a flush error, in order: all, or of a shared queue the one in use. A pending NAK
   // that tells why stays.
   void flush();

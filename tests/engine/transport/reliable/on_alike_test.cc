@@ -243,6 +243,14 @@ class OnAlikeByRule : public testing::Test {
     for (uint32_t i = 0; i < count; ++i) stream.push_back(request(opcode, psn + i, pattern(size, i)).bytes());
     return stream;
   }
+  // Of `length` bytes, of which the first packet has come.
+  void begin_read(uint32_t length) {
+    for (size_t k = 0; k < 2; ++k) {
+      hosts_[k].post(rdma(WrOpcode::kRdmaRead, 1, kRemote, kRkey), {buffers_[k].sge(0, length)});
+      hosts_[k].pull();
+    }
+    arrive({read_response(Opcode::kRcReadResponseFirst, kSqPsn, pattern(kMtu)).bytes()});
+  }
   QpState state() const { return hosts_[1].qp.state(); }
 
   std::array<ScriptedQp, 2> hosts_;
@@ -298,21 +306,13 @@ TEST_F(OnAlikeByRule, MoreThanTheReceiveRequestHasRoomFor) {
 }
 
 TEST_F(OnAlikeByRule, MoreThanWasRead) {
-  for (size_t k = 0; k < 2; ++k) {
-    hosts_[k].post(rdma(WrOpcode::kRdmaRead, 1, kRemote, kRkey), {buffers_[k].sge(0, 6 * kMtu)});
-    hosts_[k].pull();
-  }
-  arrive({read_response(Opcode::kRcReadResponseFirst, kSqPsn, pattern(kMtu)).bytes()});
+  begin_read(6 * kMtu);
   arrive(middles(Opcode::kRcReadResponseMiddle, kSqPsn + 1, 5));
   EXPECT_EQ(state(), QpState::kErr);
 }
 
 TEST_F(OnAlikeByRule, ReadDataOfAnotherLengthBehindAnOldResponseOfIt) {
-  for (size_t k = 0; k < 2; ++k) {
-    hosts_[k].post(rdma(WrOpcode::kRdmaRead, 1, kRemote, kRkey), {buffers_[k].sge(0, 20 * kMtu)});
-    hosts_[k].pull();
-  }
-  arrive({read_response(Opcode::kRcReadResponseFirst, kSqPsn, pattern(kMtu)).bytes()});
+  begin_read(20 * kMtu);
   arrive(middles(Opcode::kRcReadResponseMiddle, kSqPsn + 1, 3));
   arrive(middles(Opcode::kRcReadResponseMiddle, kSqPsn + 3, 4, kMtu / 2));
   EXPECT_EQ(state(), QpState::kErr);
@@ -332,7 +332,7 @@ TEST_F(OnAlikeByRule, NothingWhereEachAsksForAnAcknowledgement) {
   arrive({});
 }
 
-// The memory of the fifth packet is gone: those before it are there, and the NAK names it.
+// The memory of the sixth packet takes no writes: those before it are there, and the NAK names it.
 TEST(OnAlikeFault, EndsWhereTheMemoryEnds) {
   ASSERT_EQ(memory::install_fault_handler(), 0);
   constexpr size_t kPage = 4096, kSize = 2 * kPage;
