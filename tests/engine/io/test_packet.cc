@@ -41,6 +41,11 @@ void TestBurst::expect_arrived(size_t index, const RxPacket& received) const {
   SCOPED_TRACE(wire::format_packet(received.envelope, received.ib));
   EXPECT_TRUE(wire::icrc_matches(received.envelope, received.ib));
   EXPECT_FALSE(received.without_icrc);
+  EXPECT_TRUE(received.apart.empty());
+  EXPECT_EQ(received.faults, 0);
+  EXPECT_EQ(received.psns, 1u);
+  EXPECT_EQ(received.source_qpn, wire::Qpn{});
+  EXPECT_EQ(received.reason, SendReason::kFirst);
   EXPECT_EQ(received.envelope.source.text(), content.envelope.source.text());
   EXPECT_EQ(received.envelope.destination.text(), content.envelope.destination.text());
   EXPECT_EQ(received.envelope.traffic_class, content.envelope.traffic_class);
