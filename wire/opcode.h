@@ -129,6 +129,9 @@ struct OpcodeInfo {
   bool has_payload = false;      // may carry payload
   uint8_t header_size = 0;       // BTH and extension headers; for a CNP also its reserved bytes
   const char* name = "UNKNOWN";  // "RDMA_WRITE_FIRST", without the transport
+
+  // Neither begins nor ends anything.
+  constexpr bool is_middle() const { return known && !first && !last; }
 };
 
 namespace internal {

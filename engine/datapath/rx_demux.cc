@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "wire/icrc.h"
 
@@ -48,12 +49,29 @@ bool is_alike(const io::RxPacket& rx, const io::RxPacket& previous) {
 size_t RxDemux::receive(io::PacketIo& io, bool looped, Time now) {
   const size_t count = io.receive(arrived_);
   if (count == 0) return 0;
-  if (io.wants_verdicts()) {
-    deliver_watched(io, count, looped, now);
-  } else {
-    deliver_burst(count, looped, now);
+  try {
+    if (io.wants_verdicts()) {
+      deliver_watched(io, count, looped, now);
+    } else {
+      deliver_burst(count, looped, now);
+    }
+  } catch (...) {  // out of memory: the rest is lost, as on a wire
+    end_row(now);
+    throw;
   }
+  end_row(now);
   return count;
+}
+
+// Packets for a QP come many in a row: what it does next is asked behind the last of them.
+void RxDemux::begin_row(Qp& qp, Time now) {
+  if (served_ == &qp) return;
+  end_row(now);
+  served_ = &qp;
+}
+
+void RxDemux::end_row(Time now) {
+  if (Qp* const qp = std::exchange(served_, nullptr)) schedule_.reschedule(*qp, now);
 }
 
 // Where many QPs take turns their state is in no cache. While one packet is delivered, what those behind it need is on
@@ -88,6 +106,7 @@ void RxDemux::deliver_watched(io::PacketIo& io, size_t count, bool looped, Time 
   for (size_t i = 0; i < count; ++i) {
     counters_.snapshot(before);
     deliver({&arrived_[i], 1}, looped, now);
+    end_row(now);
     verdicts[i] = counters_.moved_since(before);
   }
   io.on_verdicts(std::span(verdicts).first(count));
@@ -115,6 +134,7 @@ size_t RxDemux::deliver(Arrivals arrivals, bool looped, Time now) {
   Qp* const qp = qpns_.find(packet.bth.dest_qp);
   if (qp == nullptr) return drop(Counter::kDropUnknownQp);
   if (const auto reason = refuse(rx, looped, packet, *qp)) return drop(*reason);
+  begin_row(*qp, now);
   if (is_marked(rx) && packet.info->operation != wire::Operation::kCnp) qp->transport->on_congestion_mark(now);
   const uint32_t raised = events_raised(*qp);
   {
@@ -123,8 +143,10 @@ size_t RxDemux::deliver(Arrivals arrivals, bool looped, Time now) {
   }
   size_t delivered = 1;
   while (const size_t alike = deliver_alike(arrivals.subspan(delivered - 1), packet, *qp, now)) delivered += alike;
-  schedule_.reschedule(*qp, now);
-  if (events_raised(*qp) != raised) schedule_.acks().on_event(*qp);
+  if (events_raised(*qp) != raised) {
+    schedule_.reschedule(*qp, now);
+    schedule_.acks().on_event(*qp);
+  }
   return delivered;
 }
 
@@ -133,7 +155,7 @@ size_t RxDemux::deliver(Arrivals arrivals, bool looped, Time now) {
 // in the first level of the cache when it is copied.
 size_t RxDemux::deliver_alike(Arrivals arrivals, wire::Packet& packet, Qp& qp, Time now) const {
   constexpr size_t kMost = 16, kMostBytes = 1 << 14;
-  const bool middle = !packet.info->first && !packet.info->last && packet.info->header_size == wire::kBthSize;
+  const bool middle = packet.info->is_middle() && packet.info->header_size == wire::kBthSize;
   if (!middle || packet.payload.empty() || !arrivals.front().apart.empty() || packet.psns != 1) return 0;
   std::array<const uint8_t*, kMost> payloads;
   const size_t most = std::clamp<size_t>(kMostBytes / packet.payload.size(), 1, kMost);

@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "engine/datapath/run_end.h"
+#include "wire/bth.h"
+#include "wire/opcode.h"
 
 namespace uroce::engine {
 
@@ -16,6 +18,11 @@ bool fits_route(const io::TxPacket& packet, const Path& path) {
   const size_t ip_header = path.envelope.destination.is_v4() ? wire::kIpv4Size : wire::kIpv6Size;
   const uint32_t mtu = path.to->route.mtu;
   return mtu == 0 || ip_header + packet.udp_length() <= mtu;
+}
+
+// TransportQp::pull_alike() may have packets to go behind it.
+bool may_be_repeated(const io::TxPacket& packet) {
+  return wire::opcode_info(wire::BthView::at(packet.header.data()).opcode()).is_middle();
 }
 
 // What has priority has a class of service of its own (wire.md "ConnectX and DCQCN").
@@ -62,7 +69,7 @@ bool TxScheduler::transmit_quantum(Qp& qp, int& budget) {
   if (in_runs) begin_run(*qp.path.to);
   const size_t quantum = in_runs ? TxBurst::kRun : kQuantum;
   RunEnd end(in_runs ? &queues_.wire().io() : nullptr);
-  const io::TxPacket* previous = nullptr;  // of those to the wire or to this process that were pulled
+  const io::TxPacket* previous = nullptr;  // the one just pulled, if others like it may follow
   TxBurst* to = nullptr;                   // where it went
   for (size_t pulled = 0; pulled < quantum && !end.reached(); ++pulled) {
     if (previous != nullptr) {
@@ -99,7 +106,7 @@ bool TxScheduler::transmit_quantum(Qp& qp, int& budget) {
     keep_alone(*packet, *path);
     end.add(packet->udp_length());
     queue.commit();
-    previous = packet;
+    if (may_be_repeated(*packet)) previous = packet;
     to = &queue;
     if (path->envelope.destination.is_multicast()) copy_to_own_group(*packet);
   }

@@ -67,11 +67,6 @@ void SendQueue::check(SendWqe& wqe) const {
   wqe.length = static_cast<uint32_t>(std::min<uint64_t>(total, UINT32_MAX));
 }
 
-SendQueue::Entry SendQueue::entry(uint32_t index) {
-  SendWqe& slot = wqe(index);
-  return {slot, {sges(slot), slot.sge_count}, inline_data(slot), progress_[index & mask_]};
-}
-
 void SendQueue::reset() {
   fetched_ = head();
   tail_.store(fetched_, std::memory_order_release);

@@ -164,7 +164,10 @@ class SendQueue {
   WrOpcode posted_opcode(uint32_t index) const { return wqe(index).opcode; }
   // Begins the next posted WQE: no progress so far.
   void fetch() { progress_[fetched_++ & mask_] = SendProgress{}; }
-  Entry entry(uint32_t index);
+  Entry entry(uint32_t index) {
+    SendWqe& slot = wqe(index);
+    return {slot, {sges(slot), slot.sge_count}, inline_data(slot), progress_[index & mask_]};
+  }
   // Frees the oldest entry for posting.
   void release() { tail_.store(tail() + 1, std::memory_order_release); }
   // Drops everything (QP to RESET). The caller excludes posters.

@@ -362,6 +362,26 @@ def killed(lab):
         check("roce0" not in sockets, f"left behind: {sockets}")
 
 
+def hugepages(lab):
+    """Memory of DPDK in hugepages: those of both ports, of one although both look at the same time, of none."""
+    reserved = Path("/proc/sys/vm/nr_hugepages")
+    before = reserved.read_text()
+    enough = 128  # for a port (engine/io/dpdk/module/eal.cc)
+    try:
+        for pages in (4 * enough, 2 * enough - 1, enough - 1):
+            reserved.write_text(str(pages))
+            there = int(reserved.read_text())
+            pair = endless((lab.a, DPDK), (lab.b, DPDK))
+            with_them = sum(", hugepages," in program.output for program in pair)
+            # Twice as many as both need, so that other tests may take some; memory may be too fragmented for all.
+            check(with_them <= there // enough and (there < 4 * enough or with_them == 2), f"{there} hugepages, {with_them} of 2 ports have some")
+            check_goes_on([pair])
+            for program in pair:
+                program.kill()
+    finally:
+        reserved.write_text(before)
+
+
 def loaded_libraries(program):
     return set(re.findall(r"/\S+\.so\S*", Path(f"/proc/{program.pid}/maps").read_text()))
 
@@ -466,6 +486,7 @@ CASES = [
     Case("several", several),
     Case("multicast", multicast),
     Case("killed", killed),
+    Case("hugepages", hugepages),
     Case("loaded-when-used", loaded_when_used),
     Case("wrong-arguments", wrong_arguments),
     Case("alone-comes-second", alone_comes_second),

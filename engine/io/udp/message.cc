@@ -2,11 +2,12 @@
 #include "engine/io/udp/message.h"
 
 #include <algorithm>
-#include <cassert>
+#include <atomic>
 #include <cstring>
 #include <netinet/udp.h>
 
 #include "engine/io/frame_builder.h"
+#include "engine/memory/memory_access.h"
 #include "wire/ip_udp.h"
 
 namespace uroce::io {
@@ -154,14 +155,33 @@ void prepare_send(UdpTxSlot& slot, const wire::Envelope& envelope, int ifindex, 
   if (segment < bytes.size()) control.append(IPPROTO_UDP, UDP_SEGMENT, static_cast<uint16_t>(segment));
 }
 
-bool stage_packet(io::TxPacket& packet, size_t index, uint8_t* out) {
+size_t stage_packet(io::TxPacket& packet, size_t index, uint8_t* out) {
   // The header as the kernel will write it (wire.md "UDP sockets").
   packet.ip_id = static_cast<uint16_t>(index);
   wire::Envelope envelope = *packet.envelope;
   envelope.source_port = wire::kRoceUdpPort;
   envelope.ip_id = packet.ip_id;
   envelope.dont_fragment = true;
-  return build_ib_guarded(packet, envelope, out);
+  return build_ib(packet, envelope, out);
+}
+
+// Guarded all at once: for a small packet that alone would cost as much as to copy it.
+size_t stage_run(std::span<io::TxPacket> run, uint8_t* out) {
+  std::atomic<size_t> staged = 0;  // in memory where the access is abandoned
+  static_cast<void>(memory::guarded(
+      [&] {
+        uint8_t* next = out;
+        for (size_t i = 0; i < run.size(); ++i) {
+          next += stage_packet(run[i], i, next);
+          staged.store(i + 1, std::memory_order_relaxed);
+          std::atomic_signal_fence(std::memory_order_seq_cst);
+        }
+      },
+      [&](uintptr_t from, uintptr_t to) {
+        const size_t current = staged.load(std::memory_order_relaxed);
+        return current < run.size() && payload_covers(run[current], from, to);
+      }));
+  return staged.load(std::memory_order_relaxed);
 }
 
 }  // namespace uroce::io

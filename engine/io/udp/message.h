@@ -57,7 +57,9 @@ void prepare_send(UdpTxSlot& slot, const wire::Envelope& envelope, int ifindex, 
                   size_t segment, msghdr& message);
 
 // Writes packet `index` of a run to `out`, as the kernel will send it: its payload is copied as the ICRC is computed,
-// so that the application may change it meanwhile and afterwards. False: the payload cannot be read.
-bool stage_packet(io::TxPacket& packet, size_t index, uint8_t* out);
+// so that the application may change it meanwhile and afterwards. Returns its bytes.
+size_t stage_packet(io::TxPacket& packet, size_t index, uint8_t* out);
+// Writes all of them, one behind the other. Returns how many; less than all: the next one's payload cannot be read.
+size_t stage_run(std::span<io::TxPacket> run, uint8_t* out);
 
 }  // namespace uroce::io

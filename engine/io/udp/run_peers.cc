@@ -95,14 +95,15 @@ void RunPeers::answer(const RxPacket& question) {
 // What is lost is asked again.
 void RunPeers::send(const wire::Envelope& envelope, wire::Opcode opcode, wire::Qpn to, Body body, size_t packets) {
   std::array<uint8_t, (kLast + 1) * kSize> bytes;
-  io::TxPacket packet;
-  packet.envelope = &envelope;
-  packet.header_size = kIcrcAt;
-  std::copy(body.begin(), body.end(), &packet.header[kQpnAt]);
+  std::array<io::TxPacket, kLast + 1> run;
   for (uint32_t i = 0; i < packets; ++i) {
+    io::TxPacket& packet = run[i];
+    packet.envelope = &envelope;
+    packet.header_size = kIcrcAt;
+    std::copy(body.begin(), body.end(), &packet.header[kQpnAt]);
     wire::Bth{.opcode = opcode, .dest_qp = to, .psn = wire::Psn(i)}.emit(packet.header.data());
-    static_cast<void>(stage_packet(packet, i, &bytes[i * kSize]));
   }
+  static_cast<void>(stage_run(std::span(run).first(packets), bytes.data()));
   UdpTxSlot slot;
   msghdr message;
   prepare_send(slot, envelope, ifindex_, std::span(bytes).first(packets * kSize), kSize, message);

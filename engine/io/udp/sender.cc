@@ -56,16 +56,13 @@ UdpSender::Staged UdpSender::stage(std::span<io::TxPacket> packets) {
     const std::span<io::TxPacket> rest = packets.subspan(staged.packets);
     const wire::Envelope& envelope = *rest.front().envelope;
     const std::span<io::TxPacket> run = rest.first(next_message(rest));
-    uint8_t* const begin = out;
-    size_t readable = 0;
-    for (; readable < run.size(); ++readable) {
-      io::TxPacket& packet = run[readable];
-      assert(packet.udp_length() <= max_udp_length_);
-      if (!stage_packet(packet, readable, out)) break;
-      out += packet.udp_length() - wire::kUdpSize;
-    }
+    assert(
+        std::all_of(run.begin(), run.end(), [this](auto& packet) { return packet.udp_length() <= max_udp_length_; }));
+    const size_t readable = stage_run(run, out);
     staged.unreadable = readable < run.size();
     if (readable == 0) break;
+    uint8_t* const begin = out;
+    for (const io::TxPacket& packet : run.first(readable)) out += packet.udp_length() - wire::kUdpSize;
     const size_t message = staged.messages++;
     const size_t segment = run[0].udp_length() - wire::kUdpSize;
     prepare_send(slots_[message], envelope, ifindex_, {begin, out}, segment, headers_[message].msg_hdr);

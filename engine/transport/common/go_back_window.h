@@ -22,7 +22,7 @@ class GoBackWindow {
   // Packets.
   uint32_t window() const {
     if (look_ == Look::kNow) return kFew;
-    return static_cast<uint32_t>(std::min<uint64_t>(std::max(needed() * 5 / 4 + kQueued, kLeast) + beyond_, kLargest));
+    return static_cast<uint32_t>(std::min<uint64_t>(std::max(needed_ * 5 / 4 + kQueued, kLeast) + beyond_, kLargest));
   }
 
   // A packet that was sent once has been acknowledged after `rtt`; `in_flight` when it was sent, itself included.
@@ -37,6 +37,7 @@ class GoBackWindow {
     // While there is a queue, others may have taken a part of the rate. A single packet may also just be late.
     if (4 * rtt > 5 * shortest_) highest_.rtt += highest_.rtt / 8;
     if (in_flight * highest_.rtt >= highest_.in_flight * rtt) highest_ = {in_flight, rtt};
+    needed_ = static_cast<uint64_t>(highest_.in_flight * shortest_ / highest_.rtt);
   }
   // The peer lacks a packet. Where no round trips were measured (as of READs) there is no bound.
   void on_lost() {
@@ -77,13 +78,9 @@ class GoBackWindow {
     Duration rtt;
   };
 
-  uint64_t needed() const {
-    if (highest_.in_flight == 0) return kLargest;
-    return static_cast<uint64_t>(highest_.in_flight * shortest_ / highest_.rtt);
-  }
-
   Rate highest_{0, Duration{1}};
   Duration shortest_{};         // 0: not known
+  uint64_t needed_ = kLargest;  // the product, packets: asked for before every packet, and it takes a division
   uint32_t beyond_ = kLargest;  // more than what is needed; kLargest: no bound
   uint32_t acknowledged_ = 0;   // since it rose
   uint8_t losses_ = 0;

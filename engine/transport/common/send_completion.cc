@@ -32,23 +32,6 @@ WcOpcode completion_opcode(WrOpcode opcode) {
   }
 }
 
-bool awaits_response(WrOpcode opcode) {
-  switch (opcode) {
-    case WrOpcode::kRdmaRead:
-    case WrOpcode::kCompareSwap:
-    case WrOpcode::kFetchAdd:
-    case WrOpcode::kFlush:
-    case WrOpcode::kAtomicWrite:
-      return true;
-    default:
-      return false;
-  }
-}
-
-bool is_local(WrOpcode opcode) {
-  return opcode == WrOpcode::kLocalInvalidate || opcode == WrOpcode::kBindMw;
-}
-
 Outcome complete_oldest(QpContext& qp, WcStatus status) {
   const SendWqe& wqe = qp.sq.entry(qp.sq.tail()).wqe;
   const bool visible = status != WcStatus::kSuccess || qp.signal_all || (wqe.flags & queue::kSignaled);

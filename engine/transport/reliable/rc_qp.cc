@@ -82,9 +82,11 @@ bool RcQp::on_alike(const Packet& previous, std::span<const uint8_t* const> payl
 
 // Middle packets: no message ends with them, so there is nothing to settle.
 bool RcQp::take_alike(const Packet& previous, std::span<const uint8_t* const> payloads, Time now) {
-  const bool middle = !previous.info->first && !previous.info->last && previous.psns == 1;
-  if (!middle || qp_.type != QpType::kRc || previous.info->transport != wire::Transport::kRc) return false;
-  if (previous.info->request) return receiving() && responder_.take_alike(previous, payloads);
+  const wire::OpcodeInfo& info = *previous.info;
+  if (!info.is_middle() || info.transport != wire::Transport::kRc || qp_.type != QpType::kRc || previous.psns != 1) {
+    return false;
+  }
+  if (info.request) return receiving() && responder_.take_alike(previous, payloads);
   const wire::Psn unacknowledged = sender_.unacknowledged();
   if (!sending() || !sender_.take_alike(previous, payloads, now)) return false;
   congestion_.on_acknowledged(unacknowledged, sender_.unacknowledged());

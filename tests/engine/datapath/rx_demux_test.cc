@@ -270,5 +270,34 @@ TEST_P(AlikePackets, CountAsEachByItself) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, AlikePackets, testing::Range(1u, 31u));
 
+// --- rows ------------------------------------------------------------------------------------------------------------
+
+// Each QP is asked what it does next, whatever comes behind its packets: nothing, a packet that is refused, another
+// QP's.
+TEST(Rows, EachQpAnswers) {
+  Listener listener(io::make_memory_link({}));
+  Host& host = listener.host;
+  wire::Envelope from = listener.stations[0]->qp->path.envelope;
+  std::swap(from.source, from.destination);
+  const auto frame = [&](size_t k, uint32_t n, uint32_t qpn = 0) {
+    transport::test::PeerPacket packet(wire::Opcode::kRcWriteOnly, transport::test::kSqPsn + n);
+    Bytes ib = packet.payload(pattern(16, n)).reth(0, host.key, 16).ack_request().bytes();
+    wire::store_be24(&ib[5], qpn == 0 ? listener.stations[k]->qpn() : qpn);
+    return sealed_frame(from, ib);
+  };
+  const auto damaged = [](Bytes bytes) {
+    bytes.back() ^= 1;
+    return bytes;
+  };
+  listener.hear(std::array{frame(0, 0), damaged(frame(0, 1))});
+  EXPECT_EQ(host.count(Counter::kTxAcks), 1u);
+  listener.hear(std::array{frame(0, 1), frame(1, 0), frame(0, 2), frame(0, 3, 0x3333)});
+  EXPECT_EQ(host.count(Counter::kTxAcks), 3u);
+  listener.hear(std::array{frame(0, 3), damaged(frame(1, 1)), frame(1, 1)});
+  EXPECT_EQ(host.count(Counter::kTxAcks), 5u);
+  EXPECT_EQ(listener.expected(0), wire::Psn(transport::test::kSqPsn + 4));
+  EXPECT_EQ(listener.expected(1), wire::Psn(transport::test::kSqPsn + 2));
+}
+
 }  // namespace
 }  // namespace uroce::engine::test

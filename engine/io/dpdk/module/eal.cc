@@ -3,8 +3,10 @@
 // no files that others see, no signals, no terminal.
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <fcntl.h>
 #include <iterator>
 #include <mutex>
 #include <rte_eal.h>
@@ -12,6 +14,8 @@
 #include <rte_lcore.h>
 #include <rte_log.h>
 #include <sched.h>
+#include <sys/file.h>
+#include <thread>
 #include <unistd.h>
 
 #include "engine/io/dpdk/module/module.h"
@@ -70,14 +74,40 @@ std::string allowed_cpus() {
   return list;
 }
 
-bool enough_hugepages() {
-  FILE* const file = fopen("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "re");
-  if (file == nullptr) return false;
-  unsigned long free_pages = 0;
-  const bool read = fscanf(file, "%lu", &free_pages) == 1;
-  fclose(file);
-  return read && free_pages >= kMemoryInHugepages;
-}
+// Looks how many hugepages are free, and lets no other process of uroce's look until it ends: two that start at the
+// same time would both see those that are enough for one, and DPDK cannot start without them after it has failed with
+// them. The lock is on a file of /proc: of /sys each network namespace has its own. (So has each PID namespace of
+// /proc.)
+class HugepageClaim {
+ public:
+  HugepageClaim() : lock_(open("/proc/sys/vm/nr_hugepages", O_RDONLY | O_CLOEXEC)) {
+    FILE* const file = locked() ? fopen("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "re") : nullptr;
+    if (file == nullptr) return;
+    unsigned long free_pages = 0;
+    enough_ = fscanf(file, "%lu", &free_pages) == 1 && free_pages >= kMemoryInHugepages;
+    fclose(file);
+  }
+  ~HugepageClaim() {
+    if (lock_ >= 0) close(lock_);
+  }
+  HugepageClaim(const HugepageClaim&) = delete;
+  HugepageClaim& operator=(const HugepageClaim&) = delete;
+
+  bool enough() const { return enough_; }
+
+ private:
+  // Anybody may hold the lock, so not for ever: then without hugepages.
+  bool locked() const {
+    for (int wait = 0; wait < 200 && lock_ >= 0; ++wait) {
+      if (flock(lock_, LOCK_EX | LOCK_NB) == 0) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return false;
+  }
+
+  const int lock_;
+  bool enough_ = false;
+};
 
 // "0000:01:00.0" or "01:00.0", with arguments behind it or without.
 bool is_pci(const std::string& device) {
@@ -125,7 +155,8 @@ std::string start_eal(const std::string& device) {
   take_over_log();
   eal.started_in = getpid();
   eal.pci = is_pci(device);
-  eal.hugepages = enough_hugepages();
+  const HugepageClaim hugepages;  // until DPDK has them
+  eal.hugepages = hugepages.enough();
   const std::string lcores = "0@(" + allowed_cpus() + ")";
   std::vector<std::string> words = {"uroce", "--lcores", lcores,          "--no-telemetry",
                                     "-m",    kMemory,    "--log-level=5", "--log-level=pmd*:5"};

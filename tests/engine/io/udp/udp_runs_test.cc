@@ -165,7 +165,7 @@ class ForeignRuns : public UdpRuns {
     for (size_t i = 0; i < burst.size(); ++i) {
       const size_t at = bytes.size();
       bytes.resize(at + burst.packets()[i].udp_length() - wire::kUdpSize);
-      EXPECT_TRUE(stage_packet(burst.packets()[i], id_of(i), &bytes[at]));
+      EXPECT_EQ(stage_packet(burst.packets()[i], id_of(i), &bytes[at]), bytes.size() - at);
     }
     return bytes;
   }

@@ -193,7 +193,7 @@ TEST(UdpMessage, WhatWasSummedIsWhatLeaves) {
       burst.add(envelope, 7, size, 2);
       io::TxPacket& packet = burst.packets()[0];
       std::vector<uint8_t> leaves(packet.udp_length() - wire::kUdpSize);
-      ASSERT_TRUE(stage_packet(packet, 5, leaves.data()));
+      ASSERT_EQ(stage_packet(packet, 5, leaves.data()), leaves.size());
       for (size_t i = 0; i < packet.fragment_count; ++i) {
         auto* const memory = const_cast<uint8_t*>(packet.fragments[i].data);
         for (size_t k = 0; k < packet.fragments[i].size; ++k) memory[k] = static_cast<uint8_t>(~memory[k]);
