@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <utility>
 
 #include "wire/icrc.h"
 
@@ -49,29 +48,12 @@ bool is_alike(const io::RxPacket& rx, const io::RxPacket& previous) {
 size_t RxDemux::receive(io::PacketIo& io, bool looped, Time now) {
   const size_t count = io.receive(arrived_);
   if (count == 0) return 0;
-  try {
-    if (io.wants_verdicts()) {
-      deliver_watched(io, count, looped, now);
-    } else {
-      deliver_burst(count, looped, now);
-    }
-  } catch (...) {  // out of memory: the rest is lost, as on a wire
-    end_row(now);
-    throw;
+  if (io.wants_verdicts()) {
+    deliver_watched(io, count, looped, now);
+  } else {
+    deliver_burst(count, looped, now);
   }
-  end_row(now);
   return count;
-}
-
-// Packets for a QP come many in a row: what it does next is asked behind the last of them.
-void RxDemux::begin_row(Qp& qp, Time now) {
-  if (served_ == &qp) return;
-  end_row(now);
-  served_ = &qp;
-}
-
-void RxDemux::end_row(Time now) {
-  if (Qp* const qp = std::exchange(served_, nullptr)) schedule_.reschedule(*qp, now);
 }
 
 // Where many QPs take turns their state is in no cache. While one packet is delivered, what those behind it need is on
@@ -106,7 +88,6 @@ void RxDemux::deliver_watched(io::PacketIo& io, size_t count, bool looped, Time 
   for (size_t i = 0; i < count; ++i) {
     counters_.snapshot(before);
     deliver({&arrived_[i], 1}, looped, now);
-    end_row(now);
     verdicts[i] = counters_.moved_since(before);
   }
   io.on_verdicts(std::span(verdicts).first(count));
@@ -134,7 +115,6 @@ size_t RxDemux::deliver(Arrivals arrivals, bool looped, Time now) {
   Qp* const qp = qpns_.find(packet.bth.dest_qp);
   if (qp == nullptr) return drop(Counter::kDropUnknownQp);
   if (const auto reason = refuse(rx, looped, packet, *qp)) return drop(*reason);
-  begin_row(*qp, now);
   if (is_marked(rx) && packet.info->operation != wire::Operation::kCnp) qp->transport->on_congestion_mark(now);
   const uint32_t raised = events_raised(*qp);
   {
@@ -143,10 +123,8 @@ size_t RxDemux::deliver(Arrivals arrivals, bool looped, Time now) {
   }
   size_t delivered = 1;
   while (const size_t alike = deliver_alike(arrivals.subspan(delivered - 1), packet, *qp, now)) delivered += alike;
-  if (events_raised(*qp) != raised) {
-    schedule_.reschedule(*qp, now);
-    schedule_.acks().on_event(*qp);
-  }
+  schedule_.reschedule(*qp, now);
+  if (events_raised(*qp) != raised) schedule_.acks().on_event(*qp);
   return delivered;
 }
 

@@ -33,8 +33,6 @@ class RxDemux {
   void deliver_burst(size_t count, bool looped, Time now);
   wire::Qpn destination(size_t i) const;
   const Qp* coming(size_t i) const;
-  void begin_row(Qp& qp, Time now);
-  void end_row(Time now);
   // The first of them, and those behind it that can go with it. Returns how many that were.
   size_t deliver(Arrivals arrivals, bool looped, Time now);
   size_t deliver_alike(Arrivals arrivals, wire::Packet& packet, Qp& qp, Time now) const;
@@ -50,7 +48,6 @@ class RxDemux {
   const QpnSpace& qpns_;  // the shard's
   Counters& counters_;
   Schedule& schedule_;
-  Qp* served_ = nullptr;  // the row's
   std::array<io::RxPacket, kBurst> arrived_;
 };
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Ports of DPDK on the hosts' netdevs (net_af_packet): transfers, perftest, sharing a netdev, and what is said. See suite.py."""
 
+import fcntl
 import itertools
 import os
 import re
@@ -364,12 +365,22 @@ def killed(lab):
 
 def hugepages(lab):
     """Memory of DPDK in hugepages: those of both ports, of one although both look at the same time, of none."""
-    reserved = Path("/proc/sys/vm/nr_hugepages")
-    before = reserved.read_text()
+    reserved = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
     enough = 128  # for a port (engine/io/dpdk/module/eal.cc)
+
+    def reserve(pages):
+        with open("/proc/sys/vm/nr_hugepages", encoding="ascii") as lock:  # not while other tests' programs count on some
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            reserved.write_text(str(pages))
+
+    try:
+        before = int(reserved.read_text())
+        reserve(4 * enough)
+    except OSError as error:
+        return f"no hugepages here: {error}"
     try:
         for pages in (4 * enough, 2 * enough - 1, enough - 1):
-            reserved.write_text(str(pages))
+            reserve(pages)
             there = int(reserved.read_text())
             pair = endless((lab.a, DPDK), (lab.b, DPDK))
             with_them = sum(", hugepages," in program.output for program in pair)
@@ -379,7 +390,8 @@ def hugepages(lab):
             for program in pair:
                 program.kill()
     finally:
-        reserved.write_text(before)
+        reserve(before)
+    return None
 
 
 def loaded_libraries(program):

@@ -173,6 +173,7 @@ size_t stage_run(std::span<io::TxPacket> run, uint8_t* out) {
         uint8_t* next = out;
         for (size_t i = 0; i < run.size(); ++i) {
           next += stage_packet(run[i], i, next);
+          std::atomic_signal_fence(std::memory_order_seq_cst);
           staged.store(i + 1, std::memory_order_relaxed);
           std::atomic_signal_fence(std::memory_order_seq_cst);
         }

@@ -270,11 +270,11 @@ TEST_P(AlikePackets, CountAsEachByItself) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, AlikePackets, testing::Range(1u, 31u));
 
-// --- rows ------------------------------------------------------------------------------------------------------------
+// --- what comes next -------------------------------------------------------------------------------------------------
 
 // Each QP is asked what it does next, whatever comes behind its packets: nothing, a packet that is refused, another
 // QP's.
-TEST(Rows, EachQpAnswers) {
+TEST(WhatComesNext, EachQpAnswers) {
   Listener listener(io::make_memory_link({}));
   Host& host = listener.host;
   wire::Envelope from = listener.stations[0]->qp->path.envelope;

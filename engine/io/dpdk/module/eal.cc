@@ -17,6 +17,7 @@
 #include <sys/file.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 #include "engine/io/dpdk/module/module.h"
 
@@ -74,38 +75,47 @@ std::string allowed_cpus() {
   return list;
 }
 
-// Looks how many hugepages are free, and lets no other process of uroce's look until it ends: two that start at the
-// same time would both see those that are enough for one, and DPDK cannot start without them after it has failed with
-// them. The lock is on a file of /proc: of /sys each network namespace has its own. (So has each PID namespace of
-// /proc.)
+// Looks whether there are enough hugepages, and if so lets no other process of uroce's look until it ends: two that
+// start at the same time would both see those that are enough for one, and DPDK cannot start without them after it has
+// failed with them. The lock is on a file of /proc, since of /sys each network namespace has its own. (Where /proc is
+// another mount, as in containers, nobody waits for anybody.)
 class HugepageClaim {
  public:
   HugepageClaim() : lock_(open("/proc/sys/vm/nr_hugepages", O_RDONLY | O_CLOEXEC)) {
-    FILE* const file = locked() ? fopen("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "re") : nullptr;
-    if (file == nullptr) return;
-    unsigned long free_pages = 0;
-    enough_ = fscanf(file, "%lu", &free_pages) == 1 && free_pages >= kMemoryInHugepages;
-    fclose(file);
+    enough_ = locked() && enough_are_free();
+    if (!enough_) release();
   }
-  ~HugepageClaim() {
-    if (lock_ >= 0) close(lock_);
-  }
+  ~HugepageClaim() { release(); }
   HugepageClaim(const HugepageClaim&) = delete;
   HugepageClaim& operator=(const HugepageClaim&) = delete;
 
   bool enough() const { return enough_; }
 
  private:
-  // Anybody may hold the lock, so not for ever: then without hugepages.
+  static bool enough_are_free() {
+    FILE* const file = fopen("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "re");
+    if (file == nullptr) return false;
+    unsigned long free_pages = 0;
+    const bool read = fscanf(file, "%lu", &free_pages) == 1;
+    fclose(file);
+    return read && free_pages >= kMemoryInHugepages;
+  }
+  // False: somebody holds the lock for long, which anybody may; then it is without hugepages. Where nothing can be
+  // locked it is as if there were no others.
   bool locked() const {
-    for (int wait = 0; wait < 200 && lock_ >= 0; ++wait) {
-      if (flock(lock_, LOCK_EX | LOCK_NB) == 0) return true;
+    for (int wait = 0; wait < 200; ++wait) {
+      if (flock(lock_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     return false;
   }
+  void release() {
+    if (lock_ < 0) return;
+    flock(lock_, LOCK_UN);  // a child that was forked meanwhile has it as well
+    close(std::exchange(lock_, -1));
+  }
 
-  const int lock_;
+  int lock_;
   bool enough_ = false;
 };
 
