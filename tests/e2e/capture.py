@@ -177,10 +177,12 @@ def settings(lab):
     pair(lab, [*command, "-n", 20000], "udp", options=ring)
     files = sorted(lab.directory.glob(f"{lab.b.name}-{lab.b.device}-*_*.pcapng"))
     check(len(files) == 2, f"{files}")
+    # The last file may have no more than an ACK, which is shorter than the snap length.
+    lengths = set()
     for file in files:
         check(file.stat().st_size < 1100000, f"{file}: {file.stat().st_size} bytes")
-        lengths = set(tshark(file, "-T", "fields", "-e", "frame.cap_len").split())
-        check(max(map(int, lengths)) == 80, f"{file}: {lengths}")
+        lengths |= set(tshark(file, "-T", "fields", "-e", "frame.cap_len").split())
+    check(max(map(int, lengths)) == 80, f"{files}: {lengths}")
     nobody = lambda host: ("--capture", lab.directory / f"{host.name}.pcapng", "--capture-qpn", "0x2")
     pair(lab, command, "udp", options=nobody)
     check(not records(lab.directory / f"{lab.a.name}.pcapng"), "packets of other QPs")
