@@ -93,10 +93,11 @@ def latency(settings: Settings) -> Group:
                         lambda rig: testpmd_latency(rig, send_2, 2), "dpdk-testpmd"))
     all_ratios = []
     for plane in settings.all_planes():
-        for test in ("ib_send_lat", "ib_write_lat", "ib_read_lat"):
-            label = f"{test} 2 B, uroce {plane.io}" + (", whole round trip" if test == "ib_read_lat" else "")
-            rows.append(row(f"{test} {plane.io}", label,
-                            lambda rig, p=plane, t=test: p.latency(rig, t, iterations // 4), test))
+        for name, options, what in (("ib_send_lat", (), ""), ("ib_send_lat UC", ("-c", "UC"), ", nothing acknowledged"),
+                                    ("ib_write_lat", (), ""), ("ib_read_lat", (), ", whole round trip")):
+            program = name.split()[0]
+            rows.append(row(f"{name} {plane.io}", f"{name} 2 B, uroce {plane.io}{what}",
+                            lambda rig, p=plane, t=program, o=options: p.latency(rig, t, iterations // 4, *o), program))
         rows.append(row(f"UCX {plane.io}", f"UCX over rc_verbs, tag 2 B, uroce {plane.io}",
                         lambda rig, p=plane: p.ucx(mtu).latency(rig, iterations // 4), "ucx_perftest"))
 
@@ -118,6 +119,7 @@ def latency(settings: Settings) -> Group:
         ], "dpdk": [
             ratio("ib_send_lat 2 B / testpmd ping-pong", "ib_send_lat", TESTPMD, "<= 1.5"),
             ratio("ib_send_lat 2 B / testpmd, two frames each way", "ib_send_lat", TESTPMD_2),
+            ratio("ib_send_lat UC 2 B / testpmd ping-pong", "ib_send_lat UC", TESTPMD, "<= 1.5"),
             ratio("ib_write_lat 2 B / testpmd ping-pong", "ib_write_lat", TESTPMD),
         ]}[plane.io]
         all_ratios += [

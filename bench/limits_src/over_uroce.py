@@ -35,9 +35,9 @@ class Plane:
             raise MeasurementFailed(f"{test}: no row of results in: {output.strip()[-300:]}")
         return [float(number) for number in rows[0].split()]
 
-    def latency(self, rig: Rig, test: str, iterations: int) -> dict:
+    def latency(self, rig: Rig, test: str, iterations: int, *options: object) -> dict:
         # bytes, iterations, t_min, t_max, t_typical, ...; for READ the whole round trip, else half of it.
-        return {"us": self.perftest(rig, test, "-s", 2, "-n", iterations)[4]}
+        return {"us": self.perftest(rig, test, "-s", 2, "-n", iterations, *options)[4]}
 
     def bandwidth(self, rig: Rig, test: str, path_mtu: int, messages: MessageCount) -> dict:
         def send(count: int) -> float:

@@ -116,7 +116,7 @@ def testpmd_received(rig: Rig, server: list[object], client: list[object], secon
     waiting = rig.start(rig.server, server)
     time.sleep(1)  # it has no way to say that it is ready; a second of nothing at its beginning is left out
     sending = rig.start(rig.client, client)
-    time.sleep(seconds + 1.5)
+    time.sleep(seconds + 2.5)  # a slow machine takes a second to start it
     outputs = []
     for process in (sending, waiting):
         process.terminate()

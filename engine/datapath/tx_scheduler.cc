@@ -106,9 +106,13 @@ bool TxScheduler::transmit_quantum(Qp& qp, int& budget) {
     keep_alone(*packet, *path);
     end.add(packet->udp_length());
     queue.commit();
-    if (may_be_repeated(*packet)) previous = packet;
     to = &queue;
     if (path->envelope.destination.is_multicast()) copy_to_own_group(*packet);
+    if (may_be_repeated(*packet)) {
+      previous = packet;
+    } else if (!end.reached() && qp.transport->exhausted()) {
+      return true;
+    }
   }
   return !end.reached() || queues_.wire().end_run();
 }

@@ -5,21 +5,14 @@
 #include <utility>
 
 namespace uroce::io {
-namespace {
+FramesAndSockets::FramesAndSockets(std::unique_ptr<PacketIo> frames, std::unique_ptr<PacketIo> sockets, Copies copies,
+                                   Time (*now)())
+    : frames_(std::move(frames)), sockets_(std::move(sockets)), copies_(copies), turns_of_sockets_(now) {}
 
-// Each look into sockets is a system call, a look into rings is none. One of so many looks begins with the sockets; the
-// others come to them only where nothing is in the rings, and the last packets came through sockets or it is not known
-// since a sleep what there is.
-constexpr uint32_t kLooksPerQuietLook = 16;
-
-}  // namespace
-
-FramesAndSockets::FramesAndSockets(std::unique_ptr<PacketIo> frames, std::unique_ptr<PacketIo> sockets, Copies copies)
-    : frames_(std::move(frames)), sockets_(std::move(sockets)), copies_(copies) {}
-
+// Beside their turn, the sockets are looked into where nothing is in the rings, and the last packets came through
+// sockets or it is not known since a sleep what there is.
 size_t FramesAndSockets::receive(std::span<RxPacket> out) {
-  const bool sockets_first = looks_++ % kLooksPerQuietLook == 0;
-  if (sockets_first) {
+  if (turns_of_sockets_.comes()) {
     const size_t count = receive_from(*sockets_, out);
     return count > 0 ? count : receive_from(*frames_, out);
   }

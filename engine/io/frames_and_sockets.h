@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/io/packet_io.h"
+#include "engine/io/quiet_turns.h"
 
 namespace uroce::io {
 
@@ -20,7 +21,8 @@ class FramesAndSockets final : public PacketIo {
  public:
   // Whether the kernel, and with it the sockets, gets a copy of each packet that comes as a frame.
   enum class Copies : uint8_t { kNone, kOfAll };
-  FramesAndSockets(std::unique_ptr<PacketIo> frames, std::unique_ptr<PacketIo> sockets, Copies copies = Copies::kNone);
+  FramesAndSockets(std::unique_ptr<PacketIo> frames, std::unique_ptr<PacketIo> sockets, Copies copies = Copies::kNone,
+                   Time (*now)() = monotonic_now);
 
   // Where there are copies: from sockets only packets are taken that come from one of these addresses, which are this
   // host's and come as frames nowhere, and runs, which as frames are too long. May be called while traffic flows.
@@ -53,7 +55,7 @@ class FramesAndSockets final : public PacketIo {
   mutable std::vector<pollfd> wait_descriptors_;
   const PacketIo* busy_ = nullptr;  // had packets last
   bool slept_ = false;              // and the sockets have not been looked into since
-  uint32_t looks_ = 0;
+  QuietTurns turns_of_sockets_;
 };
 
 }  // namespace uroce::io

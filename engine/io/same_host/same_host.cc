@@ -16,9 +16,7 @@
 namespace uroce::io {
 namespace {
 
-// A look into sockets is a system call: while packets come from peers, the backend gets one for so many of theirs.
-constexpr uint32_t kLooksPerNetworkLook = 16;
-// Likewise a look whether peers are still there.
+// Between looks whether peers are still there.
 constexpr uint32_t kLooksPerPeerLook = 1024;
 // How long a peer may leave its ring full before packets to it are lost.
 constexpr Duration kPatience = std::chrono::milliseconds(10);
@@ -99,6 +97,7 @@ bool NewPeers::add(uint32_t range, PeerEnd end) {
 SameHost::SameHost(std::unique_ptr<PacketIo> network, Config config)
     : network_(std::move(network)),
       config_(std::move(config)),
+      turns_of_network_(config_.now),
       bytes_(std::make_unique_for_overwrite<uint8_t[]>(kReceiveRoom)) {}
 
 // A range that has a new process has no other one. What was sent to it by the network leaves first.
@@ -286,7 +285,7 @@ size_t SameHost::receive(std::span<RxPacket> out) {
   if (!all_taken_up_) {
     if (const size_t before = receive_before_peers(out)) return before;
   }
-  size_t count = look % kLooksPerNetworkLook == 0 ? network_->receive(out) : 0;
+  size_t count = turns_of_network_.comes() ? network_->receive(out) : 0;
   if (count == 0) {
     count = receive_from_peers(out);
     if (count > 0) {
@@ -411,6 +410,7 @@ size_t SameHost::headers_apart(std::span<const uint8_t> ib) const {
 // After the sleep it is not known where something is.
 bool SameHost::prepare_to_wait() {
   looks_ = 0;
+  turns_of_network_.reset();
   take_back();
   look_after_peers();
   bool nothing = true;

@@ -28,6 +28,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/unique_fd.h"
 #include "engine/io/packet_io.h"
+#include "engine/io/quiet_turns.h"
 #include "engine/io/same_host/peer.h"
 
 namespace uroce::io {
@@ -58,7 +59,7 @@ class SameHost final : public PacketIo {
     // Asks for the process with that range as a peer, which may come by `arrivals`. Called while packets are sent.
     std::function<void(uint32_t range)> meet;
     std::shared_ptr<NewPeers> arrivals;
-    Time (*now)() = monotonic_now;  // how long a ring has been full
+    Time (*now)() = monotonic_now;
   };
   SameHost(std::unique_ptr<PacketIo> network, Config config);
 
@@ -109,6 +110,7 @@ class SameHost final : public PacketIo {
   bool all_taken_up_ = true;                          // Peer::taken_up
   size_t received_before_ = 0;                        // packets of the network, while one that is not has a record
   bool network_busy_ = true;                          // it had packets last
+  QuietTurns turns_of_network_;                       // where a look may be a system call
   uint32_t looks_ = 0;
   bool shown_ = false;                // packets arrive as on a wire
   bool lent_ = false;                 // receive() has handed out payload that is still in rings

@@ -90,6 +90,8 @@ class TransportQp {
                             [[maybe_unused]] Time now) {
     return 0;
   }
+  // Nothing is left that pull() would give: for who need not ask it once more. May be wrong in the negative.
+  virtual bool exhausted() const = 0;
   // How far it has come, for who counts packets: all before `sent` is acknowledged (UC, UD: sent), all before
   // `received` has arrived in order (UD: nothing is in order).
   struct Position {

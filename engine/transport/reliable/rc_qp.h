@@ -19,6 +19,9 @@ class RcQp final : public TransportQp {
   void on_congestion_mark(Time now) override;
   Agenda agenda(Time now) const override;
   bool pull(io::TxPacket& out, Time now) override;
+  bool exhausted() const override {
+    return !congestion_.cnp_pending() && !responder_.wants_to_send() && sender_.exhausted();
+  }
   size_t pull_alike(const io::TxPacket& previous, std::span<io::TxPacket> out, Time now) override;
   bool pull_ack(io::TxPacket& out, Time now) override;
   void on_unreadable(const io::TxPacket& packet, Time now) override;

@@ -57,6 +57,8 @@ class Sender {
   size_t pull_alike(const io::TxPacket& previous, std::span<io::TxPacket> out, Time now);
   // Something may have happened in between.
   void forget_alike() { alike_ = 0; }
+  // Every WQE is sent, and nothing is to be sent again.
+  bool exhausted() const { return window_.cursor() == qp_.sq.head() && !recovery_.probe_due(); }
   // What pull() gives next is there because a timer expired, and is the first packet since.
   bool sends_for_timer() const {
     return recovery_.probe_due() || (in_flight() == 0 && window_.resending() && recovery_.timer_has_expired());

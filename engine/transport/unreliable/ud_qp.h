@@ -19,6 +19,7 @@ class UdQp final : public UnreliableQp {
     return {.send = has_packets && allowed, .deadline = has_packets && !allowed ? congestion_.resume_at() : kNever};
   }
   bool pull(io::TxPacket& out, Time now) override;
+  bool exhausted() const override { return sender_.exhausted(); }
   Position position() const override { return {sender_.next(), {}}; }
   uint32_t next_address_handle() override;
   wire::Qpn next_remote() const override { return sender_.next_remote(); }

@@ -27,6 +27,8 @@ class UnreliableSender {
   Outcome run_local_operations();
   // The next packet, or false. In SQD no new WQE is started.
   bool pull(io::TxPacket& out);
+  // Every WQE is sent.
+  bool exhausted() const { return cursor_ == qp_.sq.head(); }
   // UD: the address handle of the next packet; 0: there is none, or no packet.
   uint32_t next_address_handle();
   wire::Qpn next_remote() const { return wire::Qpn(qp_.sq.entry(cursor_).wqe.ud.remote_qpn); }

@@ -29,6 +29,13 @@ wire::Envelope to_group() {
   return envelope;
 }
 
+Time clock_time;
+
+// Who asks again finds that the sockets' pause is over.
+Time clock_past_the_pause() {
+  return clock_time += QuietTurns::kPause;
+}
+
 struct Two {
   using Copies = FramesAndSockets::Copies;
   explicit Two(uint32_t capacity = 1024, Copies copies = Copies::kNone) {
@@ -36,7 +43,8 @@ struct Two {
          sockets = make_memory_link({.queue_capacity = capacity});
     wire = std::move(frames.second);
     kernel = std::move(sockets.second);
-    io = std::make_unique<FramesAndSockets>(std::move(frames.first), std::move(sockets.first), copies);
+    io = std::make_unique<FramesAndSockets>(std::move(frames.first), std::move(sockets.first), copies,
+                                            clock_past_the_pause);
   }
   std::unique_ptr<MemoryEnd> wire, kernel;  // the other ends
   std::unique_ptr<FramesAndSockets> io;
@@ -131,6 +139,25 @@ TEST(FramesAndSockets, NeitherStarvesTheOther) {
     }
     EXPECT_TRUE(seen) << flood_of_frames;
   }
+}
+
+// A spinning program looks into rings as often as it can, and not into sockets, which is a system call.
+TEST(FramesAndSockets, SocketsAreLeftAloneForAWhile) {
+  auto frames = make_memory_link(), sockets = make_memory_link();
+  FramesAndSockets io(std::move(frames.first), std::move(sockets.first), FramesAndSockets::Copies::kNone,
+                      [] { return clock_time; });
+  TestBurst one;
+  one.add(envelope_v4(), 1, 100);
+  std::array<RxPacket, 4> packets;
+  EXPECT_EQ(frames.second->send(one.packets()), 1u);
+  EXPECT_EQ(io.receive(packets), 1u);  // the last packets came as frames
+  EXPECT_EQ(sockets.second->send(one.packets()), 1u);
+  clock_time += QuietTurns::kPause - Duration(1);
+  for (int look = 0; look < 1000; ++look) EXPECT_EQ(io.receive(packets), 0u);
+  clock_time += Duration(1);
+  size_t looks = 1;
+  while (looks < 1000 && io.receive(packets) == 0) ++looks;
+  EXPECT_LE(looks, QuietTurns::kLooks);
 }
 
 TEST(FramesAndSockets, LooksIntoBothAfterASleep) {

@@ -168,7 +168,8 @@ void ScriptedQp::receive(const PeerPacket& from_peer) {
 std::vector<SentPacket> ScriptedQp::pull(size_t count) {
   std::vector<SentPacket> sent;
   io::TxPacket packet;
-  while (sent.size() < count && qp.pull(packet, now)) {
+  for (bool exhausted = qp.exhausted(); sent.size() < count && qp.pull(packet, now); exhausted = qp.exhausted()) {
+    EXPECT_FALSE(exhausted) << "it had one more";
     sent.push_back(as_sent(packet));
     if (packet.completes) qp.on_taken(packet, now);
   }
