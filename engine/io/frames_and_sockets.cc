@@ -23,6 +23,7 @@ size_t FramesAndSockets::receive(std::span<RxPacket> out) {
 size_t FramesAndSockets::receive_from(PacketIo& io, std::span<RxPacket> out) {
   if (&io == sockets_.get()) slept_ = false;
   size_t count = io.receive(out);
+  if (&io == sockets_.get() && count > 0) turns_of_sockets_.found();
   if (copies_ == Copies::kOfAll && &io == sockets_.get()) count = drop_copies(out.first(count));
   if (count > 0) busy_ = &io;
   return count;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// When a way of packets is looked into that has had none lately and whose looks are system calls, beside one that is
-// looked into for next to nothing: at every sixteenth look, so that neither keeps the other one waiting, but not before
-// a pause is over. Sixteen looks that find nothing take a spinning program less time than one system call, and a packet
-// that comes meanwhile by the other way waits for its end.
+// When a way of packets is looked into whose looks may be system calls, beside one that is looked into for next to
+// nothing: at every sixteenth look, so that neither keeps the other one waiting. Where nothing has come by it for a
+// millisecond, not before a pause is over either: sixteen looks that find nothing take a spinning program less time
+// than one system call, and a packet that comes meanwhile by the other way waits for its end.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,23 @@ namespace uroce::io {
 class QuietTurns {
  public:
   static constexpr uint32_t kLooks = 16;
+  static constexpr Duration kQuiet = std::chrono::milliseconds(1);
   static constexpr Duration kPause = std::chrono::microseconds(50);
 
   explicit QuietTurns(Time (*now)() = monotonic_now) : now_(now) {}
 
-  // Asked before each look.
+  // Asked before each look, whatever is looked into.
   bool comes() {
     if (looks_++ % kLooks != 0) return false;
-    const Time now = now_();
-    if (last_ != kNever && now - last_ < kPause) return false;
-    last_ = now;
+    asked_ = now_();
+    const bool quiet = found_ == kNever || asked_ - found_ >= kQuiet;
+    if (quiet && last_ != kNever && asked_ - last_ < kPause) return false;
+    last_ = asked_;
     return true;
   }
+
+  // The way had packets.
+  void found() { found_ = asked_; }
 
   // The next look is its turn.
   void reset() {
@@ -35,7 +40,7 @@ class QuietTurns {
 
  private:
   Time (*now_)();
-  Time last_ = kNever;
+  Time asked_ = kNever, last_ = kNever, found_ = kNever;
   uint32_t looks_ = 0;
 };
 

@@ -294,6 +294,7 @@ size_t SameHost::receive(std::span<RxPacket> out) {
     }
     if (network_busy_) count = network_->receive(out);
   }
+  if (count > 0) turns_of_network_.found();
   network_busy_ |= count > 0;
   return count;
 }

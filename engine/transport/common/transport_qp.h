@@ -5,6 +5,7 @@
 //   on_alike(previous, payloads, now)  others like it behind it
 //   on_congestion_mark(now)  ... and its IP header said congestion experienced (CE); before on_packet()
 //   pull(out, now)           the next packet to send, responses before requests; call until false
+//                            or exhausted()
 //   pull_ack(out, now)       an acknowledgement that is owed; the engine lets it wait for the next round
 //                            (architecture.md "Progress")
 //   on_taken(packet, now)    the bytes of a packet given out with `completes` have been made
@@ -90,7 +91,8 @@ class TransportQp {
                             [[maybe_unused]] Time now) {
     return 0;
   }
-  // Nothing is left that pull() would give: for who need not ask it once more. May be wrong in the negative.
+  // Nothing is left that pull() would give, nor would it do anything else that matters: for who need not ask it once
+  // more. May be wrong in the negative.
   virtual bool exhausted() const = 0;
   // How far it has come, for who counts packets: all before `sent` is acknowledged (UC, UD: sent), all before
   // `received` has arrived in order (UD: nothing is in order).

@@ -130,8 +130,9 @@ TEST(FramesAndSockets, NeitherStarvesTheOther) {
     TestBurst many, one;
     for (uint32_t psn = 0; psn < 32; ++psn) many.add(envelope_v4(), psn, 100);
     one.add(envelope_v4(), 1000, 100);
-    EXPECT_EQ(other.send(one.packets()), 1u);
     std::array<RxPacket, 32> packets;
+    EXPECT_EQ(two.io->receive(packets), 0u);  // the first look is the turn of the sockets
+    EXPECT_EQ(other.send(one.packets()), 1u);
     bool seen = false;
     for (int look = 0; look < 32 && !seen; ++look) {
       flood.send(many.packets());
@@ -157,6 +158,12 @@ TEST(FramesAndSockets, SocketsAreLeftAloneForAWhile) {
   clock_time += Duration(1);
   size_t looks = 1;
   while (looks < 1000 && io.receive(packets) == 0) ++looks;
+  EXPECT_LE(looks, QuietTurns::kLooks);
+  // Something has come by them a moment ago: no pause.
+  EXPECT_EQ(frames.second->send(one.packets()), 1u);
+  EXPECT_EQ(io.receive(packets), 1u);
+  EXPECT_EQ(sockets.second->send(one.packets()), 1u);
+  for (looks = 1; looks < 1000 && io.receive(packets) == 0;) ++looks;
   EXPECT_LE(looks, QuietTurns::kLooks);
 }
 

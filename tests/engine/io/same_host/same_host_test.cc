@@ -193,6 +193,22 @@ TEST_F(SameHostTest, BothWaysGetTheirTurn) {
   EXPECT_TRUE(arrived) << "the network is not forgotten over the memory";
 }
 
+// A look into the network may be a system call, and a program that spins makes many.
+TEST_F(SameHostTest, AQuietNetworkIsLeftAloneForAWhile) {
+  meet();
+  TestBurst by_memory = burst_of(1), by_network = burst_of(1);
+  by_network.packets()[0].to_this_host = false;
+  ours.io->send(by_memory.packets());
+  EXPECT_EQ(theirs.receive_some().size(), 1u);
+  while (!theirs.receive().empty()) continue;
+  test_time += QuietTurns::kQuiet;
+  for (uint32_t look = 0; look < QuietTurns::kLooks; ++look) EXPECT_TRUE(theirs.receive().empty());  // its turn
+  ours.io->send(by_network.packets());
+  for (int look = 0; look < 1000; ++look) EXPECT_TRUE(theirs.receive().empty());
+  theirs.io->prepare_to_wait();
+  EXPECT_EQ(theirs.receive().size(), 1u) << "after a sleep it is not known what there is";
+}
+
 TEST_F(SameHostTest, BurstsLargerThanTheRing) {
   meet();
   TestBurst burst = burst_of(300, 4096);
