@@ -42,12 +42,15 @@ TEST(ExhaustedRc, NotWhileSomethingIsToBeSentAgain) {
   host.post_inline(work(WrOpcode::kSend, 1), {1});
   host.post_inline(work(WrOpcode::kSend, 2), {1});
   host.pull();
+  EXPECT_TRUE(host.qp.exhausted());
+  host.expire();
+  EXPECT_FALSE(host.qp.exhausted()) << "a probe is due";
+  host.pull();
+  EXPECT_TRUE(host.qp.exhausted());
   host.receive(nak(NakCode::kPsnSequenceError, kSqPsn));
   EXPECT_FALSE(host.qp.exhausted());
   host.pull();
   EXPECT_TRUE(host.qp.exhausted());
-  host.expire();
-  EXPECT_FALSE(host.qp.exhausted()) << "a probe is due";
 }
 
 TEST(ExhaustedRc, NotBeforeAReadIsAnswered) {
