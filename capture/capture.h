@@ -31,6 +31,7 @@ class Capture final : public PacketIo {
   }
 
   size_t receive(std::span<RxPacket> out) override;
+  void look_everywhere() override { inner_->look_everywhere(); }
   bool drained() const override { return inner_->drained(); }
   size_t send(std::span<io::TxPacket> burst) override;
   bool flush() override { return inner_->flush(); }

@@ -57,7 +57,7 @@ size_t RxDemux::receive(io::PacketIo& io, bool looped, Time now) {
 }
 
 // Where many QPs take turns their state is in no cache. While one packet is delivered, what those behind it need is on
-// its way: the places of their QPs in the table, then the QPs.
+// its way: the places of their QPs in the table, then the QPs. Of the QP that had the packet before, it is there.
 void RxDemux::deliver_burst(size_t count, bool looped, Time now) {
   constexpr size_t kNear = 2, kFar = 6;
   const Arrivals arrivals = std::span(arrived_).first(count);
@@ -68,6 +68,7 @@ void RxDemux::deliver_burst(size_t count, bool looped, Time now) {
       if (const Qp* const qp = coming(near)) qp->prefetch();
     }
   }
+  last_destination_ = destination(count - 1);
 }
 
 // Nothing has been checked so far.
@@ -78,7 +79,8 @@ wire::Qpn RxDemux::destination(size_t i) const {
 
 // The QP of packet `i`, if it is not that of the one before it.
 const Qp* RxDemux::coming(size_t i) const {
-  return i > 0 && destination(i) == destination(i - 1) ? nullptr : qpns_.find(destination(i));
+  const wire::Qpn before = i > 0 ? destination(i - 1) : last_destination_;
+  return destination(i) == before ? nullptr : qpns_.find(destination(i));
 }
 
 // The same while somebody looks on: what became of a packet is what the counters say.

@@ -49,6 +49,7 @@ class RxDemux {
   Counters& counters_;
   Schedule& schedule_;
   std::array<io::RxPacket, kBurst> arrived_;
+  wire::Qpn last_destination_{};  // of the burst before
 };
 
 }  // namespace uroce::engine

@@ -60,18 +60,8 @@ class TxBurst {
 
   // Hands everything to the PacketIo. False: it did not take all; the rest is offered again next time.
   bool submit() {
-    if (sent_ < count_) {
-      const size_t first = sent_;
-      sent_ += io_.send(std::span(packets_).subspan(sent_, count_ - sent_));
-      dirty_ = true;
-      for (size_t i = first; i < sent_; ++i) {
-        if (packets_[i].unreadable || packets_[i].completes) on_done_(packets_[i]);
-      }
-    }
-    refused_ = sent_ < count_;
-    if (refused_) return false;
-    sent_ = count_ = limit_ = 0;
-    return true;
+    offer();
+    return settle();
   }
 
   // Everything leaves, if the packet I/O has room, with the kernel's kick; what it puts off is kicked again next time.
@@ -98,6 +88,7 @@ class TxBurst {
   // wire. The others keep their order.
   template <class Gone>
   void drop_if(Gone&& gone) {
+    tell();
     size_t kept = sent_;
     for (size_t i = sent_; i < count_; ++i) {
       if (gone(packets_[i])) {
@@ -109,7 +100,7 @@ class TxBurst {
     }
     count_ = kept;
     if (sent_ == count_) {
-      sent_ = count_ = limit_ = 0;
+      told_ = sent_ = count_ = limit_ = 0;
       refused_ = false;
     }
   }
@@ -122,10 +113,32 @@ class TxBurst {
     limit_ = std::min(burst_, io_.room());
     return limit_ > 0;
   }
+  // The packets are on their way before anybody is told of them.
   void leave() {
-    submit();
+    offer();
     if (dirty_) dirty_ = !io_.flush();
+    settle();
     backpressured_ = waiting();
+  }
+  void offer() {
+    if (sent_ == count_) return;
+    sent_ += io_.send(std::span(packets_).subspan(sent_, count_ - sent_));
+    dirty_ = true;
+  }
+  // False: some have not been taken.
+  bool settle() {
+    tell();
+    refused_ = sent_ < count_;
+    if (refused_) return false;
+    told_ = sent_ = count_ = limit_ = 0;
+    return true;
+  }
+  // A packet is told of once, also where memory runs out meanwhile.
+  void tell() {
+    while (told_ < sent_) {
+      const io::TxPacket& packet = packets_[told_++];
+      if (packet.unreadable || packet.completes) on_done_(packet);
+    }
   }
 
   io::PacketIo& io_;
@@ -135,6 +148,7 @@ class TxBurst {
   std::array<io::TxPacket, kSize> packets_;
   size_t count_ = 0;
   size_t sent_ = 0;
+  size_t told_ = 0;   // of sent_
   size_t limit_ = 0;  // of count_; 0: not known yet
   // Some were not taken. To offer them again would make their bytes again, so that is left to leave().
   bool refused_ = false;

@@ -5,28 +5,50 @@
 #include <utility>
 
 namespace uroce::io {
+namespace {
+
+// More than sockets hold.
+constexpr size_t kMostCopies = 8192;
+
+}  // namespace
+
 FramesAndSockets::FramesAndSockets(std::unique_ptr<PacketIo> frames, std::unique_ptr<PacketIo> sockets, Copies copies,
                                    Time (*now)())
     : frames_(std::move(frames)), sockets_(std::move(sockets)), copies_(copies), turns_of_sockets_(now) {}
 
 // Beside their turn, the sockets are looked into where nothing is in the rings, and the last packets came through
-// sockets or it is not known since a sleep what there is.
+// sockets or somebody wants to know what there is.
 size_t FramesAndSockets::receive(std::span<RxPacket> out) {
   if (turns_of_sockets_.comes()) {
-    const size_t count = receive_from(*sockets_, out);
-    return count > 0 ? count : receive_from(*frames_, out);
+    const size_t count = receive_from_sockets(out);
+    return count > 0 ? count : receive_frames(out);
   }
-  const size_t count = receive_from(*frames_, out);
-  return count > 0 || (busy_ != sockets_.get() && !slept_) ? count : receive_from(*sockets_, out);
+  const size_t count = receive_frames(out);
+  return count > 0 || (busy_ != sockets_.get() && !everywhere_) ? count : receive_from_sockets(out);
 }
 
-size_t FramesAndSockets::receive_from(PacketIo& io, std::span<RxPacket> out) {
-  if (&io == sockets_.get()) slept_ = false;
-  size_t count = io.receive(out);
-  if (&io == sockets_.get() && count > 0) turns_of_sockets_.found();
-  if (copies_ == Copies::kOfAll && &io == sockets_.get()) count = drop_copies(out.first(count));
-  if (count > 0) busy_ = &io;
+size_t FramesAndSockets::receive_frames(std::span<RxPacket> out) {
+  const size_t count = frames_->receive(out);
+  if (count > 0) busy_ = frames_.get();
   return count;
+}
+
+// What there is may be behind copies.
+size_t FramesAndSockets::receive_from_sockets(std::span<RxPacket> out) {
+  const bool to_the_end = std::exchange(everywhere_, false);
+  size_t kept = 0;
+  for (size_t copies = 0; copies <= kMostCopies;) {
+    if (to_the_end) sockets_->look_everywhere();
+    const size_t count = sockets_->receive(out);
+    kept = copies_ == Copies::kOfAll ? drop_copies(out.first(count)) : count;
+    if (count == 0 || kept > 0 || !to_the_end) break;
+    copies += count;
+  }
+  if (kept > 0) {
+    turns_of_sockets_.found();
+    busy_ = sockets_.get();
+  }
+  return kept;
 }
 
 // Those that stay come to the front.
@@ -82,8 +104,15 @@ bool FramesAndSockets::flush() {
   return frames && sockets;
 }
 
+void FramesAndSockets::look_everywhere() {
+  everywhere_ = true;
+  frames_->look_everywhere();
+  sockets_->look_everywhere();
+}
+
+// After the sleep it is not known where something is.
 bool FramesAndSockets::prepare_to_wait() {
-  slept_ = true;
+  look_everywhere();
   const bool frames = frames_->prepare_to_wait(), sockets = sockets_->prepare_to_wait();
   return frames && sockets;
 }

@@ -31,6 +31,7 @@ class FramesAndSockets final : public PacketIo {
   }
 
   size_t receive(std::span<RxPacket> out) override;
+  void look_everywhere() override;
   size_t send(std::span<io::TxPacket> burst) override;
   bool takes_runs(const wire::IpAddress& to) const override { return sockets_->takes_runs(to); }
   bool flush() override;
@@ -44,7 +45,8 @@ class FramesAndSockets final : public PacketIo {
   void observe_malformed(MalformedObserver observer) override { frames_->observe_malformed(std::move(observer)); }
 
  private:
-  size_t receive_from(PacketIo& io, std::span<RxPacket> out);
+  size_t receive_frames(std::span<RxPacket> out);
+  size_t receive_from_sockets(std::span<RxPacket> out);
   size_t drop_copies(std::span<RxPacket> packets);
   PacketIo& way_of(const io::TxPacket& packet) const;
 
@@ -54,7 +56,7 @@ class FramesAndSockets final : public PacketIo {
   IoCounters copies_dropped_;
   mutable std::vector<pollfd> wait_descriptors_;
   const PacketIo* busy_ = nullptr;  // had packets last
-  bool slept_ = false;              // and the sockets have not been looked into since
+  bool everywhere_ = false;         // the next look, until the sockets have been looked into
   QuietTurns turns_of_sockets_;
 };
 

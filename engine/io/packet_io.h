@@ -118,6 +118,10 @@ class PacketIo {
   // by the previous call become invalid.
   virtual size_t receive(std::span<RxPacket> out) = 0;
 
+  // The next receive() looks everywhere, also where it does not look each time: if it brings nothing, nothing has
+  // arrived.
+  virtual void look_everywhere() {}
+
   // The last receive() has found the end of what had arrived, and would have paid a system call to hear so once more.
   virtual bool drained() const { return false; }
 

@@ -23,11 +23,14 @@ class QuietTurns {
   bool comes() {
     if (looks_++ % kLooks != 0) return false;
     asked_ = now_();
-    const bool quiet = found_ == kNever || asked_ - found_ >= kQuiet;
-    if (quiet && last_ != kNever && asked_ - last_ < kPause) return false;
+    quiet_ = found_ == kNever || asked_ - found_ >= kQuiet;
+    if (quiet_ && last_ != kNever && asked_ - last_ < kPause) return false;
     last_ = asked_;
     return true;
   }
+
+  // When its turn came, nothing had come by it for a while.
+  bool quiet() const { return quiet_; }
 
   // The way had packets.
   void found() { found_ = asked_; }
@@ -42,6 +45,7 @@ class QuietTurns {
   Time (*now_)();
   Time asked_ = kNever, last_ = kNever, found_ = kNever;
   uint32_t looks_ = 0;
+  bool quiet_ = true;
 };
 
 }  // namespace uroce::io

@@ -33,6 +33,9 @@ class ReplaceableIo final : public PacketIo {
   }
 
   size_t receive(std::span<RxPacket> out) override { return inner_ ? inner_->receive(out) : 0; }
+  void look_everywhere() override {
+    if (inner_) inner_->look_everywhere();
+  }
   bool drained() const override { return inner_ && inner_->drained(); }
   size_t send(std::span<io::TxPacket> burst) override {
     if (inner_) return inner_->send(burst);

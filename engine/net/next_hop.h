@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -66,18 +67,19 @@ class NextHop {
 
  private:
   static constexpr int64_t kNeverAsked = INT64_MIN;
-  static constexpr int kStateShift = 48;
+  // Read and written as one word.
+  struct Packed {
+    wire::MacAddress mac;
+    NeighbourState state;
+    uint8_t unused;
+  };
 
-  // The MAC address in the lower six bytes, the state above.
   static uint64_t pack(const Neighbour& neighbour) {
-    uint64_t word = uint64_t{static_cast<uint8_t>(neighbour.state)} << kStateShift;
-    for (size_t i = 0; i < neighbour.mac.size(); ++i) word |= uint64_t{neighbour.mac[i]} << (8 * i);
-    return word;
+    return std::bit_cast<uint64_t>(Packed{neighbour.mac, neighbour.state, 0});
   }
   static Neighbour unpack(uint64_t word) {
-    Neighbour neighbour{static_cast<NeighbourState>(word >> kStateShift), {}};
-    for (size_t i = 0; i < neighbour.mac.size(); ++i) neighbour.mac[i] = static_cast<uint8_t>(word >> (8 * i));
-    return neighbour;
+    const auto packed = std::bit_cast<Packed>(word);
+    return {packed.state, packed.mac};
   }
 
   std::atomic<uint64_t> word_;

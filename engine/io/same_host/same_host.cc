@@ -285,7 +285,7 @@ size_t SameHost::receive(std::span<RxPacket> out) {
   if (!all_taken_up_) {
     if (const size_t before = receive_before_peers(out)) return before;
   }
-  size_t count = turns_of_network_.comes() ? network_->receive(out) : 0;
+  size_t count = turns_of_network_.comes() ? receive_at_turn(out) : 0;
   if (count == 0) {
     count = receive_from_peers(out);
     if (count > 0) {
@@ -297,6 +297,18 @@ size_t SameHost::receive(std::span<RxPacket> out) {
   if (count > 0) turns_of_network_.found();
   network_busy_ |= count > 0;
   return count;
+}
+
+// What was quiet gets one look in a long while, which is not to miss what there is.
+size_t SameHost::receive_at_turn(std::span<RxPacket> out) {
+  if (turns_of_network_.quiet()) network_->look_everywhere();
+  return network_->receive(out);
+}
+
+void SameHost::look_everywhere() {
+  looks_ = 0;
+  turns_of_network_.reset();
+  network_->look_everywhere();
 }
 
 // What receive() has handed out is not needed any more.
@@ -319,6 +331,7 @@ size_t SameHost::receive_before_peers(std::span<RxPacket> out) {
     if (count < begin.size() && !peer->in.empty()) begin[count++] = peer.get();
   }
   if (count == 0) return 0;
+  network_->look_everywhere();
   const size_t received = received_before_ < kMostBefore ? network_->receive(out) : 0;
   received_before_ += received;
   if (received > 0) return received;
@@ -410,8 +423,7 @@ size_t SameHost::headers_apart(std::span<const uint8_t> ib) const {
 
 // After the sleep it is not known where something is.
 bool SameHost::prepare_to_wait() {
-  looks_ = 0;
-  turns_of_network_.reset();
+  look_everywhere();
   take_back();
   look_after_peers();
   bool nothing = true;

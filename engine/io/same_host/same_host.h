@@ -64,6 +64,7 @@ class SameHost final : public PacketIo {
   SameHost(std::unique_ptr<PacketIo> network, Config config);
 
   size_t receive(std::span<RxPacket> out) override;
+  void look_everywhere() override;
   bool drained() const override { return peers_.empty() && network_->drained(); }
   size_t send(std::span<io::TxPacket> burst) override;
   size_t run(uint32_t udp_length) const override { return network_->run(udp_length); }
@@ -92,6 +93,7 @@ class SameHost final : public PacketIo {
   bool write(const io::TxPacket& packet, uint8_t* record) const;
   bool is_patient(Peer& peer) const;
   size_t receive_before_peers(std::span<RxPacket> out);
+  size_t receive_at_turn(std::span<RxPacket> out);
   size_t receive_from_peers(std::span<RxPacket> out);
   size_t receive_from(Peer& peer, std::span<RxPacket> out);
   bool read(Peer& peer, std::span<const uint8_t> record, RxPacket& packet);

@@ -93,7 +93,7 @@ bool UdpIo::drained() const {
 
 // After the sleep it is not known which of them has something.
 bool UdpIo::prepare_to_wait() {
-  looks_ = 0;
+  look_everywhere();
   return !left_over();
 }
 

@@ -38,6 +38,7 @@ class UdpIo final : public PacketIo {
   ~UdpIo() override;
 
   size_t receive(std::span<RxPacket> out) override;
+  void look_everywhere() override { looks_ = 0; }
   bool drained() const override;
   size_t send(std::span<io::TxPacket> burst) override;
   size_t run(uint32_t udp_length) const override;

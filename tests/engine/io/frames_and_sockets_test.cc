@@ -167,6 +167,27 @@ TEST(FramesAndSockets, SocketsAreLeftAloneForAWhile) {
   EXPECT_LE(looks, QuietTurns::kLooks);
 }
 
+// Copies of frames come by them all the time, and are worth no system calls.
+TEST(FramesAndSockets, CopiesDoNotMakeSocketsBusy) {
+  auto frames = make_memory_link(), sockets = make_memory_link();
+  const MemoryEnd& looked_into = *sockets.first;
+  FramesAndSockets io(std::move(frames.first), std::move(sockets.first), FramesAndSockets::Copies::kOfAll,
+                      [] { return clock_time; });
+  TestBurst one;
+  one.add(envelope_v4(), 1, 100);
+  std::array<RxPacket, 4> packets;
+  EXPECT_EQ(sockets.second->send(one.packets()), 1u);
+  EXPECT_EQ(io.receive(packets), 0u);  // the turn of the sockets
+  EXPECT_EQ(looked_into.counters().rx_packets, 1u);
+  EXPECT_EQ(sockets.second->send(one.packets()), 1u);
+  for (int look = 0; look < 1000; ++look) EXPECT_EQ(io.receive(packets), 0u);
+  EXPECT_EQ(looked_into.counters().rx_packets, 1u);
+  clock_time += QuietTurns::kPause;
+  for (uint32_t look = 0; look < QuietTurns::kLooks; ++look) EXPECT_EQ(io.receive(packets), 0u);
+  EXPECT_EQ(looked_into.counters().rx_packets, 2u);
+  EXPECT_EQ(io.counters().rx_packets, 0u);
+}
+
 TEST(FramesAndSockets, LooksIntoBothAfterASleep) {
   Two two;
   TestBurst one;
@@ -178,6 +199,30 @@ TEST(FramesAndSockets, LooksIntoBothAfterASleep) {
     EXPECT_EQ(end->send(one.packets()), 1u);
     EXPECT_FALSE(two.io->prepare_to_wait());
     EXPECT_EQ(two.io->receive(packets), 1u);
+  }
+}
+
+// Whoever finds nothing then knows that nothing has come, by neither way.
+TEST(FramesAndSockets, LooksIntoBothWhereAsked) {
+  for (const auto copies : {Two::Copies::kNone, Two::Copies::kOfAll}) {
+    Two two(1024, copies);
+    const wire::IpAddress local = envelope_v6().source;
+    two.io->set_local_addresses({&local, 1});
+    TestBurst of_others, own;
+    for (uint32_t psn = 0; psn < 200; ++psn) of_others.add(envelope_v4(), psn, 100);
+    own.add(envelope_v6(), 1000, 100);
+    std::array<RxPacket, 4> packets;
+    EXPECT_EQ(two.io->receive(packets), 0u);  // the next look would be into the frames only
+    if (copies == Two::Copies::kOfAll) {
+      EXPECT_EQ(two.kernel->send(of_others.packets()), 200u);
+    }
+    EXPECT_EQ(two.kernel->send(own.packets()), 1u);
+    EXPECT_EQ(two.io->receive(packets), 0u);
+    two.io->look_everywhere();
+    ASSERT_EQ(two.io->receive(packets), 1u);
+    EXPECT_EQ(psn_of(packets[0]), 1000u);
+    two.io->look_everywhere();
+    EXPECT_EQ(two.io->receive(packets), 0u);
   }
 }
 

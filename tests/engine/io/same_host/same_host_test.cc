@@ -2,98 +2,24 @@
 // Two processes of one host: which packets go from one to the other by memory, and what becomes of the rest.
 #include "engine/io/same_host/same_host.h"
 
-#include <algorithm>
-#include <array>
-#include <cstring>
-#include <fcntl.h>
+#include <chrono>
 #include <gtest/gtest.h>
-#include <memory>
-#include <optional>
 #include <poll.h>
-#include <random>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "engine/base/clock.h"
 #include "engine/io/fault_injector.h"
-#include "engine/io/memory_link.h"
 #include "engine/memory/memory_access.h"
-#include "tests/engine/io/test_packet.h"
+#include "tests/engine/io/same_host/same_host_rig.h"
 #include "wire/bth.h"
 #include "wire/bytes.h"
 #include "wire/icrc.h"
 
 namespace uroce::io::test {
 namespace {
-
-constexpr uint32_t kRangeBits = 14;
-constexpr uint32_t kOurs = 5, kTheirs = 6;
-
-// Stands still unless a test moves it.
-Time test_time;
-
-// One of the processes. Its network is a link to the other one, where a test sees what did not go by memory.
-struct Process {
-  explicit Process(std::unique_ptr<MemoryEnd> end) : network(*end) {
-    io = std::make_unique<SameHost>(std::move(end),
-                                    SameHost::Config{.range_bits = kRangeBits,
-                                                     .meet = [this](uint32_t range) { asked.push_back(range); },
-                                                     .arrivals = arrivals,
-                                                     .now = [] { return test_time; }});
-  }
-  std::vector<RxPacket> receive(PacketIo& from) {
-    const size_t count = from.receive(received);
-    return {received.begin(), received.begin() + static_cast<ptrdiff_t>(count)};
-  }
-  std::vector<RxPacket> receive() { return receive(*io); }
-  // Until one call brings something. The network gets a look now and then only.
-  std::vector<RxPacket> receive_some() {
-    std::vector<RxPacket> packets;
-    for (int i = 0; i < 100 && packets.empty(); ++i, test_time += std::chrono::microseconds(1)) packets = receive();
-    return packets;
-  }
-  bool would_wake() const {
-    const std::span<const pollfd> descriptors = io->wait_descriptors();
-    std::vector<pollfd> waits(descriptors.begin(), descriptors.end());
-    return poll(waits.data(), waits.size(), 0) > 0;
-  }
-
-  MemoryEnd& network;
-  std::vector<uint32_t> asked;
-  std::shared_ptr<NewPeers> arrivals = std::make_shared<NewPeers>();
-  std::unique_ptr<SameHost> io;
-  std::array<RxPacket, 64> received;
-};
-
-class SameHostTest : public testing::Test {
- protected:
-  SameHostTest() : SameHostTest(make_memory_link()) {}
-  explicit SameHostTest(std::pair<std::unique_ptr<MemoryEnd>, std::unique_ptr<MemoryEnd>> link)
-      : ours(std::move(link.first)), theirs(std::move(link.second)) {}
-
-  void meet() {
-    PeerEnd one, other;
-    ASSERT_EQ(make_peers(one, other), 0);
-    ASSERT_TRUE(ours.arrivals->add(kTheirs, std::move(one)));
-    ASSERT_TRUE(theirs.arrivals->add(kOurs, std::move(other)));
-  }
-  static void add(TestBurst& burst, uint32_t psn, size_t size, uint32_t range = kTheirs) {
-    burst.add(envelope_v4(), psn, size);
-    wire::store_be24(&burst.packets().back().header[5], range << kRangeBits | 77);
-    burst.packets().back().to_this_host = true;
-  }
-  static TestBurst burst_of(uint32_t count, size_t size = 100) {
-    TestBurst burst;
-    for (uint32_t psn = 0; psn < count; ++psn) add(burst, psn, size);
-    return burst;
-  }
-  size_t sent_by_network() const { return ours.network.counters().tx_packets; }
-
-  Process ours, theirs;
-};
 
 std::vector<uint8_t> payload_of(const RxPacket& received) {
   wire::Packet packet;
@@ -130,34 +56,6 @@ TEST_F(SameHostTest, PacketsGoByMemoryOnceTheProcessesHaveMet) {
   EXPECT_EQ(ours.io->counters().tx_bytes, theirs.io->counters().rx_bytes);
 }
 
-// The network holds more than one receive() brings.
-TEST_F(SameHostTest, WhatWentByTheNetworkBeforeArrivesBefore) {
-  TestBurst burst = burst_of(250);
-  ASSERT_EQ(ours.io->send(burst.packets().first(200)), 200u);
-  meet();
-  EXPECT_EQ(theirs.receive().size(), 64u) << "the peer is there and has sent nothing";
-  ASSERT_EQ(ours.io->send(burst.packets().subspan(200)), 50u);
-  EXPECT_EQ(sent_by_network(), 200u);
-  uint32_t arrived = 64;
-  for (int i = 0; i < 100 && arrived < 250; ++i) {
-    for (const RxPacket& packet : theirs.receive()) ASSERT_EQ(psn_of(packet), arrived++);
-  }
-  EXPECT_EQ(arrived, 250u);
-}
-
-TEST_F(SameHostTest, ABusyNetworkDoesNotKeepANewPeerWaiting) {
-  meet();
-  TestBurst by_memory = burst_of(1), by_network = burst_of(64);
-  for (TxPacket& packet : by_network.packets()) packet.to_this_host = false;
-  ours.io->send(by_memory.packets());
-  bool arrived = false;
-  for (int i = 0; i < 1000 && !arrived; ++i) {
-    ours.io->send(by_network.packets());
-    for (const RxPacket& packet : theirs.receive()) arrived |= packet.without_icrc;
-  }
-  EXPECT_TRUE(arrived);
-}
-
 TEST_F(SameHostTest, OnlyPacketsToThisHost) {
   meet();
   TestBurst burst = burst_of(3);
@@ -178,35 +76,6 @@ TEST_F(SameHostTest, AsksForAPeerLessAndLessOften) {
     theirs.receive(theirs.network);
   }
   EXPECT_EQ(ours.asked, std::vector<uint32_t>(7, kTheirs));
-}
-
-TEST_F(SameHostTest, BothWaysGetTheirTurn) {
-  meet();
-  TestBurst by_memory = burst_of(1), by_network = burst_of(1);
-  by_network.packets()[0].to_this_host = false;
-  ours.io->send(by_network.packets());
-  bool arrived = false;
-  for (int i = 0; i < 100 && !arrived; ++i, test_time += std::chrono::microseconds(1)) {
-    ours.io->send(by_memory.packets());
-    for (const RxPacket& packet : theirs.receive()) arrived |= !packet.without_icrc;
-  }
-  EXPECT_TRUE(arrived) << "the network is not forgotten over the memory";
-}
-
-// A look into the network may be a system call, and a program that spins makes many.
-TEST_F(SameHostTest, AQuietNetworkIsLeftAloneForAWhile) {
-  meet();
-  TestBurst by_memory = burst_of(1), by_network = burst_of(1);
-  by_network.packets()[0].to_this_host = false;
-  ours.io->send(by_memory.packets());
-  EXPECT_EQ(theirs.receive_some().size(), 1u);
-  while (!theirs.receive().empty()) continue;
-  test_time += QuietTurns::kQuiet;
-  for (uint32_t look = 0; look < QuietTurns::kLooks; ++look) EXPECT_TRUE(theirs.receive().empty());  // its turn
-  ours.io->send(by_network.packets());
-  for (int look = 0; look < 1000; ++look) EXPECT_TRUE(theirs.receive().empty());
-  theirs.io->prepare_to_wait();
-  EXPECT_EQ(theirs.receive().size(), 1u) << "after a sleep it is not known what there is";
 }
 
 TEST_F(SameHostTest, BurstsLargerThanTheRing) {
@@ -477,7 +346,7 @@ TEST_F(SameHostTest, APeerThatIsNewWakesWhoSleeps) {
   }
 }
 
-// --- peers that end, and hostile ones -------------------------------------------------------------------------------
+// --- peers that end -------------------------------------------------------------------------------------------------
 
 TEST_F(SameHostTest, WhatAPeerHasSentBeforeItsEndArrives) {
   meet();
@@ -541,195 +410,6 @@ TEST_F(SameHostTest, NoMorePeersThanDescriptorsAllow) {
   PeerEnd one, other;
   ASSERT_EQ(make_peers(one, other), 0);
   EXPECT_TRUE(ours.arrivals->add(3, std::move(one)));
-}
-
-// A side of a pair that the test plays itself.
-struct Hostile {
-  explicit Hostile(PeerEnd its_end) : end(std::move(its_end)) {
-    bytes = static_cast<uint8_t*>(
-        mmap(nullptr, 4096 + 2 * kRingSize, PROT_READ | PROT_WRITE, MAP_SHARED, end.memory.get(), 0));
-  }
-  ~Hostile() { munmap(bytes, 4096 + 2 * kRingSize); }
-  // Of the ring that this side writes to.
-  RingControl& control() { return reinterpret_cast<RingControl*>(bytes)[end.side]; }
-  uint8_t* ring() { return bytes + 4096 + end.side * kRingSize; }
-  // In front of the record behind the first one, which has `size` bytes.
-  void set_next_length(size_t size, uint32_t length) {
-    std::memcpy(ring() + (size + sizeof(length) + 15) / 16 * 16, &length, sizeof(length));
-  }
-
-  PeerEnd end;
-  uint8_t* bytes;
-};
-
-class HostilePeer : public SameHostTest {
- protected:
-  HostilePeer() {
-    PeerEnd one, other;
-    EXPECT_EQ(make_peers(one, other), 0);
-    EXPECT_TRUE(ours.arrivals->add(kTheirs, std::move(one)));
-    peer.emplace(std::move(other));
-  }
-  // `count` records of `size` bytes.
-  void write(size_t count, uint32_t size) {
-    RingWriter writer(peer->control(), peer->ring());
-    for (size_t i = 0; i < count; ++i) {
-      uint8_t* const at = writer.reserve(size);
-      ASSERT_NE(at, nullptr);
-      std::fill_n(at, size, uint8_t{0xff});
-      writer.add(size);
-    }
-    writer.publish();
-  }
-  void expect_network_goes_on() {
-    TestBurst burst = burst_of(1);
-    theirs.network.send(burst.packets());
-    EXPECT_EQ(ours.receive_some().size(), 1u);
-  }
-
-  std::optional<Hostile> peer;
-};
-
-TEST_F(HostilePeer, RecordsThatAreNoPacketsAreCounted) {
-  for (const uint32_t size : {1u, 40u, 55u}) {
-    PeerEnd one, other;
-    ASSERT_EQ(make_peers(one, other), 0);
-    ASSERT_TRUE(ours.arrivals->add(kTheirs, std::move(one)));
-    peer.emplace(std::move(other));
-    const uint64_t before = ours.io->counters().rx_malformed;
-    write(3, size);
-    EXPECT_TRUE(ours.receive().empty());
-    EXPECT_EQ(ours.io->counters().rx_malformed, before + 3);
-  }
-  write(1, 100'000);
-  expect_network_goes_on();
-}
-
-// What a record says of its PSNs stands in front of the BTH.
-TEST_F(HostilePeer, LongerThanTheLongestIsNoPacket) {
-  ours.receive();
-  const auto arrived = [this](uint32_t size, uint16_t more_psns) {
-    RingWriter writer(peer->control(), peer->ring());
-    uint8_t* const at = writer.reserve(size);
-    std::fill_n(at, size, uint8_t{0});
-    std::memcpy(at + 38, &more_psns, sizeof(more_psns));
-    writer.add(size);
-    writer.publish();
-    const std::vector<RxPacket> packets = ours.receive();
-    const size_t psns = packets.empty() ? 0 : packets[0].psns;
-    PeerEnd one, other;
-    EXPECT_EQ(make_peers(one, other), 0);
-    EXPECT_TRUE(ours.arrivals->add(kTheirs, std::move(one)));
-    peer.emplace(std::move(other));
-    ours.receive();
-    return psns;
-  };
-  constexpr uint32_t kLongest = 40 + 48 + 65536 + 4;
-  EXPECT_EQ(arrived(kLongest, 1), 2u);
-  EXPECT_EQ(arrived(kLongest + 1, 1), 0u);
-  EXPECT_EQ(arrived(kLongest + 1, 0xffff), 0u);
-  EXPECT_EQ(arrived(kLongest, 0), 0u) << "too long for one packet";
-  EXPECT_EQ(arrived(56, 0xffff), 65536u) << "the transport finds that it is too short";
-  EXPECT_EQ(ours.io->counters().rx_malformed, 3u);
-}
-
-// The index says so as soon as what it said before has been received, which stays readable.
-TEST_F(HostilePeer, PayloadStaysThoughTheRingBreaks) {
-  RingWriter writer(peer->control(), peer->ring());
-  uint8_t* const at = writer.reserve(4096);
-  std::fill_n(at, 4096, uint8_t{0});
-  writer.add(4096);
-  writer.publish();
-  peer->set_next_length(4096, UINT32_MAX);
-  peer->control().tail += 64;
-  const std::vector<RxPacket> arrived = ours.receive();
-  ASSERT_EQ(arrived.size(), 1u);
-  ASSERT_FALSE(arrived[0].apart.empty());
-  EXPECT_EQ(arrived[0].apart.back(), 0);
-  ours.receive();
-  EXPECT_EQ(ours.io->counters().ring_errors, 1u);
-}
-
-TEST_F(HostilePeer, ManyOfThemDoNotKeepOthersWaiting) {
-  write(1000, 20);
-  expect_network_goes_on();
-  EXPECT_LT(ours.io->counters().rx_malformed, 1000u);
-}
-
-TEST_F(HostilePeer, ABrokenRingEndsIt) {
-  TestBurst burst = burst_of(1);
-  ours.io->send(burst.packets());
-  EXPECT_EQ(sent_by_network(), 0u);
-  peer->control().tail = 1;
-  EXPECT_TRUE(ours.receive().empty());
-  EXPECT_EQ(ours.io->counters().ring_errors, 1u);
-  ours.io->send(burst.packets());
-  EXPECT_EQ(sent_by_network(), 1u);
-  expect_network_goes_on();
-}
-
-TEST_F(HostilePeer, TheMemoryKeepsItsSize) {
-  EXPECT_NE(ftruncate(peer->end.memory.get(), 0), 0);
-  EXPECT_NE(fcntl(peer->end.memory.get(), F_ADD_SEALS, F_SEAL_WRITE), 0);
-}
-
-TEST_F(HostilePeer, WakesDoNotPileUp) {
-  const uint8_t wake = 0;
-  for (int i = 0; i < 10'000; ++i) ::send(peer->end.socket.get(), &wake, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-  int looks = 0;
-  for (; looks < 10'000 && ours.would_wake(); ++looks) ours.io->prepare_to_wait();
-  EXPECT_LT(looks, 10'000);
-  TestBurst burst = burst_of(1);
-  ours.io->send(burst.packets());
-  EXPECT_EQ(sent_by_network(), 0u) << "it is still a peer";
-}
-
-TEST_F(HostilePeer, ScribblesAnywhere) {
-  std::mt19937 random(1);
-  TestBurst burst = burst_of(8, 1024);
-  for (int round = 0; round < 300; ++round) {
-    write(20, 40 + random() % 200);
-    for (int i = 0; i < 20; ++i) {
-      const size_t controls = 2 * sizeof(RingControl), all = 4096 + 2 * kRingSize;
-      const size_t place = random() % 2 == 0 ? random() % controls : random() % all;
-      const uint64_t value = random() % 4 == 0 ? random() % (2 * kRingSize) : uint64_t{random()} << 32 | random();
-      std::memcpy(peer->bytes + std::min(place, all - sizeof(value)), &value, sizeof(value));
-      ours.receive();
-      ours.io->send(burst.packets());
-    }
-    PeerEnd one, other;
-    ASSERT_EQ(make_peers(one, other), 0);
-    ASSERT_TRUE(ours.arrivals->add(kTheirs, std::move(one)));
-    peer.emplace(std::move(other));
-    theirs.receive(theirs.network);
-  }
-  while (!theirs.receive(theirs.network).empty()) continue;
-  expect_network_goes_on();
-}
-
-// What a broker never passes on.
-TEST_F(HostilePeer, OtherMemoryIsNotTaken) {
-  const auto offer = [this](int memory, uint32_t side) {
-    PeerEnd one, other;
-    EXPECT_EQ(make_peers(one, other), 0);
-    one.memory.reset(memory);
-    one.side = side;
-    return ours.arrivals->add(kTheirs + 1, std::move(one));
-  };
-  const auto memory = [](off_t size, int seals) {
-    const int fd = memfd_create("other", MFD_ALLOW_SEALING | MFD_CLOEXEC);
-    EXPECT_EQ(ftruncate(fd, size), 0);
-    EXPECT_EQ(fcntl(fd, F_ADD_SEALS, seals), 0);
-    return fd;
-  };
-  constexpr off_t kSize = 4096 + 2 * kRingSize;
-  constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-  EXPECT_TRUE(offer(memory(kSize, kSeals), 0));
-  EXPECT_FALSE(offer(memory(kSize, kSeals), 2));
-  EXPECT_FALSE(offer(memory(kSize, F_SEAL_GROW), 0)) << "it could shrink";
-  EXPECT_FALSE(offer(memory(kSize - 4096, kSeals), 0));
-  EXPECT_FALSE(offer(open("/dev/null", O_RDWR | O_CLOEXEC), 0));
-  EXPECT_FALSE(offer(-1, 0));
 }
 
 }  // namespace

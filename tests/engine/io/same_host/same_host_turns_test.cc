@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: BSD-2-Clause
+// The network and the memory of other processes side by side: what comes first, and when each is looked into.
+#include <chrono>
+#include <gtest/gtest.h>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "engine/io/frames_and_sockets.h"
+#include "tests/engine/io/same_host/same_host_rig.h"
+
+namespace uroce::io::test {
+namespace {
+
+// The network holds more than one receive() brings.
+TEST_F(SameHostTest, WhatWentByTheNetworkBeforeArrivesBefore) {
+  TestBurst burst = burst_of(250);
+  ASSERT_EQ(ours.io->send(burst.packets().first(200)), 200u);
+  meet();
+  EXPECT_EQ(theirs.receive().size(), 64u) << "the peer is there and has sent nothing";
+  ASSERT_EQ(ours.io->send(burst.packets().subspan(200)), 50u);
+  EXPECT_EQ(sent_by_network(), 200u);
+  uint32_t arrived = 64;
+  for (int i = 0; i < 100 && arrived < 250; ++i) {
+    for (const RxPacket& packet : theirs.receive()) ASSERT_EQ(psn_of(packet), arrived++);
+  }
+  EXPECT_EQ(arrived, 250u);
+}
+
+TEST_F(SameHostTest, ABusyNetworkDoesNotKeepANewPeerWaiting) {
+  meet();
+  TestBurst by_memory = burst_of(1), by_network = burst_of(64);
+  for (TxPacket& packet : by_network.packets()) packet.to_this_host = false;
+  ours.io->send(by_memory.packets());
+  bool arrived = false;
+  for (int i = 0; i < 1000 && !arrived; ++i) {
+    ours.io->send(by_network.packets());
+    for (const RxPacket& packet : theirs.receive()) arrived |= packet.without_icrc;
+  }
+  EXPECT_TRUE(arrived);
+}
+
+TEST_F(SameHostTest, BothWaysGetTheirTurn) {
+  meet();
+  TestBurst by_memory = burst_of(1), by_network = burst_of(1);
+  by_network.packets()[0].to_this_host = false;
+  ours.io->send(by_network.packets());
+  bool arrived = false;
+  for (int i = 0; i < 100 && !arrived; ++i, test_time += std::chrono::microseconds(1)) {
+    ours.io->send(by_memory.packets());
+    for (const RxPacket& packet : theirs.receive()) arrived |= !packet.without_icrc;
+  }
+  EXPECT_TRUE(arrived) << "the network is not forgotten over the memory";
+}
+
+// A look into the network may be a system call, and a program that spins makes many.
+TEST_F(SameHostTest, AQuietNetworkIsLeftAloneForAWhile) {
+  meet();
+  TestBurst by_memory = burst_of(1), by_network = burst_of(1);
+  by_network.packets()[0].to_this_host = false;
+  ours.io->send(by_memory.packets());
+  EXPECT_EQ(theirs.receive_some().size(), 1u);
+  while (!theirs.receive().empty()) continue;
+  test_time += QuietTurns::kQuiet;
+  for (uint32_t look = 0; look < QuietTurns::kLooks; ++look) EXPECT_TRUE(theirs.receive().empty());  // its turn
+  ours.io->send(by_network.packets());
+  for (int look = 0; look < 1000; ++look) EXPECT_TRUE(theirs.receive().empty());
+  theirs.io->prepare_to_wait();
+  EXPECT_EQ(theirs.receive().size(), 1u) << "after a sleep it is not known what there is";
+}
+
+// The network is frames, and sockets beside them that are looked into now and then only.
+class BesideFrames : public SameHostTest {
+ protected:
+  BesideFrames() {
+    const auto now = [] { return test_time; };
+    auto frames = make_memory_link(), sockets = make_memory_link();
+    kernel = std::move(sockets.second);
+    auto both = std::make_unique<FramesAndSockets>(std::move(frames.first), std::move(sockets.first),
+                                                   FramesAndSockets::Copies::kNone, +now);
+    reader = std::make_unique<SameHost>(
+        std::move(both),
+        SameHost::Config{.range_bits = kRangeBits, .meet = [](uint32_t) {}, .arrivals = theirs.arrivals, .now = +now});
+  }
+  std::vector<RxPacket> receive() { return theirs.receive(*reader); }
+
+  std::unique_ptr<MemoryEnd> kernel;  // gives to the sockets
+  std::unique_ptr<SameHost> reader;   // in the place of theirs.io
+};
+
+TEST_F(BesideFrames, WhatWentThroughSocketsBesideFramesArrivesBefore) {
+  EXPECT_TRUE(receive().empty());
+  meet();
+  TestBurst burst = burst_of(200);
+  ASSERT_EQ(kernel->send(burst.packets().first(100)), 100u);
+  ASSERT_EQ(ours.io->send(burst.packets().subspan(100)), 100u);
+  uint32_t arrived = 0;
+  for (int i = 0; i < 100 && arrived < 200; ++i) {
+    for (const RxPacket& packet : receive()) ASSERT_EQ(psn_of(packet), arrived++);
+  }
+  EXPECT_EQ(arrived, 200u);
+}
+
+// Neither pause is added to the other one's.
+TEST_F(BesideFrames, AfterAQuietWhileThereIsOnePause) {
+  meet();
+  TestBurst burst = burst_of(2);
+  const auto spin = [&](Duration time) {
+    const Time end = test_time + time;
+    for (; test_time < end; test_time += std::chrono::microseconds(1)) {
+      if (!receive().empty()) return true;
+    }
+    return false;
+  };
+  ASSERT_EQ(ours.io->send(burst.packets().first(1)), 1u);
+  ASSERT_TRUE(spin(QuietTurns::kPause));
+  EXPECT_FALSE(spin(2 * QuietTurns::kQuiet));
+  ASSERT_EQ(kernel->send(burst.packets().subspan(1)), 1u);
+  EXPECT_TRUE(spin(QuietTurns::kPause + std::chrono::microseconds(QuietTurns::kLooks)));
+}
+
+}  // namespace
+}  // namespace uroce::io::test
