@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
-// The XDP programs of AfXdp (engine/io/af_xdp/xdp_program.cc loads one of them): RoCE v2 packets for our own addresses go
-// to the AF_XDP socket of the receive queue, everything else goes on into the kernel as if nothing were attached.
+// RoCE v2 packets for our own addresses are kept from the kernel's network stack; everything else goes on into it as if
+// nothing were attached. One of these programs is loaded (engine/io/steering_program.cc):
 //
 //  - uroce_steer takes all of them: the process has the netdev for itself.
 //  - uroce_steer_qpn takes those for a range of QPNs and leaves the others, multicast packets among them, to the sockets
 //    on port 4791 that other processes have there, and this one too (io/frames_and_sockets.h).
+//  - uroce_drop_copies drops, behind the packet sockets of DPDK's net_af_packet, what these take: packets for a range of
+//    QPNs in frames of their own. Runs of packets go on: they are too long for the rings.
+//
+// The first two are XDP programs, and give packets to the AF_XDP socket of the receive queue; the third one is at the
+// netdev's ingress (tcx).
 //
 // To us: untagged Ethernet II to the netdev's own MAC address, or to that of the multicast group that the packet is for;
 // IPv4 without options and not a fragment, or IPv6 without extension headers; UDP port
 // 4791; destination address in `local_addresses`. Deliberately left to the kernel:
-//  - VLAN tagged frames: a VLAN is a netdev of its own. A tag that hardware has stripped cannot be seen here: AfXdp is
+//  - VLAN tagged frames: a VLAN is a netdev of its own. A tag that hardware has stripped cannot be seen by XDP: AfXdp is
 //    not opened where VLAN netdevs stand above such hardware (engine/io/netdev_query.h).
 //  - frames to other MAC addresses, which a bridge floods or a promiscuous netdev lets in. The kernel drops them.
 //  - packets that this host only forwards or bridges: their destination is not in `local_addresses`.
@@ -25,6 +30,10 @@
 
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
+
+// enum tcx_action_base, Linux 6.6
+#define TCX_NEXT (-1)
+#define TCX_DROP 2
 
 #define ROCE_UDP_PORT 4791
 #define BTH_DESTINATION_QP 5
@@ -63,7 +72,7 @@ struct {
   __uint(max_entries, 1);
 } own_mac SEC(".maps");
 
-// Of uroce_steer_qpn; set before loading.
+// Of uroce_steer_qpn and uroce_drop_copies; set before loading.
 const volatile __u32 first_qpn = 0;
 const volatile __u32 qpn_count = 0;
 
@@ -121,10 +130,9 @@ static __always_inline struct udphdr *udp_of_ipv6(void *network, void *end, stru
   return (struct udphdr *)(ip + 1);
 }
 
-// The UDP header of a RoCE v2 packet for us, or null.
-static __always_inline struct udphdr *find_roce(struct xdp_md *ctx) {
-  void *end = (void *)(long)ctx->data_end;
-  struct ethhdr *ethernet = (void *)(long)ctx->data;
+// The UDP header of a RoCE v2 packet for us, or null. From the Ethernet header on.
+static __always_inline struct udphdr *find_roce(void *frame, void *end) {
+  struct ethhdr *ethernet = frame;
   if ((void *)(ethernet + 1) > end) return 0;
 
   struct address destination = {};
@@ -139,19 +147,44 @@ static __always_inline struct udphdr *find_roce(struct xdp_md *ctx) {
   return addressed_to_us(ethernet->h_dest, &destination) ? udp : 0;
 }
 
+// Its QPN is in the range.
+static __always_inline int for_our_qpns(struct udphdr *udp, void *end) {
+  const __u8 *qpn = (const __u8 *)(udp + 1) + BTH_DESTINATION_QP;
+  if ((void *)(qpn + QPN_SIZE) > end) return 0;
+  const __u32 number = qpn[0] << 16 | qpn[1] << 8 | qpn[2];
+  return number - first_qpn < qpn_count;
+}
+
 SEC("xdp.frags")
 int uroce_steer(struct xdp_md *ctx) {
-  return find_roce(ctx) ? bpf_redirect_map(&xsks, ctx->rx_queue_index, XDP_PASS) : XDP_PASS;
+  return find_roce((void *)(long)ctx->data, (void *)(long)ctx->data_end)
+             ? bpf_redirect_map(&xsks, ctx->rx_queue_index, XDP_PASS) : XDP_PASS;
 }
 
 SEC("xdp.frags")
 int uroce_steer_qpn(struct xdp_md *ctx) {
-  struct udphdr *udp = find_roce(ctx);
-  if (!udp) return XDP_PASS;
-  const __u8 *qpn = (const __u8 *)(udp + 1) + BTH_DESTINATION_QP;
-  if ((void *)(qpn + QPN_SIZE) > (void *)(long)ctx->data_end) return XDP_PASS;
-  const __u32 number = qpn[0] << 16 | qpn[1] << 8 | qpn[2];
-  return number - first_qpn < qpn_count ? bpf_redirect_map(&xsks, ctx->rx_queue_index, XDP_PASS) : XDP_PASS;
+  void *end = (void *)(long)ctx->data_end;
+  struct udphdr *udp = find_roce((void *)(long)ctx->data, end);
+  return udp && for_our_qpns(udp, end) ? bpf_redirect_map(&xsks, ctx->rx_queue_index, XDP_PASS) : XDP_PASS;
+}
+
+// Headers to the QPN, copied: of a frame that comes over veth from a ring only the Ethernet header lies in one piece.
+#define HEADERS_V4 (sizeof(struct ethhdr) + sizeof(struct iphdr) + sizeof(struct udphdr) + BTH_DESTINATION_QP + QPN_SIZE)
+#define IP_ALIGN 2  // puts the IP header where its words can be read
+#define HEADERS_V6 (HEADERS_V4 + sizeof(struct ipv6hdr) - sizeof(struct iphdr))
+
+SEC("tc")
+int uroce_drop_copies(struct __sk_buff *ctx) {
+  __u8 aligned[IP_ALIGN + HEADERS_V6] __attribute__((aligned(8))) = {};
+  __u8 *headers = aligned + IP_ALIGN, *end = headers + HEADERS_V6;
+  if (ctx->gso_size || ctx->vlan_present) return TCX_NEXT;
+  const int v6 = ctx->protocol == bpf_htons(ETH_P_IPV6);
+  if (!v6 && ctx->protocol != bpf_htons(ETH_P_IP)) return TCX_NEXT;
+  if (v6 ? bpf_skb_load_bytes(ctx, 0, headers, HEADERS_V6) : bpf_skb_load_bytes(ctx, 0, headers, HEADERS_V4)) {
+    return TCX_NEXT;
+  }
+  struct udphdr *udp = find_roce(headers, end);
+  return udp && for_our_qpns(udp, end) ? TCX_DROP : TCX_NEXT;
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -15,6 +15,7 @@
 #include "engine/device/capture_setup.h"
 #include "engine/device/followed_frames.h"
 #include "engine/device/io_choice.h"
+#include "engine/io/dpdk/copy_filter.h"
 #include "engine/io/dpdk/dpdk.h"
 #include "engine/io/dpdk/tap_path.h"
 #include "engine/io/frames_and_sockets.h"
@@ -180,13 +181,20 @@ std::variant<OpenedIo, io::IoError> open_dpdk(const net::Netdev& netdev, const O
   OpenedIo opened;
   opened.report = [udp = sockets.get()](uint64_t) { return udp->take_notices(); };
   auto* const frames = port.get();
-  auto both =
-      std::make_unique<io::FramesAndSockets>(std::move(port), std::move(sockets), io::FramesAndSockets::Copies::kOfAll);
+  using Copies = io::FramesAndSockets::Copies;
+  const std::shared_ptr<io::CopyFilter> filter =
+      io::CopyFilter::open(netdev.index, netdev.mac, netdev.addresses, config.qpns);
+  auto both = std::make_unique<io::FramesAndSockets>(std::move(port), std::move(sockets),
+                                                     filter ? Copies::kDropped : Copies::kOfAll);
   both->set_local_addresses(netdev.addresses);
-  opened.set_addresses = [frames, all = both.get()](const wire::MacAddress& mac,
-                                                    std::span<const wire::IpAddress> addresses) {
+  opened.set_addresses = [frames, all = both.get(), filter](const wire::MacAddress& mac,
+                                                            std::span<const wire::IpAddress> addresses) {
     frames->set_mac(mac);
     all->set_local_addresses(addresses);
+    if (filter) {  // what it does not know of is copied
+      filter->set_mac(mac);
+      filter->set_local_addresses(addresses);
+    }
     return 0;
   };
   opened.io.push_back(std::move(both));

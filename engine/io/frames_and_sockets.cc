@@ -40,7 +40,7 @@ size_t FramesAndSockets::receive_from_sockets(std::span<RxPacket> out) {
   for (size_t copies = 0; copies <= kMostCopies;) {
     if (to_the_end) sockets_->look_everywhere();
     const size_t count = sockets_->receive(out);
-    kept = copies_ == Copies::kOfAll ? drop_copies(out.first(count)) : count;
+    kept = copies_ != Copies::kNone ? drop_copies(out.first(count)) : count;
     if (count == 0 || kept > 0 || !to_the_end) break;
     copies += count;
   }
@@ -122,13 +122,13 @@ uint32_t FramesAndSockets::max_udp_length() const {
 }
 
 std::string FramesAndSockets::description() const {
-  return frames_->description() + ", and sockets";
+  return frames_->description() + ", and sockets" + (copies_ == Copies::kOfAll ? " with copies of all" : "");
 }
 
 IoCounters FramesAndSockets::counters() const {
   IoCounters counters = frames_->counters();
   IoCounters sockets = sockets_->counters();
-  if (copies_ == Copies::kOfAll) {  // what the sockets lose has come as frames
+  if (copies_ != Copies::kNone) {  // what the sockets lose has come as frames
     sockets.rx_packets -= copies_dropped_.rx_packets;
     sockets.rx_bytes -= copies_dropped_.rx_bytes;
     sockets.rx_no_buffer = 0;

@@ -19,8 +19,9 @@ namespace uroce::io {
 
 class FramesAndSockets final : public PacketIo {
  public:
-  // Whether the kernel, and with it the sockets, gets a copy of each packet that comes as a frame.
-  enum class Copies : uint8_t { kNone, kOfAll };
+  // Whether the kernel, and with it the sockets, gets a copy of each packet that comes as a frame. kDropped: it does,
+  // and drops them before the sockets, or most of them.
+  enum class Copies : uint8_t { kNone, kOfAll, kDropped };
   FramesAndSockets(std::unique_ptr<PacketIo> frames, std::unique_ptr<PacketIo> sockets, Copies copies = Copies::kNone,
                    Time (*now)() = monotonic_now);
 

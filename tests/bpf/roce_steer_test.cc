@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// The XDP programs run by the kernel on exact packets (BPF_PROG_TEST_RUN): which frames are taken and which go on.
+// The programs run by the kernel on exact packets (BPF_PROG_TEST_RUN): which frames are taken and which go on.
 #include <algorithm>
 #include <array>
 #include <bpf/bpf.h>
@@ -116,7 +116,15 @@ class RoceSteer : public testing::Test {
     return verdict(skeleton_->progs.uroce_steer_qpn, bytes);
   }
 
-  static uint32_t verdict(const bpf_program* program, std::vector<uint8_t> bytes) {
+  // Behind packet sockets; `gso_size`: of a run of packets, that of each.
+  uint32_t verdict_for_copy(const std::vector<uint8_t>& bytes, uint32_t gso_size = 0) {
+    __sk_buff context{};
+    context.gso_size = gso_size;
+    context.gso_segs = gso_size == 0 ? 0 : 2;
+    return verdict(skeleton_->progs.uroce_drop_copies, bytes, &context);
+  }
+
+  static uint32_t verdict(const bpf_program* program, std::vector<uint8_t> bytes, __sk_buff* context = nullptr) {
     std::vector<uint8_t> out(bytes.size());
     bpf_test_run_opts options{};
     options.sz = sizeof(options);
@@ -124,6 +132,8 @@ class RoceSteer : public testing::Test {
     options.data_size_in = static_cast<uint32_t>(bytes.size());
     options.data_out = out.data();
     options.data_size_out = static_cast<uint32_t>(out.size());
+    options.ctx_in = context;
+    options.ctx_size_in = context == nullptr ? 0 : sizeof(*context);
     EXPECT_EQ(bpf_prog_test_run_opts(bpf_program__fd(program), &options), 0);
     EXPECT_EQ(out, bytes);
     return options.retval;
@@ -358,7 +368,8 @@ TEST_F(RoceSteer, WithoutAWholeQpnPasses) {
   }
 }
 
-TEST_F(RoceSteer, WhatIsNotForUsPassesWhateverItsQpn) {
+// To a QPN of the range.
+std::vector<std::vector<uint8_t>> not_for_us() {
   std::vector<std::vector<uint8_t>> frames(8, to_qpn_v4(kFirstQpn, 32));
   frames[0][kIp] = 0x46;                          // options
   wire::store_be16(&frames[1][kIp + 6], 0x2000);  // fragments
@@ -370,6 +381,11 @@ TEST_F(RoceSteer, WhatIsNotForUsPassesWhateverItsQpn) {
   frames[6].insert(frames[6].begin() + 12, tag, tag + 4);
   frames[7] = to_qpn_v6(kFirstQpn);
   frames[7][kIp + 6] = 0;  // hop-by-hop options
+  return frames;
+}
+
+TEST_F(RoceSteer, WhatIsNotForUsPassesWhateverItsQpn) {
+  const auto frames = not_for_us();
   for (size_t i = 0; i < frames.size(); ++i) EXPECT_EQ(verdict_for_qpn(frames[i]), uint32_t{XDP_PASS}) << i;
   EXPECT_EQ(verdict_for_qpn(to_qpn_v4(kFirstQpn, 32)), uint32_t{XDP_REDIRECT});
   close_queue();
@@ -385,6 +401,44 @@ TEST_F(RoceSteer, GroupsAreLeftToTheKernel) {
   wire::store_be24(&bytes[kUdpV4 + kQpn], 0xffffff);
   EXPECT_EQ(verdict(bytes), uint32_t{XDP_REDIRECT});
   EXPECT_EQ(verdict_for_qpn(bytes), uint32_t{XDP_PASS});
+}
+
+// --- the program behind packet sockets -------------------------------------------------------------------------------
+
+constexpr uint32_t kNext = static_cast<uint32_t>(-1), kDrop = 2;  // TCX_NEXT, TCX_DROP
+
+TEST_F(RoceSteer, CopiesForQpnsOfTheRangeAreDropped) {
+  for (const uint32_t qpn : {kFirstQpn, kFirstQpn + 1, kFirstQpn + kQpnCount - 1}) {
+    for (const size_t ib_size : {16u, 3000u}) {
+      EXPECT_EQ(verdict_for_copy(to_qpn_v4(qpn, ib_size)), kDrop) << qpn;
+      EXPECT_EQ(verdict_for_copy(to_qpn_v6(qpn, ib_size)), kDrop) << qpn;
+    }
+  }
+  for (const uint32_t qpn : {0u, 1u, kFirstQpn - 1, kFirstQpn + kQpnCount, 0xffffffu}) {
+    EXPECT_EQ(verdict_for_copy(to_qpn_v4(qpn)), kNext) << qpn;
+    EXPECT_EQ(verdict_for_copy(to_qpn_v6(qpn)), kNext) << qpn;
+  }
+}
+
+// They do not fit the rings, and sockets take them whole.
+TEST_F(RoceSteer, RunsAreNoCopies) {
+  EXPECT_EQ(verdict_for_copy(to_qpn_v4(kFirstQpn, 200), 100), kNext);
+  EXPECT_EQ(verdict_for_copy(to_qpn_v6(kFirstQpn, 200), 100), kNext);
+}
+
+TEST_F(RoceSteer, WhatIsNotForUsIsNoCopy) {
+  const auto frames = not_for_us();
+  for (size_t i = 0; i < frames.size(); ++i) EXPECT_EQ(verdict_for_copy(frames[i]), kNext) << i;
+}
+
+TEST_F(RoceSteer, WithoutAWholeQpnThereIsNoCopy) {
+  for (auto bytes : {to_qpn_v4(kFirstQpn, 32), to_qpn_v6(kFirstQpn, 32)}) {
+    const size_t udp = bytes[kIp] == 0x45 ? kUdpV4 : kUdpV6;
+    for (size_t size = udp + kQpn + 3; size >= udp; --size) {
+      bytes.resize(size);
+      EXPECT_EQ(verdict_for_copy(bytes), size < udp + kQpn + 3 ? kNext : kDrop) << size;
+    }
+  }
 }
 
 }  // namespace

@@ -344,6 +344,28 @@ def multicast(lab):
         check_ended(start_pair("ib_send_lat", ["-c", "UD", *GROUP, "-n", 200], server, client))
 
 
+def copies_of_the_kernel(lab):
+    """The kernel drops what the port has got, instead of taking it through its network stack; not for others, and not after its end."""
+    wanted = tuple(int(number) for number in re.findall(r"\d+", os.uname().release)[:2]) >= (6, 6)
+
+    def ip_packets():
+        names, values = (line.split() for line in lab.a.system("cat", "/proc/net/snmp").splitlines() if line.startswith("Ip:"))
+        return int(values[names.index("InReceives")])
+
+    def while_running(server, client, options=()):
+        before = ip_packets()
+        check_ended(start_pair("ib_write_bw", ["-n", 500, "-F"], server, client, options=options))
+        return ip_packets() - before
+
+    for options in ((), ALONE):
+        ordinary = while_running((lab.a, SOCKETS), (lab.b, SOCKETS), options)
+        check(ordinary > 500, f"{ordinary} IP packets with sockets")
+        copied = while_running((lab.a, DPDK), (lab.b, DPDK), options)
+        check(not wanted or copied < 200, f"{copied} IP packets beside a port, {ordinary} with sockets")
+        again = while_running((lab.a, SOCKETS), (lab.b, SOCKETS), options)
+        check(again > 500, f"{again} IP packets with sockets after a port")
+
+
 def killed(lab):
     """kill -9: nothing stays, and the next one works at once."""
     for options in ((), ALONE):
@@ -497,6 +519,7 @@ CASES = [
     Case("memif-wrong", own_ports_wrong),
     Case("several", several),
     Case("multicast", multicast),
+    Case("copies-of-the-kernel", copies_of_the_kernel),
     Case("killed", killed),
     Case("hugepages", hugepages),
     Case("loaded-when-used", loaded_when_used),
