@@ -182,8 +182,8 @@ std::variant<OpenedIo, io::IoError> open_dpdk(const net::Netdev& netdev, const O
   opened.report = [udp = sockets.get()](uint64_t) { return udp->take_notices(); };
   auto* const frames = port.get();
   using Copies = io::FramesAndSockets::Copies;
-  const std::shared_ptr<io::CopyFilter> filter =
-      io::CopyFilter::open(netdev.index, netdev.mac, netdev.addresses, config.qpns);
+  std::shared_ptr<io::CopyFilter> filter;
+  if (frames->gets_copies()) filter = io::CopyFilter::open(netdev.index, netdev.mac, netdev.addresses, config.qpns);
   auto both = std::make_unique<io::FramesAndSockets>(std::move(port), std::move(sockets),
                                                      filter ? Copies::kDropped : Copies::kOfAll);
   both->set_local_addresses(netdev.addresses);

@@ -80,6 +80,8 @@ class DpdkIo final : public PacketIo {
   IoCounters counters() const override;
   void observe_malformed(MalformedObserver observer) override { malformed_observer_ = std::move(observer); }
 
+  // The kernel has each frame itself, too, and the port a copy of each that is for us.
+  bool gets_copies() const { return driver_ == "net_af_packet"; }
   // The port has another MAC address. May be called while traffic flows.
   void set_mac(const wire::MacAddress& mac) { mac_ = mac; }
 
