@@ -5,8 +5,9 @@
 //  - uroce_steer takes all of them: the process has the netdev for itself.
 //  - uroce_steer_qpn takes those for a range of QPNs and leaves the others, multicast packets among them, to the sockets
 //    on port 4791 that other processes have there, and this one too (io/frames_and_sockets.h).
-//  - uroce_drop_copies drops, behind the packet sockets of DPDK's net_af_packet, what these take: packets for a range of
-//    QPNs in frames of their own. Runs of packets go on: they are too long for the rings.
+//  - uroce_drop_copies drops, behind the packet sockets of DPDK's net_af_packet, what these take and sockets on the port
+//    have no use for: packets for a range of QPNs in frames of their own. Runs of packets go on: they are too long for
+//    the rings.
 //
 // The first two are XDP programs, and give packets to the AF_XDP socket of the receive queue; the third one is at the
 // netdev's ingress (tcx).
@@ -111,80 +112,100 @@ static __always_inline int addressed_to_us(const __u8 *destination_mac, const st
   return group_mac(destination, group) && same_mac(destination_mac, group);
 }
 
-// The UDP header of an IPv4 packet and its destination, or null if the packet is not of the form we take.
-static __always_inline struct udphdr *udp_of_ipv4(void *network, void *end, struct address *destination) {
+// The headers of a RoCE v2 packet, as far as its QPN.
+struct headers {
+  struct ethhdr *ethernet;
+  struct udphdr *udp;
+  struct address destination;
+};
+
+// Whether there are `size` bytes from `start` on. `checked`: there are, which is known. A constant: without CAP_PERFMON
+// the kernel has only such pointers compared that point into packets, and `start` may not.
+static __always_inline int has(const void *start, __u64 size, const void *end, int checked) {
+  return checked || start + size <= end;
+}
+
+static __always_inline int udp_of_ipv4(void *network, void *end, int checked, struct headers *out) {
   struct iphdr *ip = network;
-  if ((void *)(ip + 1) > end) return 0;
+  if (!has(ip, sizeof(*ip), end, checked)) return 0;
   if (ip->version != 4 || ip->ihl != 5 || ip->protocol != IPPROTO_UDP) return 0;
   if (ip->frag_off & bpf_htons(IP_FRAGMENT_MASK)) return 0;
-  destination->words[2] = bpf_htonl(0x0000ffff);
-  destination->words[3] = ip->daddr;
-  return (struct udphdr *)(ip + 1);
+  out->destination.words[2] = bpf_htonl(0x0000ffff);
+  out->destination.words[3] = ip->daddr;
+  out->udp = (struct udphdr *)(ip + 1);
+  return 1;
 }
 
-static __always_inline struct udphdr *udp_of_ipv6(void *network, void *end, struct address *destination) {
+static __always_inline int udp_of_ipv6(void *network, void *end, int checked, struct headers *out) {
   struct ipv6hdr *ip = network;
-  if ((void *)(ip + 1) > end) return 0;
+  if (!has(ip, sizeof(*ip), end, checked)) return 0;
   if (ip->version != 6 || ip->nexthdr != IPPROTO_UDP) return 0;
-  __builtin_memcpy(destination, &ip->daddr, sizeof(*destination));
-  return (struct udphdr *)(ip + 1);
+  __builtin_memcpy(&out->destination, &ip->daddr, sizeof(out->destination));
+  out->udp = (struct udphdr *)(ip + 1);
+  return 1;
 }
 
-// The UDP header of a RoCE v2 packet for us, or null. From the Ethernet header on.
-static __always_inline struct udphdr *find_roce(void *frame, void *end) {
+// Whether the frame has the headers of a RoCE v2 packet. `checked`, a constant: it is as long as any of them.
+static __always_inline int parse(void *frame, void *end, int checked, struct headers *out) {
   struct ethhdr *ethernet = frame;
-  if ((void *)(ethernet + 1) > end) return 0;
-
-  struct address destination = {};
-  struct udphdr *udp = 0;
+  if (!has(ethernet, sizeof(*ethernet), end, checked)) return 0;
+  out->ethernet = ethernet;
+  int found = 0;
   if (ethernet->h_proto == bpf_htons(ETH_P_IP)) {
-    udp = udp_of_ipv4(ethernet + 1, end, &destination);
+    found = udp_of_ipv4(ethernet + 1, end, checked, out);
   } else if (ethernet->h_proto == bpf_htons(ETH_P_IPV6)) {
-    udp = udp_of_ipv6(ethernet + 1, end, &destination);
+    found = udp_of_ipv6(ethernet + 1, end, checked, out);
   }
-  if (!udp || (void *)(udp + 1) > end || udp->dest != bpf_htons(ROCE_UDP_PORT)) return 0;
-  if (!bpf_map_lookup_elem(&local_addresses, &destination)) return 0;
-  return addressed_to_us(ethernet->h_dest, &destination) ? udp : 0;
+  return found && has(out->udp, sizeof(*out->udp), end, checked) && out->udp->dest == bpf_htons(ROCE_UDP_PORT);
 }
 
 // Its QPN is in the range.
-static __always_inline int for_our_qpns(struct udphdr *udp, void *end) {
-  const __u8 *qpn = (const __u8 *)(udp + 1) + BTH_DESTINATION_QP;
-  if ((void *)(qpn + QPN_SIZE) > end) return 0;
+static __always_inline int for_our_qpns(const struct headers *packet, void *end, int checked) {
+  const __u8 *qpn = (const __u8 *)(packet->udp + 1) + BTH_DESTINATION_QP;
+  if (!has(qpn, QPN_SIZE, end, checked)) return 0;
   const __u32 number = qpn[0] << 16 | qpn[1] << 8 | qpn[2];
   return number - first_qpn < qpn_count;
 }
 
+static __always_inline int to_us(const struct headers *packet) {
+  return bpf_map_lookup_elem(&local_addresses, &packet->destination) &&
+         addressed_to_us(packet->ethernet->h_dest, &packet->destination);
+}
+
 SEC("xdp.frags")
 int uroce_steer(struct xdp_md *ctx) {
-  return find_roce((void *)(long)ctx->data, (void *)(long)ctx->data_end)
-             ? bpf_redirect_map(&xsks, ctx->rx_queue_index, XDP_PASS) : XDP_PASS;
+  struct headers packet = {};
+  const int taken = parse((void *)(long)ctx->data, (void *)(long)ctx->data_end, 0, &packet) && to_us(&packet);
+  return taken ? bpf_redirect_map(&xsks, ctx->rx_queue_index, XDP_PASS) : XDP_PASS;
 }
 
 SEC("xdp.frags")
 int uroce_steer_qpn(struct xdp_md *ctx) {
+  struct headers packet = {};
   void *end = (void *)(long)ctx->data_end;
-  struct udphdr *udp = find_roce((void *)(long)ctx->data, end);
-  return udp && for_our_qpns(udp, end) ? bpf_redirect_map(&xsks, ctx->rx_queue_index, XDP_PASS) : XDP_PASS;
+  const int taken =
+      parse((void *)(long)ctx->data, end, 0, &packet) && for_our_qpns(&packet, end, 0) && to_us(&packet);
+  return taken ? bpf_redirect_map(&xsks, ctx->rx_queue_index, XDP_PASS) : XDP_PASS;
 }
 
-// Headers to the QPN, copied: of a frame that comes over veth from a ring only the Ethernet header lies in one piece.
+// To the QPN.
 #define HEADERS_V4 (sizeof(struct ethhdr) + sizeof(struct iphdr) + sizeof(struct udphdr) + BTH_DESTINATION_QP + QPN_SIZE)
-#define IP_ALIGN 2  // puts the IP header where its words can be read
 #define HEADERS_V6 (HEADERS_V4 + sizeof(struct ipv6hdr) - sizeof(struct iphdr))
+#define IP_ALIGN 2  // puts the IP header where its words can be read
 
+// Of a frame that comes over veth from a ring only the Ethernet header lies in one piece. So headers are copied.
 SEC("tc")
 int uroce_drop_copies(struct __sk_buff *ctx) {
-  __u8 aligned[IP_ALIGN + HEADERS_V6] __attribute__((aligned(8))) = {};
-  __u8 *headers = aligned + IP_ALIGN, *end = headers + HEADERS_V6;
+  __u8 bytes[IP_ALIGN + HEADERS_V6] __attribute__((aligned(8))) = {};
+  void *frame = bytes + IP_ALIGN;
+  struct headers packet = {};
   if (ctx->gso_size || ctx->vlan_present) return TCX_NEXT;
-  const int v6 = ctx->protocol == bpf_htons(ETH_P_IPV6);
-  if (!v6 && ctx->protocol != bpf_htons(ETH_P_IP)) return TCX_NEXT;
-  if (v6 ? bpf_skb_load_bytes(ctx, 0, headers, HEADERS_V6) : bpf_skb_load_bytes(ctx, 0, headers, HEADERS_V4)) {
+  if (ctx->protocol == bpf_htons(ETH_P_IP)) {
+    if (bpf_skb_load_bytes(ctx, 0, frame, HEADERS_V4)) return TCX_NEXT;
+  } else if (ctx->protocol != bpf_htons(ETH_P_IPV6) || bpf_skb_load_bytes(ctx, 0, frame, HEADERS_V6)) {
     return TCX_NEXT;
   }
-  struct udphdr *udp = find_roce(headers, end);
-  return udp && for_our_qpns(udp, end) ? TCX_DROP : TCX_NEXT;
+  return parse(frame, 0, 1, &packet) && for_our_qpns(&packet, 0, 1) && to_us(&packet) ? TCX_DROP : TCX_NEXT;
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

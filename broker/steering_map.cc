@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "broker/steering_error.h"
-#include "broker/steering_libbpf.h"
+#include "engine/io/silent_libbpf.h"
 #include "engine/io/udp/socket.h"
 #include "qpn_steer.skel.h"
 
@@ -67,7 +67,7 @@ io::IoResult<Steering> MapSteering::open(bool inherits) {
 }
 
 std::optional<IoError> MapSteering::set_up() {
-  const SilentLibbpf silent;
+  const io::SilentLibbpf silent;
   program_.reset(qpn_steer__open_and_load());
   if (!program_) return failed(errno, "BPF program that steers packets", kPrivileges);
   events_.reset(epoll_create1(EPOLL_CLOEXEC));

@@ -18,7 +18,7 @@
 #include "broker/steering_cgroup.h"
 #include "broker/steering_descriptors.h"
 #include "broker/steering_error.h"
-#include "broker/steering_libbpf.h"
+#include "engine/io/silent_libbpf.h"
 #include "engine/io/udp/socket.h"
 #include "socket_lock.skel.h"
 
@@ -119,7 +119,7 @@ void SocketPool::Unload::operator()(socket_lock* programs) const {
 }
 
 SocketPool::SocketPool(bool v6) : v6_(v6) {
-  const SilentLibbpf silent;
+  const io::SilentLibbpf silent;
   load_programs();
   if (!obstacle_.empty()) return;
   remove_left_cgroups(parent_);

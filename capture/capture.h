@@ -32,6 +32,7 @@ class Capture final : public PacketIo {
 
   size_t receive(std::span<RxPacket> out) override;
   void look_everywhere() override { inner_->look_everywhere(); }
+  bool looked_everywhere() const override { return inner_->looked_everywhere(); }
   bool drained() const override { return inner_->drained(); }
   size_t send(std::span<io::TxPacket> burst) override;
   bool flush() override { return inner_->flush(); }

@@ -66,12 +66,13 @@ Finding check_dpdk(const HostFacts& host) {
     return {Status::kOk, "dpdk", "uroce_dpdk.so is not there (built without libdpdk-dev), so no --io dpdk; not needed",
             ""};
   }
-  return {Status::kOk, "dpdk",
-          fmt::format("for --io dpdk: {}; CAP_NET_RAW for ports on netdevs {}, CAP_NET_ADMIN for net_tap {}; {} free "
-                      "hugepages of 2 MiB, used from {} on",
-                      dpdk.library, dpdk.net_raw ? "is there" : "is missing",
-                      dpdk.net_admin ? "is there" : "is missing", dpdk.hugepages, kDpdkHugepages),
-          ""};
+  return {
+      Status::kOk, "dpdk",
+      fmt::format("for --io dpdk: {}; CAP_NET_RAW {} (for ports on netdevs), CAP_NET_ADMIN {} (for these and net_tap); "
+                  "{} free hugepages of 2 MiB, used from {} on",
+                  dpdk.library, dpdk.net_raw ? "is there" : "is missing", dpdk.net_admin ? "is there" : "is missing",
+                  dpdk.hugepages, kDpdkHugepages),
+      ""};
 }
 
 Finding check_privileges(const HostFacts& host) {
@@ -234,10 +235,11 @@ std::string af_xdp_lacks(const HostFacts& host) {
 
 Finding check_dpdk_port(const std::string& choice, const DpdkFacts& dpdk) {
   if (dpdk.library.empty()) return {Status::kFail, "io", choice + ", but uroce_dpdk.so is missing", kHowToGetDpdk};
-  const bool on_netdev = dpdk.devargs.device.empty() || dpdk.devargs.is_af_packet();
-  if (on_netdev && !dpdk.net_raw) {
-    return {Status::kFail, "io", choice + ", but CAP_NET_RAW is missing",
-            "run with sudo, or use UDP sockets (--io udp)"};
+  if (const std::string missing = dpdk.devargs.lacks(dpdk.net_raw, dpdk.net_admin); !missing.empty()) {
+    return {
+        Status::kFail, "io",
+        fmt::format("{}, but {} {} missing", choice, missing, missing.find(',') == std::string::npos ? "is" : "are"),
+        "run with sudo, or use UDP sockets (--io udp)"};
   }
   const std::string sleep =
       dpdk.devargs.can_sleep() ? "" : "; looked at 1000 to 20000 times a second while nobody polls";

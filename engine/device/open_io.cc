@@ -160,7 +160,8 @@ std::variant<OpenedIo, io::IoError> open_udp(const net::Netdev& netdev, const Op
   return opened;
 }
 
-// A port of DPDK on the netdev. The kernel goes on seeing the frames: sockets get copies of them, and are beside.
+// A port of DPDK on the netdev. The kernel goes on seeing the frames, so sockets are beside, to which copies of them
+// would go if no filter could be had.
 std::variant<OpenedIo, io::IoError> open_dpdk(const net::Netdev& netdev, const Options& options) {
   auto leased = lease(netdev, options, broker::Plane::kDpdk);
   if (auto* const error = std::get_if<io::IoError>(&leased)) return std::move(*error);

@@ -42,6 +42,7 @@ class FaultInjector final : public PacketIo {
 
   size_t receive(std::span<RxPacket> out) override;
   void look_everywhere() override { inner_->look_everywhere(); }
+  bool looked_everywhere() const override { return inner_->looked_everywhere(); }
   size_t send(std::span<io::TxPacket> burst) override;
   size_t run(uint32_t udp_length) const override { return inner_->run(udp_length); }
   bool takes_runs(const wire::IpAddress& to) const override { return inner_->takes_runs(to); }

@@ -5,12 +5,6 @@
 #include <utility>
 
 namespace uroce::io {
-namespace {
-
-// More than sockets hold.
-constexpr size_t kMostCopies = 8192;
-
-}  // namespace
 
 FramesAndSockets::FramesAndSockets(std::unique_ptr<PacketIo> frames, std::unique_ptr<PacketIo> sockets, Copies copies,
                                    Time (*now)())
@@ -33,17 +27,10 @@ size_t FramesAndSockets::receive_frames(std::span<RxPacket> out) {
   return count;
 }
 
-// What there is may be behind copies.
 size_t FramesAndSockets::receive_from_sockets(std::span<RxPacket> out) {
-  const bool to_the_end = std::exchange(everywhere_, false);
-  size_t kept = 0;
-  for (size_t copies = 0; copies <= kMostCopies;) {
-    if (to_the_end) sockets_->look_everywhere();
-    const size_t count = sockets_->receive(out);
-    kept = copies_ != Copies::kNone ? drop_copies(out.first(count)) : count;
-    if (count == 0 || kept > 0 || !to_the_end) break;
-    copies += count;
-  }
+  const size_t count = sockets_->receive(out);
+  if (count == 0 && sockets_->looked_everywhere()) everywhere_ = false;
+  const size_t kept = copies_ == Copies::kNone ? count : drop_copies(out.first(count));
   if (kept > 0) {
     turns_of_sockets_.found();
     busy_ = sockets_.get();
@@ -128,11 +115,11 @@ std::string FramesAndSockets::description() const {
 IoCounters FramesAndSockets::counters() const {
   IoCounters counters = frames_->counters();
   IoCounters sockets = sockets_->counters();
-  if (copies_ != Copies::kNone) {  // what the sockets lose has come as frames
+  if (copies_ != Copies::kNone) {
     sockets.rx_packets -= copies_dropped_.rx_packets;
     sockets.rx_bytes -= copies_dropped_.rx_bytes;
-    sockets.rx_no_buffer = 0;
   }
+  if (copies_ == Copies::kOfAll) sockets.rx_no_buffer = 0;  // nearly all that they lose has come as frames
   return counters += sockets;
 }
 

@@ -33,6 +33,7 @@ class FramesAndSockets final : public PacketIo {
 
   size_t receive(std::span<RxPacket> out) override;
   void look_everywhere() override;
+  bool looked_everywhere() const override { return !everywhere_ && frames_->looked_everywhere(); }
   size_t send(std::span<io::TxPacket> burst) override;
   bool takes_runs(const wire::IpAddress& to) const override { return sockets_->takes_runs(to); }
   bool flush() override;
@@ -57,7 +58,7 @@ class FramesAndSockets final : public PacketIo {
   IoCounters copies_dropped_;
   mutable std::vector<pollfd> wait_descriptors_;
   const PacketIo* busy_ = nullptr;  // had packets last
-  bool everywhere_ = false;         // the next look, until the sockets have been looked into
+  bool everywhere_ = false;         // the sockets' end is to be found (look_everywhere())
   QuietTurns turns_of_sockets_;
 };
 

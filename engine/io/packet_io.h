@@ -118,9 +118,10 @@ class PacketIo {
   // by the previous call become invalid.
   virtual size_t receive(std::span<RxPacket> out) = 0;
 
-  // The next receive() looks everywhere, also where it does not look each time: if it brings nothing, nothing has
-  // arrived.
+  // From now on receive() looks where it does not look each time as well, until it has found the end there.
   virtual void look_everywhere() {}
+  // It has. If it brings nothing then, all that had arrived before look_everywhere() has been returned.
+  virtual bool looked_everywhere() const { return true; }
 
   // The last receive() has found the end of what had arrived, and would have paid a system call to hear so once more.
   virtual bool drained() const { return false; }

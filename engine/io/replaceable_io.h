@@ -36,6 +36,7 @@ class ReplaceableIo final : public PacketIo {
   void look_everywhere() override {
     if (inner_) inner_->look_everywhere();
   }
+  bool looked_everywhere() const override { return !inner_ || inner_->looked_everywhere(); }
   bool drained() const override { return inner_ && inner_->drained(); }
   size_t send(std::span<io::TxPacket> burst) override {
     if (inner_) return inner_->send(burst);

@@ -10,24 +10,13 @@
 #include <iterator>
 
 #include "engine/base/fork.h"
+#include "engine/io/silent_libbpf.h"
 #include "roce_steer.skel.h"
 
 namespace uroce::io {
 namespace {
 
 constexpr uint32_t kFragsFlag = 1U << 5;  // BPF_F_XDP_HAS_FRAGS, kernel 5.18
-
-// libbpf writes to stderr by default; we report errors ourselves.
-class QuietLibbpf {
- public:
-  QuietLibbpf() : previous_(libbpf_set_print(nullptr)) {}
-  ~QuietLibbpf() { libbpf_set_print(previous_); }
-  QuietLibbpf(const QuietLibbpf&) = delete;
-  QuietLibbpf& operator=(const QuietLibbpf&) = delete;
-
- private:
-  libbpf_print_fn_t previous_;
-};
 
 // In the order of SteeringProgram::Kind.
 std::array<bpf_program*, 3> programs(const roce_steer& skeleton) {
@@ -72,7 +61,7 @@ SteeringProgram::~SteeringProgram() {
 
 int SteeringProgram::load(Kind kind, uint32_t queue_count, const std::optional<wire::QpnRange>& qpns) {
   assert(skeleton_ == nullptr);
-  const QuietLibbpf quiet;
+  const SilentLibbpf silent;
   ForkGuard guard;
   const auto number = static_cast<size_t>(kind);
   int error = load_skeleton(number, queue_count, qpns, true, skeleton_);
@@ -88,7 +77,7 @@ int SteeringProgram::load(Kind kind, uint32_t queue_count, const std::optional<w
 }
 
 int SteeringProgram::link(int ifindex, uint32_t attach_type, uint32_t flags) {
-  const QuietLibbpf quiet;
+  const SilentLibbpf silent;
   bpf_link_create_opts options{};
   options.sz = sizeof(options);
   options.flags = flags;

@@ -6,9 +6,13 @@
 #include <bpf/libbpf.h>
 #include <cstdint>
 #include <gtest/gtest.h>
+#include <iterator>
 #include <linux/bpf.h>
+#include <linux/capability.h>
 #include <linux/if_xdp.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
@@ -142,6 +146,30 @@ class RoceSteer : public testing::Test {
   roce_steer* skeleton_ = nullptr;
   int socket_ = -1;
 };
+
+// `uroce run --user` and containers give CAP_BPF and CAP_NET_ADMIN, and the kernel is stricter without CAP_PERFMON.
+TEST_F(RoceSteer, LoadsWithTheRightsOfOrdinaryUsers) {
+  for (size_t wanted = 0; wanted < 3; ++wanted) {
+    int error = -1;
+    std::thread([&] {  // whose rights are its own
+      __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+      __user_cap_data_struct rights[2]{};
+      rights[CAP_NET_ADMIN / 32].effective |= 1u << CAP_NET_ADMIN % 32;
+      rights[CAP_BPF / 32].effective |= 1u << CAP_BPF % 32;
+      for (auto& word : rights) word.permitted = word.effective;
+      ASSERT_EQ(syscall(SYS_capset, &header, rights), 0);
+      roce_steer* const skeleton = roce_steer__open();
+      ASSERT_NE(skeleton, nullptr);
+      bpf_program* const programs[] = {skeleton->progs.uroce_steer, skeleton->progs.uroce_steer_qpn,
+                                       skeleton->progs.uroce_drop_copies};
+      for (size_t i = 0; i < std::size(programs); ++i) bpf_program__set_autoload(programs[i], i == wanted);
+      error = roce_steer__load(skeleton);
+      roce_steer__destroy(skeleton);
+    })
+        .join();
+    EXPECT_EQ(error, 0) << wanted;
+  }
+}
 
 TEST_F(RoceSteer, RoceToOurAddressesIsTaken) {
   EXPECT_EQ(verdict(frame_v4()), uint32_t{XDP_REDIRECT});

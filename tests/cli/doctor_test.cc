@@ -287,10 +287,16 @@ TEST(Doctor, WhatDpdkNeedsIsNamedAndMissedOnlyWhereItIsAskedFor) {
   expect(diagnose(host, {device}), "io", Status::kOk, "dpdk (as UROCE_IO says)");
   host.dpdk.hugepages = 7;
   host.dpdk.net_raw = false;
-  expect(diagnose(host, {device}), "dpdk", Status::kOk, "CAP_NET_RAW for ports on netdevs is missing");
+  expect(diagnose(host, {device}), "dpdk", Status::kOk, "CAP_NET_RAW is missing (for ports on netdevs), CAP_NET_ADMIN is there");
   expect(diagnose(host, {device}), "dpdk", Status::kOk, "7 free hugepages");
-  expect(diagnose(host, {device}), "io", Status::kFail, "CAP_NET_RAW is missing");
+  expect(diagnose(host, {device}), "io", Status::kFail, "but CAP_NET_RAW is missing");
   EXPECT_FALSE(diagnose(host, {device}).usable);
+  host.dpdk.net_admin = false;
+  expect(diagnose(host, {device}), "io", Status::kFail, "but CAP_NET_RAW, CAP_NET_ADMIN are missing");
+  host.dpdk.net_raw = true;
+  expect(diagnose(host, {device}), "io", Status::kFail, "but CAP_NET_ADMIN is missing");
+  host.dpdk.devargs.device = "net_tap0";
+  expect(diagnose(host, {device}), "io", Status::kFail, "but CAP_NET_ADMIN is missing");
   host.dpdk.devargs.device = "net_memif0";
   expect(diagnose(host, {device}), "io", Status::kOk, "looked at 1000 to 20000 times a second");
 }

@@ -120,11 +120,11 @@ def needed(library):
 
 def brings_little(lab):
     """What gets into every program that runs with uroce: glibc, the unwinder, libnl. No libstdc++, of which the program may have
-    another version; libbpf, libxdp and what they need only with AF_XDP."""
+    another version; libbpf, libxdp and what they need only with AF_XDP and DPDK."""
     allowed = {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "libgcc_s.so.1", "libnl-3.so.200"}
     for name in ("liburoce.so", "liburoce_files.so"):
         surplus = needed(lab.private / name) - allowed
-        check(not surplus, f"{name} needs {surplus}; a new function of libbpf or libxdp belongs into engine/io/af_xdp/xdp_library/calls.h")
+        check(not surplus, f"{name} needs {surplus}; a new function of libbpf or libxdp belongs into engine/io/xdp_library/calls.h")
     for name in ("liburoce.so", "liburoce_files.so"):  # Ubuntu 22.04 has 2.35, RHEL 9 2.34
         symbols = subprocess.run(["readelf", "--version-info", "--wide", lab.private / name], capture_output=True, text=True, check=True).stdout
         versions = {tuple(map(int, version.split("."))) for version in re.findall(r"Name: GLIBC_([\d.]+)", symbols)}

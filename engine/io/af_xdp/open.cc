@@ -10,8 +10,8 @@
 #include "engine/io/af_xdp/af_xdp.h"
 #include "engine/io/af_xdp/error.h"
 #include "engine/io/af_xdp/privileges.h"
-#include "engine/io/af_xdp/xdp_library/xdp_library.h"
 #include "engine/io/netdev_query.h"
+#include "engine/io/xdp_library/xdp_library.h"
 #include "wire/ip_udp.h"
 
 namespace uroce::io {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/io/dpdk/copy_filter.h"
 
-#include "engine/io/af_xdp/xdp_library/xdp_library.h"
+#include "engine/io/xdp_library/xdp_library.h"
 
 namespace uroce::io {
 namespace {

@@ -45,6 +45,15 @@ std::string DpdkDevargs::value(const std::string& key) const {
   return "";
 }
 
+// net_af_packet opens packet sockets, and when it starts sets the netdev's address and flags, though to what they are.
+std::string DpdkDevargs::lacks(bool net_raw, bool net_admin) const {
+  const bool on_netdev = device.empty() || is_af_packet();
+  std::string missing;
+  if (on_netdev && !net_raw) missing = "CAP_NET_RAW";
+  if ((on_netdev || is_tap()) && !net_admin) missing += missing.empty() ? "CAP_NET_ADMIN" : ", CAP_NET_ADMIN";
+  return missing;
+}
+
 std::string DpdkDevargs::exclusive_name() const {
   constexpr size_t kLongest = 160;  // the end of a path tells more than its beginning
   const auto is = [this](const char* driver) { return device.rfind(driver, 0) == 0; };
@@ -61,7 +70,7 @@ std::string DpdkDevargs::exclusive_name() const {
             : role == "master" ? "server"
                                : role) +
            " " + option("id", "0") + " of " + option("socket", "/run/memif.sock");
-  } else if (is("net_tap")) {
+  } else if (is_tap()) {
     name = "net_tap " + option("iface", "dtap0");
   } else if (is("net_virtio_user")) {
     name = "net_virtio_user " + option("path", "");

@@ -14,8 +14,12 @@ struct DpdkDevargs {
   uint32_t queues = 1;  // as queues=N or qpairs=N says
 
   bool is_af_packet() const { return device.rfind("net_af_packet", 0) == 0 || device.rfind("eth_af_packet", 0) == 0; }
+  bool is_tap() const { return device.rfind("net_tap", 0) == 0; }
   // The driver tells when there are frames. Ports of others are looked at again and again while nobody polls.
-  bool can_sleep() const { return device.empty() || is_af_packet() || device.rfind("net_tap", 0) == 0; }
+  bool can_sleep() const { return device.empty() || is_af_packet() || is_tap(); }
+  // Which of CAP_NET_RAW and CAP_NET_ADMIN a driver needs that needs no hardware, and the process does not have:
+  // "CAP_NET_RAW, CAP_NET_ADMIN"; empty: none.
+  std::string lacks(bool net_raw, bool net_admin) const;
   // The value of an option; empty: it is not there.
   std::string value(const std::string& key) const;
   // Of a port that one process at a time can use: what it is for all of them. Empty: of one that is the process's own

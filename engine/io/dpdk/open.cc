@@ -32,13 +32,10 @@ IoError port_error(const DpdkDevargs& devargs, const std::string& what) {
           "uroce(1), --io, tells which ports there are and what they need"};
 }
 
-// What the drivers that are there without hardware need, and DPDK does not say.
+// What DPDK does not say.
 std::optional<IoError> missing_rights(const DpdkDevargs& devargs) {
-  const bool tap = devargs.device.rfind("net_tap", 0) == 0;
-  const char* missing = nullptr;
-  if (devargs.is_af_packet() && !has_net_raw()) missing = "CAP_NET_RAW";
-  if (tap && !has_net_admin()) missing = "CAP_NET_ADMIN";
-  if (missing == nullptr) return std::nullopt;
+  const std::string missing = devargs.lacks(has_net_raw(), has_net_admin());
+  if (missing.empty()) return std::nullopt;
   return IoError{EPERM, concat("DPDK port ", devargs.device, " lacks ", missing),
                  "run as root, or as another user with capabilities: sudo uroce run --user NAME, or use UDP sockets, "
                  "which need no privilege (UROCE_IO=udp)"};

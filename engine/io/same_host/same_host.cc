@@ -20,8 +20,9 @@ namespace {
 constexpr uint32_t kLooksPerPeerLook = 1024;
 // How long a peer may leave its ring full before packets to it are lost.
 constexpr Duration kPatience = std::chrono::milliseconds(10);
-// Packets that the network may have for this process when a peer begins to use the memory; more than sockets hold.
-constexpr size_t kMostBefore = 8192;
+// Packets that the network may have for this process when a peer begins to use the memory: two sockets of 16 MiB, as
+// the kernel counts, hold some 44 000 short ones. A look takes so many at least, if they are there.
+constexpr size_t kMostBefore = 49152, kLeastOfALook = 16;
 // Bytes that one receive() takes; they are to stay in the cache until they are delivered.
 constexpr size_t kReceiveRoom = size_t{256} << 10;
 // Payload of a long packet.
@@ -320,22 +321,27 @@ void SameHost::take_back() {
 }
 
 // When a peer has written its first record, all that it sent by the network has left and is on this host: it is with
-// the network now.
+// the network now, wherever. That is looked for from then on, for as many calls as it takes.
 size_t SameHost::receive_before_peers(std::span<RxPacket> out) {
   std::array<Peer*, 16> begin{};
   size_t count = 0;
+  bool news = false;
   all_taken_up_ = true;
   for (const auto& peer : peers_) {
     if (peer->taken_up) continue;
     all_taken_up_ = false;
-    if (count < begin.size() && !peer->in.empty()) begin[count++] = peer.get();
+    if (count == begin.size() || peer->in.empty()) continue;
+    begin[count++] = peer.get();
+    news |= !std::exchange(peer->begins, true);
   }
   if (count == 0) return 0;
-  network_->look_everywhere();
-  const size_t received = received_before_ < kMostBefore ? network_->receive(out) : 0;
-  received_before_ += received;
-  if (received > 0) return received;
-  received_before_ = 0;
+  if (news) network_->look_everywhere();
+  if (before_ < kMostBefore) {
+    const size_t received = network_->receive(out);
+    before_ += std::max(received, kLeastOfALook);
+    if (received > 0 || !network_->looked_everywhere()) return received;
+  }
+  before_ = 0;
   for (Peer* const peer : std::span(begin).first(count)) peer->taken_up = true;
   return 0;
 }

@@ -65,6 +65,7 @@ class SameHost final : public PacketIo {
 
   size_t receive(std::span<RxPacket> out) override;
   void look_everywhere() override;
+  bool looked_everywhere() const override { return network_->looked_everywhere(); }
   bool drained() const override { return peers_.empty() && network_->drained(); }
   size_t send(std::span<io::TxPacket> burst) override;
   size_t run(uint32_t udp_length) const override { return network_->run(udp_length); }
@@ -110,7 +111,7 @@ class SameHost final : public PacketIo {
   std::array<uint32_t, kMostRanges> without_peer_{};  // packets that went by the network for want of one
   size_t first_ = 0;                                  // whose turn it is
   bool all_taken_up_ = true;                          // Peer::taken_up
-  size_t received_before_ = 0;                        // packets of the network, while one that is not has a record
+  size_t before_ = 0;                                 // packets of the network, while one that is not has a record
   bool network_busy_ = true;                          // it had packets last
   QuietTurns turns_of_network_;                       // where a look may be a system call
   uint32_t looks_ = 0;

@@ -78,12 +78,23 @@ UdpIo::~UdpIo() = default;
 
 size_t UdpIo::receive(std::span<RxPacket> out) {
   size_t count = 0;
-  if (ports_.size() > 1 && looks_++ % kLooksPerQuietLook == 0) {
-    const size_t quiet = 1 - busy_;
-    count = ports_[quiet]->receiver.receive(out);
+  const size_t quiet = 1 - busy_;
+  if (ports_.size() > 1 && (looks_++ % kLooksPerQuietLook == 0 || (unseen_ >> quiet & 1) != 0)) {
+    count = receive_from(quiet, out);
     if (count > 0) busy_ = quiet;
   }
-  return count > 0 ? count : ports_[busy_]->receiver.receive(out);
+  return count > 0 ? count : receive_from(busy_, out);
+}
+
+size_t UdpIo::receive_from(size_t port, std::span<RxPacket> out) {
+  UdpReceiver& receiver = ports_[port]->receiver;
+  const size_t count = receiver.receive(out);
+  if (receiver.drained()) unseen_ &= ~(1u << port);
+  return count;
+}
+
+void UdpIo::look_everywhere() {
+  unseen_ = (1u << ports_.size()) - 1;
 }
 
 // The quiet one's turn comes.
@@ -93,7 +104,7 @@ bool UdpIo::drained() const {
 
 // After the sleep it is not known which of them has something.
 bool UdpIo::prepare_to_wait() {
-  look_everywhere();
+  looks_ = 0;
   return !left_over();
 }
 

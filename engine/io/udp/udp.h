@@ -38,7 +38,8 @@ class UdpIo final : public PacketIo {
   ~UdpIo() override;
 
   size_t receive(std::span<RxPacket> out) override;
-  void look_everywhere() override { looks_ = 0; }
+  void look_everywhere() override;
+  bool looked_everywhere() const override { return unseen_ == 0; }
   bool drained() const override;
   size_t send(std::span<io::TxPacket> burst) override;
   size_t run(uint32_t udp_length) const override;
@@ -61,6 +62,7 @@ class UdpIo final : public PacketIo {
   explicit UdpIo(const UdpConfig& config);
   void add_port(int fd, UdpSocket socket, const UdpConfig& config);
   static size_t port_of(const io::TxPacket& packet);
+  size_t receive_from(size_t port, std::span<RxPacket> out);
 
   const uint32_t gso_max_size_;
   IoCounters counters_;
@@ -69,6 +71,7 @@ class UdpIo final : public PacketIo {
   std::vector<pollfd> wait_descriptors_;      // of each port
   size_t busy_ = 0;                           // the port that had packets last
   uint32_t looks_ = 0;
+  uint32_t unseen_ = 0;  // a bit for each port whose end is to be found (look_everywhere())
 };
 
 }  // namespace uroce::io

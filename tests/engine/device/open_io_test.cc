@@ -18,8 +18,8 @@
 #include <utility>
 
 #include "engine/device/say.h"
-#include "engine/io/af_xdp/xdp_library/xdp_library.h"
 #include "engine/io/af_xdp/xdp_program.h"
+#include "engine/io/xdp_library/xdp_library.h"
 #include "engine/net/multicast_memberships.h"
 #include "tests/broker/broker_rig.h"
 #include "tests/engine/io/test_packet.h"

@@ -202,9 +202,9 @@ TEST(FramesAndSockets, LooksIntoBothAfterASleep) {
   }
 }
 
-// Whoever finds nothing then knows that nothing has come, by neither way.
+// Whoever finds nothing then knows that nothing has come, by neither way; and no call takes long.
 TEST(FramesAndSockets, LooksIntoBothWhereAsked) {
-  for (const auto copies : {Two::Copies::kNone, Two::Copies::kOfAll}) {
+  for (const auto copies : {Two::Copies::kNone, Two::Copies::kOfAll, Two::Copies::kDropped}) {
     Two two(1024, copies);
     const wire::IpAddress local = envelope_v6().source;
     two.io->set_local_addresses({&local, 1});
@@ -213,16 +213,20 @@ TEST(FramesAndSockets, LooksIntoBothWhereAsked) {
     own.add(envelope_v6(), 1000, 100);
     std::array<RxPacket, 4> packets;
     EXPECT_EQ(two.io->receive(packets), 0u);  // the next look would be into the frames only
-    if (copies == Two::Copies::kOfAll) {
-      EXPECT_EQ(two.kernel->send(of_others.packets()), 200u);
-    }
+    const size_t in_front = copies == Two::Copies::kNone ? 0 : 200;
+    EXPECT_EQ(two.kernel->send(of_others.packets().first(in_front)), in_front);
     EXPECT_EQ(two.kernel->send(own.packets()), 1u);
     EXPECT_EQ(two.io->receive(packets), 0u);
     two.io->look_everywhere();
+    for (size_t look = 0; look < in_front / packets.size(); ++look) {
+      EXPECT_EQ(two.io->receive(packets), 0u);
+      EXPECT_FALSE(two.io->looked_everywhere());
+    }
     ASSERT_EQ(two.io->receive(packets), 1u);
     EXPECT_EQ(psn_of(packets[0]), 1000u);
-    two.io->look_everywhere();
+    EXPECT_FALSE(two.io->looked_everywhere());
     EXPECT_EQ(two.io->receive(packets), 0u);
+    EXPECT_TRUE(two.io->looked_everywhere());
   }
 }
 
@@ -260,9 +264,10 @@ class Stub final : public PacketIo {
   bool left_over() const override { return !clear; }
   uint32_t max_udp_length() const override { return length_; }
   std::string description() const override { return "stub"; }
-  IoCounters counters() const override { return {}; }
+  IoCounters counters() const override { return counted; }
 
   bool clear = true;
+  IoCounters counted;
 
  private:
   pollfd descriptor_;
@@ -291,6 +296,27 @@ TEST(FramesAndSockets, AsksAndAnswersForBoth) {
     EXPECT_FALSE(io.flush() || io.prepare_to_wait() || !io.left_over());
     stub->clear = true;
   }
+}
+
+// Where sockets get copies of all frames, what they lose has mostly come as frames; else nothing has it.
+TEST(FramesAndSockets, LossInSocketsIsCountedUnlessTheyGetAllCopies) {
+  using Copies = FramesAndSockets::Copies;
+  for (const auto& [copies, lost] : {std::pair(Copies::kNone, 7u), {Copies::kOfAll, 2u}, {Copies::kDropped, 7u}}) {
+    auto frames = std::make_unique<Stub>(3, 2000), sockets = std::make_unique<Stub>(4, 1000);
+    frames->counted.rx_no_buffer = 2;
+    sockets->counted.rx_no_buffer = 5;
+    EXPECT_EQ(FramesAndSockets(std::move(frames), std::move(sockets), copies).counters().rx_no_buffer, lost);
+  }
+}
+
+TEST(FramesAndSockets, SaysWhetherSocketsGetCopies) {
+  using Copies = FramesAndSockets::Copies;
+  const auto described = [](Copies copies) {
+    return FramesAndSockets(std::make_unique<Stub>(3, 2000), std::make_unique<Stub>(4, 1000), copies).description();
+  };
+  EXPECT_EQ(described(Copies::kNone), "stub, and sockets");
+  EXPECT_EQ(described(Copies::kOfAll), "stub, and sockets with copies of all");
+  EXPECT_EQ(described(Copies::kDropped), "stub, and sockets");
 }
 
 TEST(FramesAndSockets, WaitsForTheOneThatIsThere) {

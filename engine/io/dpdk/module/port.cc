@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <linux/if_packet.h>
 #include <memory>
+#include <net/if.h>
 #include <rte_dev.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
@@ -15,11 +16,13 @@
 #include <rte_mbuf_pool_ops.h>
 #include <rte_version.h>
 #include <string>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
 
+#include "engine/base/unique_fd.h"
 #include "engine/io/dpdk/calls.h"
 #include "engine/io/dpdk/module/frames.h"
 #include "engine/io/dpdk/module/module.h"
@@ -93,6 +96,14 @@ bool is_event_counter(int fd) {
   char target[64] = {};
   const std::string link = "/proc/self/fd/" + std::to_string(fd);
   return readlink(link.c_str(), target, sizeof(target) - 1) > 0 && std::strstr(target, "[eventfd]") != nullptr;
+}
+
+// That the netdev is so by `ip link set`, not for the sockets of a program.
+bool is_promiscuous(int ifindex) {
+  ifreq request{};
+  const UniqueFd fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!fd || if_indextoname(static_cast<unsigned>(ifindex), request.ifr_name) == nullptr) return false;
+  return ioctl(fd.get(), SIOCGIFFLAGS, &request) == 0 && (request.ifr_flags & IFF_PROMISC) != 0;
 }
 
 class Opener {
@@ -214,6 +225,7 @@ class Opener {
   }
 
   std::string start(DpdkPort& port) {
+    if (config_.mac == nullptr && is_promiscuous(info_.ifindex)) rte_eth_promiscuous_enable(port.id);  // stays so
     EalStands alone = alone_with(port);
     const int error = rte_eth_dev_start(port.id);
     if (alone) alone.unlock();

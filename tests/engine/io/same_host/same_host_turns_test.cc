@@ -72,18 +72,20 @@ TEST_F(SameHostTest, AQuietNetworkIsLeftAloneForAWhile) {
 // The network is frames, and sockets beside them that are looked into now and then only.
 class BesideFrames : public SameHostTest {
  protected:
-  BesideFrames() {
+  BesideFrames() : BesideFrames(FramesAndSockets::Copies::kNone) {}
+  explicit BesideFrames(FramesAndSockets::Copies copies) {
     const auto now = [] { return test_time; };
     auto frames = make_memory_link(), sockets = make_memory_link();
     kernel = std::move(sockets.second);
-    auto both = std::make_unique<FramesAndSockets>(std::move(frames.first), std::move(sockets.first),
-                                                   FramesAndSockets::Copies::kNone, +now);
+    auto both = std::make_unique<FramesAndSockets>(std::move(frames.first), std::move(sockets.first), copies, +now);
+    both->set_local_addresses({&local, 1});
     reader = std::make_unique<SameHost>(
         std::move(both),
         SameHost::Config{.range_bits = kRangeBits, .meet = [](uint32_t) {}, .arrivals = theirs.arrivals, .now = +now});
   }
   std::vector<RxPacket> receive() { return theirs.receive(*reader); }
 
+  const wire::IpAddress local = envelope_v4().source;
   std::unique_ptr<MemoryEnd> kernel;  // gives to the sockets
   std::unique_ptr<SameHost> reader;   // in the place of theirs.io
 };
@@ -99,6 +101,53 @@ TEST_F(BesideFrames, WhatWentThroughSocketsBesideFramesArrivesBefore) {
     for (const RxPacket& packet : receive()) ASSERT_EQ(psn_of(packet), arrived++);
   }
   EXPECT_EQ(arrived, 200u);
+}
+
+class BesideCopies : public BesideFrames {
+ protected:
+  BesideCopies() : BesideFrames(FramesAndSockets::Copies::kOfAll) {}
+};
+
+// What peers sent is behind what the sockets have of other hosts, as much as they hold, which no call gets to the end
+// of.
+TEST_F(BesideCopies, WhatWentThroughSocketsArrivesBefore) {
+  EXPECT_TRUE(receive().empty());
+  meet();
+  TestBurst of_others, burst = burst_of(20);
+  for (uint32_t psn = 0; psn < 1000; ++psn) of_others.add(envelope_v6(), psn, 8);
+  ASSERT_EQ(kernel->send(of_others.packets()), 1000u);
+  ASSERT_EQ(kernel->send(burst.packets().first(10)), 10u);
+  ASSERT_EQ(ours.io->send(burst.packets().subspan(10)), 10u);
+  uint32_t arrived = 0;
+  for (int i = 0; i < 100 && arrived < 20; ++i) {
+    for (const RxPacket& packet : receive()) ASSERT_EQ(psn_of(packet), arrived++);
+  }
+  EXPECT_EQ(arrived, 20u);
+}
+
+// A peer that begins while they are looked for has sent by the network later than others.
+TEST_F(BesideCopies, AlsoOfAPeerThatBeginsMeanwhile) {
+  EXPECT_TRUE(receive().empty());
+  meet();
+  TestBurst of_others, burst = burst_of(20);
+  for (uint32_t psn = 0; psn < 200; ++psn) of_others.add(envelope_v6(), psn, 8);
+  ASSERT_EQ(kernel->send(of_others.packets()), 200u);
+  ASSERT_EQ(ours.io->send(burst.packets().first(1)), 1u);
+  EXPECT_TRUE(receive().empty());  // copies
+  Process third{make_memory_link().first};
+  PeerEnd one, other;
+  ASSERT_EQ(make_peers(one, other), 0);
+  ASSERT_TRUE(third.arrivals->add(kTheirs, std::move(one)));
+  ASSERT_TRUE(theirs.arrivals->add(kTheirs + 1, std::move(other)));
+  ASSERT_EQ(kernel->send(of_others.packets()), 200u);
+  ASSERT_EQ(kernel->send(burst.packets().subspan(5, 1)), 1u);
+  ASSERT_EQ(third.io->send(burst.packets().subspan(6, 1)), 1u);
+  std::vector<uint32_t> arrived;
+  for (int i = 0; i < 100 && arrived.size() < 3; ++i) {
+    for (const RxPacket& packet : receive()) arrived.push_back(psn_of(packet));
+  }
+  ASSERT_EQ(arrived.size(), 3u);
+  EXPECT_EQ(arrived.front(), 5u);
 }
 
 // Neither pause is added to the other one's.

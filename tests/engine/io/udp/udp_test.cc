@@ -8,10 +8,14 @@
 #include <cerrno>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/sock_diag.h>
 #include <memory>
+#include <net/if.h>
 #include <poll.h>
+#include <string>
 #include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 
 #include "engine/io/udp/message.h"
 #include "engine/io/udp/socket.h"
@@ -156,6 +160,49 @@ TEST_F(UdpOfBroker, DropsWhatComesInElsewhere) {
       return HasFailure() || b->counters().rx_wrong_netdev == dropped;
     }));
   }
+}
+
+// What the kernel says of a socket's receive buffer: bytes in it.
+uint32_t bytes_in(int fd) {
+  std::array<uint32_t, SK_MEMINFO_VARS> about{};
+  socklen_t size = sizeof(about);
+  EXPECT_EQ(getsockopt(fd, SOL_SOCKET, SO_MEMINFO, about.data(), &size), 0);
+  return about[SK_MEMINFO_RMEM_ALLOC];
+}
+
+// One call of the kernel brings 16, of which none may be for us.
+TEST_F(UdpOfBroker, LooksBehindWhatIsNotForUsWhereAsked) {
+  constexpr uint32_t kForeign = 40;
+  VethPair::run(veth_.a(), "ip link add wa type veth peer name wb netns /proc/" + std::to_string(getpid()) + "/fd/" +
+                               std::to_string(veth_.b().namespace_fd));
+  VethPair::run(veth_.a(), "ip address add 198.51.100.1/24 dev wa && ip link set wa up");
+  VethPair::run(veth_.b(), "ip address add 198.51.100.2/24 dev wb && ip link set wb up");
+  VethPair::End elsewhere_a = veth_.a(), elsewhere_b = veth_.b();
+  VethPair::enter(elsewhere_a);
+  elsewhere_a.netdev = "wa";
+  elsewhere_a.ifindex = static_cast<int>(if_nametoindex("wa"));
+  elsewhere_a.v4 = ipv4(198, 51, 100, 1);
+  elsewhere_b.v4 = ipv4(198, 51, 100, 2);
+
+  const auto a = open_udp(veth_.a()), from_elsewhere = open_udp(elsewhere_a);
+  const auto b = open(veth_.b().ifindex);
+  auto foreign = burst(true, elsewhere_a, elsewhere_b), ours = burst(true, veth_.a(), veth_.b());
+  const int fd = b->wait_descriptors().front().fd;
+  uint32_t each = 0;
+  for (uint32_t i = 1; i <= kForeign + 1; ++i) {
+    ASSERT_EQ(i <= kForeign ? from_elsewhere->send(foreign.packets()) : a->send(ours.packets()), 1u);
+    ASSERT_TRUE(eventually([&] { return bytes_in(fd) >= std::max(1u, each * i); })) << i;
+    if (i == 1) each = bytes_in(fd);
+  }
+  EXPECT_TRUE(b->looked_everywhere());
+  b->look_everywhere();
+  std::array<RxPacket, 64> received;
+  size_t count = 0, looks = 0;
+  for (; count == 0 && !b->looked_everywhere(); ++looks) count = b->receive(received);
+  EXPECT_EQ(count, 1u);
+  EXPECT_EQ(looks, 3u);
+  EXPECT_EQ(b->counters().rx_wrong_netdev, kForeign);
+  while (!b->looked_everywhere()) EXPECT_EQ(b->receive(received), 0u);
 }
 
 // A packet that the kernel refuses is counted; those around it go out.

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// libbpf writes to stderr what goes wrong. Here the error's code says enough, and often another kind of steering is
-// next.
+// libbpf writes to stderr what goes wrong. Here the error's code says enough, and often there is another way.
 #pragma once
 
 #include <bpf/libbpf.h>
 
-namespace uroce::broker {
+namespace uroce::io {
 
 // While one exists libbpf writes nothing.
 class SilentLibbpf {
@@ -19,4 +18,4 @@ class SilentLibbpf {
   const libbpf_print_fn_t previous_;
 };
 
-}  // namespace uroce::broker
+}  // namespace uroce::io

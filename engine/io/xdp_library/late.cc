@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// For liburoce.so: libbpf, libxdp and what these need are loaded when AF_XDP is opened, not into every process that has
+// For liburoce.so: libbpf, libxdp and what these need are loaded when they are needed, not into every process that has
 // liburoce.so. The functions below have the names of theirs and stand in front of them when liburoce.so is linked.
 #include <atomic>
 #include <cassert>
@@ -7,9 +7,9 @@
 #include <dlfcn.h>
 #include <string>
 
-#include "engine/io/af_xdp/xdp_library/calls.h"
-#include "engine/io/af_xdp/xdp_library/xdp_library.h"
 #include "engine/io/module_path.h"
+#include "engine/io/xdp_library/calls.h"
+#include "engine/io/xdp_library/xdp_library.h"
 
 namespace uroce::io {
 namespace {

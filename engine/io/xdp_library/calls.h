@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// The functions of libbpf and libxdp that AF_XDP calls (xdp_program.cc, umem.cc, xsk_queue.cc and the skeleton), as a
-// table: uroce_af_xdp.so, which is linked with the two libraries, fills it (module.cc); liburoce.so calls through it
-// (late.cc). A function that is missing here makes liburoce.so need the library again; tests/e2e/install.py finds that.
+// The functions of libbpf and libxdp that the engine calls (steering_program.cc, silent_libbpf.h, af_xdp/ and the
+// skeleton), as a table: uroce_af_xdp.so, which is linked with the two libraries, fills it (module.cc); liburoce.so
+// calls through it (late.cc). A function that is missing here makes liburoce.so need the library again;
+// tests/e2e/install.py finds that.
 #pragma once
 
 #include <bpf/bpf.h>

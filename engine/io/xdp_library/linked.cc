@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // For programs that are linked with libbpf and libxdp: tests, `uroce` itself. The only function in this file:
 // liburoce.so has another one, and the linker does not take this from the archive then.
-#include "engine/io/af_xdp/xdp_library/xdp_library.h"
+#include "engine/io/xdp_library/xdp_library.h"
 
 namespace uroce::io {
 

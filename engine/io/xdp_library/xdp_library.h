@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// libbpf and libxdp, which only AF_XDP needs. Two implementations: programs of ours are linked with the two libraries
-// (linked.cc); liburoce.so, which lives in other people's processes, loads them when AF_XDP is opened (late.cc).
+// libbpf and libxdp, which AF_XDP and DPDK's copy filter need. Two implementations: programs of ours are linked with
+// the two libraries (linked.cc); liburoce.so, which lives in other people's processes, loads them when one of these is
+// opened (late.cc).
 #pragma once
 
 #include <optional>
