@@ -287,7 +287,8 @@ TEST(Doctor, WhatDpdkNeedsIsNamedAndMissedOnlyWhereItIsAskedFor) {
   expect(diagnose(host, {device}), "io", Status::kOk, "dpdk (as UROCE_IO says)");
   host.dpdk.hugepages = 7;
   host.dpdk.net_raw = false;
-  expect(diagnose(host, {device}), "dpdk", Status::kOk, "CAP_NET_RAW is missing (for ports on netdevs), CAP_NET_ADMIN is there");
+  expect(diagnose(host, {device}), "dpdk", Status::kOk,
+         "CAP_NET_RAW is missing (for ports on netdevs), CAP_NET_ADMIN is there");
   expect(diagnose(host, {device}), "dpdk", Status::kOk, "7 free hugepages");
   expect(diagnose(host, {device}), "io", Status::kFail, "but CAP_NET_RAW is missing");
   EXPECT_FALSE(diagnose(host, {device}).usable);

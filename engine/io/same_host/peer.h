@@ -38,7 +38,6 @@ class Peer {
   RingWriter out;
   RingReader in;
   std::optional<Time> full_since;  // `out`
-  bool begins = false;             // `in` has had something
   bool taken_up = false;           // `in`: what came by the network before has been received
   uint32_t late_long = 0;          // long packets that may still come since it was told that none are taken any more
 

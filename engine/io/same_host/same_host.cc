@@ -321,22 +321,19 @@ void SameHost::take_back() {
 }
 
 // When a peer has written its first record, all that it sent by the network has left and is on this host: it is with
-// the network now, wherever. That is looked for from then on, for as many calls as it takes.
+// the network now, wherever. That is looked for, for as many calls as it takes.
 size_t SameHost::receive_before_peers(std::span<RxPacket> out) {
   std::array<Peer*, 16> begin{};
   size_t count = 0;
-  bool news = false;
   all_taken_up_ = true;
   for (const auto& peer : peers_) {
     if (peer->taken_up) continue;
     all_taken_up_ = false;
-    if (count == begin.size() || peer->in.empty()) continue;
-    begin[count++] = peer.get();
-    news |= !std::exchange(peer->begins, true);
+    if (count < begin.size() && !peer->in.empty()) begin[count++] = peer.get();
   }
   if (count == 0) return 0;
-  if (news) network_->look_everywhere();
   if (before_ < kMostBefore) {
+    network_->look_everywhere();
     const size_t received = network_->receive(out);
     before_ += std::max(received, kLeastOfALook);
     if (received > 0 || !network_->looked_everywhere()) return received;

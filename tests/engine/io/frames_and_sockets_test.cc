@@ -253,7 +253,11 @@ TEST(FramesAndSockets, AllGoesThroughSocketsWhileThereAreNoFrames) {
 class Stub final : public PacketIo {
  public:
   Stub(int descriptor, uint32_t length) : descriptor_{descriptor, POLLIN, 0}, length_(length) {}
-  size_t receive(std::span<RxPacket>) override { return 0; }
+  size_t receive(std::span<RxPacket>) override {
+    ++looks;
+    return 0;
+  }
+  bool looked_everywhere() const override { return clear; }
   size_t send(std::span<io::TxPacket>) override {
     descriptor_.events = POLLIN | POLLOUT;
     return 0;
@@ -267,6 +271,7 @@ class Stub final : public PacketIo {
   IoCounters counters() const override { return counted; }
 
   bool clear = true;
+  size_t looks = 0;
   IoCounters counted;
 
  private:
@@ -295,6 +300,27 @@ TEST(FramesAndSockets, AsksAndAnswersForBoth) {
     stub->clear = false;
     EXPECT_FALSE(io.flush() || io.prepare_to_wait() || !io.left_over());
     stub->clear = true;
+  }
+}
+
+// What brings nothing may have more behind, and says so.
+TEST(FramesAndSockets, LooksUntilBothHaveLookedEverywhere) {
+  auto frames = std::make_unique<Stub>(3, 2000), sockets = std::make_unique<Stub>(4, 1000);
+  Stub* const stubs[] = {frames.get(), sockets.get()};
+  FramesAndSockets io(std::move(frames), std::move(sockets), FramesAndSockets::Copies::kNone,
+                      [] { return clock_time; });
+  for (Stub* const stub : stubs) {
+    io.look_everywhere();
+    stub->clear = false;
+    for (size_t look = 1; look <= 100; ++look) {
+      const size_t before = stub->looks;
+      EXPECT_EQ(io.receive({}), 0u);
+      EXPECT_EQ(stub->looks, before + 1);
+      EXPECT_FALSE(io.looked_everywhere());
+    }
+    stub->clear = true;
+    EXPECT_EQ(io.receive({}), 0u);
+    EXPECT_TRUE(io.looked_everywhere());
   }
 }
 

@@ -125,6 +125,20 @@ TEST_F(BesideCopies, WhatWentThroughSocketsArrivesBefore) {
   EXPECT_EQ(arrived, 20u);
 }
 
+TEST_F(BesideCopies, ABusyNetworkDoesNotKeepANewPeerWaiting) {
+  EXPECT_TRUE(receive().empty());
+  meet();
+  TestBurst of_others, burst = burst_of(1);
+  for (uint32_t psn = 0; psn < 256; ++psn) of_others.add(envelope_v6(), psn, 8);  // more than the looks of one call
+  ASSERT_EQ(ours.io->send(burst.packets()), 1u);
+  bool arrived = false;
+  for (int i = 0; i < 10'000 && !arrived; ++i) {
+    kernel->send(of_others.packets());
+    arrived = !receive().empty();
+  }
+  EXPECT_TRUE(arrived);
+}
+
 // A peer that begins while they are looked for has sent by the network later than others.
 TEST_F(BesideCopies, AlsoOfAPeerThatBeginsMeanwhile) {
   EXPECT_TRUE(receive().empty());

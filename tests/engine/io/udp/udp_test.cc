@@ -162,6 +162,24 @@ TEST_F(UdpOfBroker, DropsWhatComesInElsewhere) {
   }
 }
 
+// Of the sockets for IPv4 and IPv6, the one that had nothing last is looked into now and then only.
+TEST_F(UdpOfBroker, LooksIntoBothWhereAsked) {
+  const auto a = open_udp(veth_.a());
+  const auto b = open(veth_.b().ifindex);
+  std::array<RxPacket, 1> received;
+  EXPECT_EQ(b->receive(received), 0u);
+  for (const bool v4 : {false, true, false}) {
+    auto packets = burst(v4, veth_.a(), veth_.b());
+    ASSERT_EQ(a->send(packets.packets()), 1u);
+    pollfd there = b->wait_descriptors()[v4 ? 0 : 1];
+    ASSERT_EQ(poll(&there, 1, 20'000), 1);
+    EXPECT_EQ(b->receive(received), 0u);
+    b->look_everywhere();
+    EXPECT_EQ(b->receive(received), 1u);
+    while (!b->looked_everywhere()) EXPECT_EQ(b->receive(received), 0u);
+  }
+}
+
 // What the kernel says of a socket's receive buffer: bytes in it.
 uint32_t bytes_in(int fd) {
   std::array<uint32_t, SK_MEMINFO_VARS> about{};
