@@ -6,9 +6,11 @@
 #include <array>
 #include <gtest/gtest.h>
 #include <map>
+#include <memory>
 
 #include "capture/comment.h"
 #include "tests/capture/capture_rig.h"
+#include "tests/engine/io/stub_io.h"
 #include "wire/icrc.h"
 #include "wire/ip_udp.h"
 
@@ -163,6 +165,13 @@ TEST(Capture, BackpressureIsNotTraffic) {
   ASSERT_EQ(bench.captured->send(burst.packets().subspan(4)), 2u);
   capture.finish();
   EXPECT_EQ(read_capture(directory / "x.pcapng").records.size(), 6u);
+}
+
+TEST(Capture, PassesOnLooks) {
+  auto inner = std::make_unique<StubIo>(3, 2000);
+  StubIo& stub = *inner;
+  Capture io(std::move(inner), std::make_shared<CaptureTap>(tap_info()));
+  expect_passes_on_looks(io, stub);
 }
 
 TEST(Capture, EndsByItselfAfterSoManyPackets) {

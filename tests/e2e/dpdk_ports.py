@@ -22,8 +22,6 @@ from perftest import BANDWIDTH, LATENCY, PINGPONG
 _ports = itertools.count(19500)
 # Retries take 17 s: ports are joined when both programs have theirs, and then these may already send.
 PATIENT, PATIENT_PERFTEST = ("--ack-timeout", 17), ("-u", 17)
-
-
 MEMIF = "dpdk:net_memif0,role={role},socket={socket},socket-abstract=no,bsize={bsize}"
 
 
@@ -142,15 +140,21 @@ def own_ports(name, program, *arguments, faults=False, gid=0, mtu=1500, kind=Own
     return Case(name, run, **case)
 
 
-def own_ports_killed(lab):
-    """kill -9 of one side: the other one's QP ends, and the port works for the next one."""
-    ports, port = OwnPorts(lab), next(_ports)
-    command = ["ib_write_bw", "-d", ports.device, "-F", "-x", 0, "--run_infinitely", "-D", 1, "-p", port]
+def endless(ports, server_address):
+    """perftest on both ports that runs until it is ended; returns when it has begun to run."""
+    command = ["ib_write_bw", "-d", ports.device, "-F", "-x", 0, "--run_infinitely", "-D", 1, "-p", port := next(_ports)]
     server = ports.start(0, command)
     server.wait_listening(port)
-    client = ports.start(1, [*command, lab.a.ipv4])
+    client = ports.start(1, [*command, server_address])
     wait_until(lambda: "65536" in client.stdout or not client.running(), 20, "a result")
     check(client.running(), client.output)
+    return server, client
+
+
+def own_ports_killed(lab):
+    """kill -9 of one side: the other one's QP ends, and the port works for the next one."""
+    ports = OwnPorts(lab)
+    server, client = endless(ports, lab.a.ipv4)
     server.kill()
     check(client.wait(60) is not None, f"the peer of a killed program does not end:\n{client.output}")
     own_ports("", "rc_transfer", "--messages", 100).run(lab)
@@ -158,12 +162,8 @@ def own_ports_killed(lab):
 
 def own_ports_held(lab):
     """A port is one process's: the next one is told whose, and has it when that one has been killed."""
-    ports, port = OwnPorts(lab), next(_ports)
-    command = ["ib_write_bw", "-d", ports.device, "-F", "-x", 0, "--run_infinitely", "-D", 1, "-p", port]
-    server = ports.start(0, command)
-    server.wait_listening(port)
-    client = ports.start(1, [*command, lab.a.ipv4])
-    wait_until(lambda: "65536" in client.stdout or not client.running(), 20, "a result")
+    ports = OwnPorts(lab)
+    server, client = endless(ports, lab.a.ipv4)
     for side, holder in ((0, server), (1, client)):
         second = ports.start(side, [PINGPONG, "-d", ports.device, "-g", "0"])
         check(second.wait(20) not in (None, 0), second.output)
@@ -171,23 +171,14 @@ def own_ports_held(lab):
     check(client.running() and server.running(), client.output)
     client.kill()
     server.kill()
-    port = next(_ports)
-    command = [lab.build / "bin/rc_transfer", "--device", ports.device, "--gid-index", 0, "--port", port]
-    server = ports.start(0, [*command, "--server"])
-    server.wait_listening(port)
-    check_ended((server, ports.start(1, [*command, "--messages", 100, "--client", lab.a.ipv4])))
+    own_ports("", "rc_transfer", "--messages", 100, kind=lambda *_: ports).run(lab)
 
 
 def path_of_the_kernel(lab):
     """Beside a transfer the kernels ping, exchange bytes by TCP, and lose the port with its processes."""
     for mtu in (1500, 8174):  # the most that ports carry
-        ports, port = PathPorts(lab, mtu), next(_ports)
-        command = ["ib_write_bw", "-d", ports.device, "-F", "-x", 0, "--run_infinitely", "-D", 1, "-p", port]
-        server = ports.start(0, command)
-        server.wait_listening(port)
-        client = ports.start(1, [*command, ports.of_server[0]])  # whose TCP is the port's as well
-        wait_until(lambda: "65536" in client.stdout or not client.running(), 20, "a result")
-        check(client.running(), client.output)
+        ports = PathPorts(lab, mtu)
+        server, client = endless(ports, ports.of_server[0])  # whose TCP is the port's as well
         for target in ports.of_server:
             told = lab.b.system("ping", "-c", "20", "-i", "0.02", "-s", str(mtu - 48), "-M", "do", target)
             check(" 0% packet loss" in told, told)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // Behind the packet sockets of net_af_packet the kernel takes each frame through its network stack, to UDP sockets that
 // have no use for it (frames_and_sockets.h): a quarter of the time of a call that sends one over veth. Where it lets us
-// (Linux 6.6, CAP_BPF and CAP_NET_ADMIN), such frames are dropped before.
+// (Linux 6.6, CAP_BPF and CAP_NET_ADMIN), frames that the port takes are dropped before.
 #pragma once
 
 #include <memory>

@@ -6,11 +6,13 @@
 #include <bit>
 #include <gtest/gtest.h>
 #include <map>
+#include <memory>
 #include <sys/mman.h>
 
 #include "engine/base/clock.h"
 #include "engine/io/memory_link.h"
 #include "engine/memory/memory_access.h"
+#include "tests/engine/io/stub_io.h"
 #include "tests/engine/io/test_packet.h"
 #include "wire/icrc.h"
 
@@ -62,6 +64,13 @@ std::vector<uint32_t> run(PacketIo& from, PacketIo& to) {
   }
   receive_all(to, [&](const RxPacket& packet) { psns.push_back(psn_of(packet)); });
   return psns;
+}
+
+TEST(FaultInjector, PassesOnLooks) {
+  auto inner = std::make_unique<StubIo>(3, 2000);
+  StubIo& stub = *inner;
+  FaultInjector io(std::move(inner), {});
+  expect_passes_on_looks(io, stub);
 }
 
 TEST(FaultInjector, WithoutFaultsEverythingPassesInOrder) {

@@ -10,6 +10,7 @@
 #include "engine/io/memory_link.h"
 #include "engine/io/replaceable_io.h"
 #include "tests/engine/io/exchange.h"
+#include "tests/engine/io/stub_io.h"
 #include "tests/engine/io/test_packet.h"
 
 namespace uroce::io::test {
@@ -249,39 +250,9 @@ TEST(FramesAndSockets, AllGoesThroughSocketsWhileThereAreNoFrames) {
   EXPECT_EQ(io.counters().tx_errors, 0u);
 }
 
-// Has descriptors, takes nothing more and says how long packets may be.
-class Stub final : public PacketIo {
- public:
-  Stub(int descriptor, uint32_t length) : descriptor_{descriptor, POLLIN, 0}, length_(length) {}
-  size_t receive(std::span<RxPacket>) override {
-    ++looks;
-    return 0;
-  }
-  bool looked_everywhere() const override { return clear; }
-  size_t send(std::span<io::TxPacket>) override {
-    descriptor_.events = POLLIN | POLLOUT;
-    return 0;
-  }
-  bool flush() override { return clear; }
-  std::span<const pollfd> wait_descriptors() const override { return {&descriptor_, 1}; }
-  bool prepare_to_wait() override { return clear; }
-  bool left_over() const override { return !clear; }
-  uint32_t max_udp_length() const override { return length_; }
-  std::string description() const override { return "stub"; }
-  IoCounters counters() const override { return counted; }
-
-  bool clear = true;
-  size_t looks = 0;
-  IoCounters counted;
-
- private:
-  pollfd descriptor_;
-  const uint32_t length_;
-};
-
 TEST(FramesAndSockets, AsksAndAnswersForBoth) {
-  auto frames = std::make_unique<Stub>(3, 2000), sockets = std::make_unique<Stub>(4, 1000);
-  Stub* const stubs[] = {frames.get(), sockets.get()};
+  auto frames = std::make_unique<StubIo>(3, 2000), sockets = std::make_unique<StubIo>(4, 1000);
+  StubIo* const stubs[] = {frames.get(), sockets.get()};
   FramesAndSockets io(std::move(frames), std::move(sockets));
   EXPECT_EQ(io.max_udp_length(), 1000u);
   std::span<const pollfd> descriptors = io.wait_descriptors();
@@ -295,7 +266,7 @@ TEST(FramesAndSockets, AsksAndAnswersForBoth) {
   ASSERT_EQ(descriptors.size(), 2u);
   EXPECT_EQ(descriptors[0].events, POLLIN);
   EXPECT_EQ(descriptors[1].events, POLLIN | POLLOUT) << "who lacks room says when there is some";
-  for (Stub* const stub : stubs) {
+  for (StubIo* const stub : stubs) {
     EXPECT_TRUE(io.flush() && io.prepare_to_wait() && !io.left_over());
     stub->clear = false;
     EXPECT_FALSE(io.flush() || io.prepare_to_wait() || !io.left_over());
@@ -305,11 +276,11 @@ TEST(FramesAndSockets, AsksAndAnswersForBoth) {
 
 // What brings nothing may have more behind, and says so.
 TEST(FramesAndSockets, LooksUntilBothHaveLookedEverywhere) {
-  auto frames = std::make_unique<Stub>(3, 2000), sockets = std::make_unique<Stub>(4, 1000);
-  Stub* const stubs[] = {frames.get(), sockets.get()};
+  auto frames = std::make_unique<StubIo>(3, 2000), sockets = std::make_unique<StubIo>(4, 1000);
+  StubIo* const stubs[] = {frames.get(), sockets.get()};
   FramesAndSockets io(std::move(frames), std::move(sockets), FramesAndSockets::Copies::kNone,
                       [] { return clock_time; });
-  for (Stub* const stub : stubs) {
+  for (StubIo* const stub : stubs) {
     io.look_everywhere();
     stub->clear = false;
     for (size_t look = 1; look <= 100; ++look) {
@@ -328,7 +299,7 @@ TEST(FramesAndSockets, LooksUntilBothHaveLookedEverywhere) {
 TEST(FramesAndSockets, LossInSocketsIsCountedUnlessTheyGetAllCopies) {
   using Copies = FramesAndSockets::Copies;
   for (const auto& [copies, lost] : {std::pair(Copies::kNone, 7u), {Copies::kOfAll, 2u}, {Copies::kDropped, 7u}}) {
-    auto frames = std::make_unique<Stub>(3, 2000), sockets = std::make_unique<Stub>(4, 1000);
+    auto frames = std::make_unique<StubIo>(3, 2000), sockets = std::make_unique<StubIo>(4, 1000);
     frames->counted.rx_no_buffer = 2;
     sockets->counted.rx_no_buffer = 5;
     EXPECT_EQ(FramesAndSockets(std::move(frames), std::move(sockets), copies).counters().rx_no_buffer, lost);
@@ -338,7 +309,7 @@ TEST(FramesAndSockets, LossInSocketsIsCountedUnlessTheyGetAllCopies) {
 TEST(FramesAndSockets, SaysWhetherSocketsGetCopies) {
   using Copies = FramesAndSockets::Copies;
   const auto described = [](Copies copies) {
-    return FramesAndSockets(std::make_unique<Stub>(3, 2000), std::make_unique<Stub>(4, 1000), copies).description();
+    return FramesAndSockets(std::make_unique<StubIo>(3, 2000), std::make_unique<StubIo>(4, 1000), copies).description();
   };
   EXPECT_EQ(described(Copies::kNone), "stub, and sockets");
   EXPECT_EQ(described(Copies::kOfAll), "stub, and sockets with copies of all");
@@ -346,9 +317,9 @@ TEST(FramesAndSockets, SaysWhetherSocketsGetCopies) {
 }
 
 TEST(FramesAndSockets, WaitsForTheOneThatIsThere) {
-  auto replaceable = std::make_unique<ReplaceableIo>(std::make_unique<Stub>(3, 2000));
+  auto replaceable = std::make_unique<ReplaceableIo>(std::make_unique<StubIo>(3, 2000));
   ReplaceableIo* const frames = replaceable.get();
-  FramesAndSockets io(std::move(replaceable), std::make_unique<Stub>(4, 1000));
+  FramesAndSockets io(std::move(replaceable), std::make_unique<StubIo>(4, 1000));
   const auto waits_for = [&] {
     std::vector<int> all;
     for (const pollfd& descriptor : io.wait_descriptors()) all.push_back(descriptor.fd);
@@ -357,7 +328,7 @@ TEST(FramesAndSockets, WaitsForTheOneThatIsThere) {
   EXPECT_EQ(waits_for(), (std::vector<int>{3, 4}));
   frames->take();
   EXPECT_EQ(waits_for(), std::vector<int>{4});
-  frames->put(std::make_unique<Stub>(5, 2000));
+  frames->put(std::make_unique<StubIo>(5, 2000));
   EXPECT_EQ(waits_for(), (std::vector<int>{5, 4}));
 }
 

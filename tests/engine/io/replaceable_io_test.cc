@@ -4,10 +4,12 @@
 
 #include <array>
 #include <gtest/gtest.h>
+#include <memory>
 #include <utility>
 
 #include "engine/io/memory_link.h"
 #include "tests/engine/io/exchange.h"
+#include "tests/engine/io/stub_io.h"
 #include "tests/engine/io/test_packet.h"
 
 namespace uroce::io::test {
@@ -28,6 +30,16 @@ TEST(ReplaceableIo, IsWhatIsInIt) {
   exchange(*peer, io, burst_of(100));
   EXPECT_EQ(io.counters().tx_packets, 100u);
   EXPECT_EQ(io.counters().rx_packets, 100u);
+}
+
+TEST(ReplaceableIo, PassesOnLooks) {
+  auto inner = std::make_unique<StubIo>(3, 2000);
+  StubIo& stub = *inner;
+  ReplaceableIo io(std::move(inner));
+  expect_passes_on_looks(io, stub);
+  io.take();
+  io.look_everywhere();
+  EXPECT_TRUE(io.looked_everywhere()) << "there is nothing";
 }
 
 TEST(ReplaceableIo, WithoutOnePacketsAreLostAndCounted) {

@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <array>
 #include <cstdint>
+#include <cstdio>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <linux/if_packet.h>
@@ -14,6 +15,8 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/utsname.h>
+#include <utility>
 #include <vector>
 
 #include "engine/base/unique_fd.h"
@@ -32,10 +35,19 @@ constexpr uint32_t kOurs = 5 << 14, kOther = 6 << 14, kLast = 0xfffff0;  // QPNs
 constexpr wire::QpnRange kRange{.first = kOurs, .count = 1 << 14};
 constexpr size_t kQpnAt = 5, kIbSize = 16;
 
+std::pair<int, int> kernel_version() {
+  utsname name{};
+  std::pair<int, int> version;
+  EXPECT_EQ(uname(&name), 0);
+  EXPECT_EQ(std::sscanf(name.release, "%d.%d", &version.first, &version.second), 2);
+  return version;
+}
+
 class CopyFilterTest : public testing::Test {
  protected:
   void SetUp() override {
     UROCE_SKIP_UNLESS_ROOT();
+    if (kernel_version() < std::pair(6, 6)) GTEST_SKIP() << "the kernel has no tcx (Linux 6.6)";
     veth_ = std::make_unique<VethPair>();
     VethPair::enter(veth_->a());
     wire_ = UniqueFd(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0));
@@ -47,7 +59,7 @@ class CopyFilterTest : public testing::Test {
     port.sin_port = htons(wire::kRoceUdpPort);
     ASSERT_EQ(bind(socket_.get(), reinterpret_cast<const sockaddr*>(&port), sizeof(port)), 0);
     filter_ = open();
-    if (!filter_) GTEST_SKIP() << "the kernel has no tcx (Linux 6.6)";
+    ASSERT_NE(filter_, nullptr);
   }
 
   std::unique_ptr<CopyFilter> open() const {

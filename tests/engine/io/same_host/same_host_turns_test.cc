@@ -8,6 +8,7 @@
 
 #include "engine/io/frames_and_sockets.h"
 #include "tests/engine/io/same_host/same_host_rig.h"
+#include "tests/engine/io/stub_io.h"
 
 namespace uroce::io::test {
 namespace {
@@ -69,6 +70,16 @@ TEST_F(SameHostTest, AQuietNetworkIsLeftAloneForAWhile) {
   EXPECT_EQ(theirs.receive().size(), 1u) << "after a sleep it is not known what there is";
 }
 
+TEST(SameHost, PassesOnLooks) {
+  auto network = std::make_unique<StubIo>(3, 2000);
+  StubIo& stub = *network;
+  SameHost io(std::move(network), SameHost::Config{.range_bits = kRangeBits,
+                                                   .meet = [](uint32_t) {},
+                                                   .arrivals = std::make_shared<NewPeers>(),
+                                                   .now = [] { return test_time; }});
+  expect_passes_on_looks(io, stub);
+}
+
 // The network is frames, and sockets beside them that are looked into now and then only.
 class BesideFrames : public SameHostTest {
  protected:
@@ -84,6 +95,14 @@ class BesideFrames : public SameHostTest {
         SameHost::Config{.range_bits = kRangeBits, .meet = [](uint32_t) {}, .arrivals = theirs.arrivals, .now = +now});
   }
   std::vector<RxPacket> receive() { return theirs.receive(*reader); }
+  // Packets with PSNs from 0 on.
+  void expect_in_order(uint32_t count) {
+    uint32_t arrived = 0;
+    for (int i = 0; i < 100 && arrived < count; ++i) {
+      for (const RxPacket& packet : receive()) ASSERT_EQ(psn_of(packet), arrived++);
+    }
+    EXPECT_EQ(arrived, count);
+  }
 
   const wire::IpAddress local = envelope_v4().source;
   std::unique_ptr<MemoryEnd> kernel;  // gives to the sockets
@@ -96,11 +115,7 @@ TEST_F(BesideFrames, WhatWentThroughSocketsBesideFramesArrivesBefore) {
   TestBurst burst = burst_of(200);
   ASSERT_EQ(kernel->send(burst.packets().first(100)), 100u);
   ASSERT_EQ(ours.io->send(burst.packets().subspan(100)), 100u);
-  uint32_t arrived = 0;
-  for (int i = 0; i < 100 && arrived < 200; ++i) {
-    for (const RxPacket& packet : receive()) ASSERT_EQ(psn_of(packet), arrived++);
-  }
-  EXPECT_EQ(arrived, 200u);
+  expect_in_order(200);
 }
 
 class BesideCopies : public BesideFrames {
@@ -118,11 +133,7 @@ TEST_F(BesideCopies, WhatWentThroughSocketsArrivesBefore) {
   ASSERT_EQ(kernel->send(of_others.packets()), 1000u);
   ASSERT_EQ(kernel->send(burst.packets().first(10)), 10u);
   ASSERT_EQ(ours.io->send(burst.packets().subspan(10)), 10u);
-  uint32_t arrived = 0;
-  for (int i = 0; i < 100 && arrived < 20; ++i) {
-    for (const RxPacket& packet : receive()) ASSERT_EQ(psn_of(packet), arrived++);
-  }
-  EXPECT_EQ(arrived, 20u);
+  expect_in_order(20);
 }
 
 TEST_F(BesideCopies, ABusyNetworkDoesNotKeepANewPeerWaiting) {
