@@ -298,6 +298,7 @@ TEST(Doctor, WhatDpdkNeedsIsNamedAndMissedOnlyWhereItIsAskedFor) {
   expect(diagnose(host, {device}), "io", Status::kFail, "but CAP_NET_ADMIN is missing");
   host.dpdk.devargs.device = "net_tap0";
   expect(diagnose(host, {device}), "io", Status::kFail, "but CAP_NET_ADMIN is missing");
+  host.dpdk.net_raw = false;
   host.dpdk.devargs.device = "net_memif0";
   expect(diagnose(host, {device}), "io", Status::kOk, "looked at 1000 to 20000 times a second");
 }
