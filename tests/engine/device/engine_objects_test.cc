@@ -260,6 +260,7 @@ TEST(EngineNetdev, VlansThatComeAreShownToThePacketIo) {
       return shown.size() == count;
     }));
   }
+  std::lock_guard guard(lock);  // the background thread goes on looking
   EXPECT_EQ(shown.back(), "test0.1");
 }
 
