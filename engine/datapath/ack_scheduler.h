@@ -2,9 +2,11 @@
 // When the ACKs that QPs owe leave. The transport says that one is owed; everything else about it is decided here:
 //
 //   delayed        An ACK waits for the next round. The application that polls sees the message first, and what it
-//                  answers leaves ahead of the ACK; one ACK covers everything that came meanwhile.
-//   no longer      With the next round it leaves, behind the round's data, whether there was an answer or not. In the
-//                  background nobody answers: there ACKs leave with the round that owes them.
+//                  answers leaves ahead of the ACK; one ACK covers everything that came meanwhile. In the background
+//                  it leaves with the round that owes it.
+//   waiting        That of a single WRITE, of which no completion tells the application, waits longer where it has
+//                  answered the last one: until it posts something to the QP, or in vain (answer_habit.h).
+//   due            It leaves with the next transmission, behind the round's data.
 //   ahead of data  Three do not wait: the ACK that the transport calls urgent, because it has covered enough messages;
 //                  that of a message for which a completion event is raised, since perftest has one channel for both
 //                  queues and takes the next event for that of its own send; and that of a QP that is about to stop
@@ -15,31 +17,46 @@
 #pragma once
 
 #include "engine/objects/qp.h"
+#include "engine/transport/common/transport_qp.h"
 
 namespace uroce::engine {
 
 class AckScheduler {
  public:
   // The QP owes an ACK; it may have owed one before.
-  void owe(Qp& qp, bool urgent) {
-    if (urgent) {
-      qp.ack_hook.unlink();
-      urgent_.push_back(qp);
+  void owe(Qp& qp, const transport::Agenda& next, Time now) {
+    if (next.ack_urgent) {
+      move(qp, urgent_);
+    } else if (!next.ack_of_lone_write) {
+      if (qp.answer_habit.on_more() || !qp.ack_hook.is_linked()) move(qp, delayed_);
     } else if (!qp.ack_hook.is_linked()) {
-      delayed_.push_back(qp);
+      (qp.answer_habit.on_owed(now) ? waiting_ : delayed_).push_back(qp);
     }
+  }
+  // The application has posted something.
+  void on_posted(Qp& qp, Time now) {
+    if (qp.answer_habit.on_posted(now) && qp.ack_hook.is_linked()) move(qp, due_);
   }
   // An event tells of a message that the QP has taken: the ACK that it owes, if any, leaves ahead of the answer.
   void on_event(Qp& qp) {
-    if (qp.ack_hook.is_linked()) owe(qp, true);
+    if (qp.ack_hook.is_linked()) move(qp, urgent_);
   }
   // The QP is about to stop answering: its ACK is the first to leave.
   void put_first(Qp& qp) {
+    qp.answer_habit.stop_waiting();
     qp.ack_hook.unlink();
     urgent_.push_front(qp);
   }
-  // What has been owed until now waits no longer: as a round begins and, in the background, before its last
-  // transmission.
+
+  // A round begins: what has been delayed, or has waited in vain, is due. After the round's posts have been looked at.
+  void begin_round(Time now) {
+    end_delay();
+    while (deadline() <= now) {
+      waiting_.front().answer_habit.on_missed();
+      due_.splice(due_.end(), waiting_, waiting_.begin());
+    }
+  }
+  // What has been delayed is due: in the background, before the round's last transmission.
   void end_delay() {
     if (!delayed_.empty()) due_.splice(due_.end(), delayed_);
   }
@@ -49,10 +66,19 @@ class AckScheduler {
   AckList& behind_data() { return due_; }
   // The next transmission has none to send.
   bool none_due() const { return due_.empty() && urgent_.empty(); }
-  bool empty() const { return delayed_.empty() && due_.empty() && urgent_.empty(); }
+  // Nothing is to leave before the deadline.
+  bool idle() const { return delayed_.empty() && none_due(); }
+  Time deadline() const { return waiting_.empty() ? kNever : waiting_.front().answer_habit.waits_until(); }
 
  private:
+  static void move(Qp& qp, AckList& to) {
+    qp.answer_habit.stop_waiting();
+    qp.ack_hook.unlink();
+    to.push_back(qp);
+  }
+
   AckList delayed_;
+  AckList waiting_;  // the longest first
   AckList due_;
   AckList urgent_;
 };

@@ -35,8 +35,8 @@ Datapath::Moved Datapath::iterate(Caller caller, Time now) {
   now = now_ = std::max(now_, now);  // never backwards, whoever tells it
   const queue::CompletionBurst::Publisher published(completions_);
   Moved moved;
-  schedule_.acks().end_delay();
   answer_doorbells(kDoorbellLimit, now);
+  schedule_.acks().begin_round(now);
   if (caller != Caller::kPosting) next_hops_.look_after(now, schedule_);
   moved.sent += transmit(caller, now);
   if (caller == Caller::kPosting && !moved.many()) return moved;
@@ -51,6 +51,7 @@ Datapath::Moved Datapath::iterate(Caller caller, Time now) {
 void Datapath::answer_doorbells(size_t limit, Time now) {
   doorbells_.answer(limit, [this, now](Qp& qp) {
     qp.transport->on_posted(now);
+    schedule_.acks().on_posted(qp, now);
     schedule_.reschedule(qp, now);
   });
 }

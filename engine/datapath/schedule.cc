@@ -10,7 +10,7 @@ void Schedule::reschedule(Qp& qp, Time now) {
   const transport::Agenda next = qp.transport->agenda(now);
   if (!qp.waits()) {  // for its next hop; who finds that calls again
     if (next.send && !qp.ready_hook.is_linked()) ready_.push_back(qp);
-    if (next.ack) acks_.owe(qp, next.ack_urgent);
+    if (next.ack) acks_.owe(qp, next, now);
   }
   // One that had passed before anybody asked for it is as of now, so that expire_timers() finds out how late this host
   // is. One that was late before stays as late: packets are looked at first after a pause.

@@ -4,6 +4,7 @@
 // transport and puts the QP into the lists where it belongs. Owned by Datapath; under the progress lock.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 
 #include "engine/datapath/ack_scheduler.h"
@@ -27,9 +28,9 @@ class Schedule {
   AckScheduler& acks() { return acks_; }
   // Calls the timers that have expired, `limit` at most.
   void expire_timers(Time now, size_t limit);
-  Time next_deadline() const { return timers_.next_deadline(); }
-  // Nothing is to be sent, with the next transmission or later.
-  bool idle() const { return ready_.empty() && acks_.empty(); }
+  Time next_deadline() const { return std::min(timers_.next_deadline(), acks_.deadline()); }
+  // Nothing is to be sent before the deadline, with the next transmission or later.
+  bool idle() const { return ready_.empty() && acks_.idle(); }
   bool next_is_empty() const { return ready_.empty() && acks_.none_due(); }
 
  private:

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "engine/datapath/answer_habit.h"
 #include "engine/datapath/timer_wheel.h"
 #include "engine/engine.h"
 #include "engine/objects/path.h"
@@ -92,6 +93,7 @@ class Qp final : public transport::QpEvents, public NextHopWaiter, public TimerW
   alignas(64) Path path;                  // of a connected QP
   ListHook ready_hook;                    // has packets to send
   ListHook ack_hook;                      // owes an ACK that may wait
+  AnswerHabit answer_habit;               // whether it is worth waiting with
   queue::CompletionQueue* const send_cq;  // null where the type has none
   queue::CompletionQueue* const recv_cq;
   queue::SendQueue sq;

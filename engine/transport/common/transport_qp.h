@@ -30,7 +30,8 @@ struct Agenda {
   bool send = false;  // pull() would probably give a packet now; may be wrong in the positive
   bool ack = false;   // an acknowledgement is owed; responses that must precede it may still be waiting
   bool ack_urgent = false;
-  Time deadline = kNever;  // when on_timer() or pull() has something to do without outside cause
+  bool ack_of_lone_write = false;  // it is for one WRITE, of which only memory tells the application
+  Time deadline = kNever;          // when on_timer() or pull() has something to do without outside cause
 };
 
 class TransportQp {

@@ -124,6 +124,7 @@ Agenda RcQp::agenda(Time now) const {
   return {.send = congestion_.cnp_pending() || nak || (has_paced_packets(now) && !held),
           .ack = responder_.ack_owed(),
           .ack_urgent = responder_.ack_urgent(),
+          .ack_of_lone_write = responder_.ack_of_lone_write(),
           .deadline = held ? std::min(timer, congestion_.resume_at()) : timer};
 }
 

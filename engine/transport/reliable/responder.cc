@@ -321,6 +321,7 @@ void Responder::accepted(const Packet& packet, uint32_t psns, bool message_done)
     ack_owed_ = true;
     ack_again_.reset();
     ++acks_coalesced_;
+    lone_write_ = operation == Operation::kWrite && packet.info->last && !packet.info->has_immdt;
   }
 }
 

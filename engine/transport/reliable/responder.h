@@ -62,6 +62,8 @@ class Responder {
   // An ACK is owed. pull_ack() gives it, unless responses that must precede it are still waiting.
   bool ack_owed() const { return ack_owed_; }
   bool ack_urgent() const { return ack_owed_ && acks_coalesced_ >= kAckCoalesce; }
+  // It is for one WRITE without immediate data, which came for the first time: only memory tells the application of it.
+  bool ack_of_lone_write() const { return ack_owed_ && acks_coalesced_ == 1 && lone_write_; }
   bool pull_ack(io::TxPacket& out);
 
   // The payload of the READ response `psn`, which pull() gave, could not be read.
@@ -129,6 +131,7 @@ class Responder {
   bool silent_ = false;  // a NAK reported the gap: nothing more until the expected PSN comes (IBTA 9.7.5.2.8)
   bool ack_owed_ = false;
   uint32_t acks_coalesced_ = 0;
+  bool lone_write_ = false;             // the last one was for a WRITE without immediate data
   std::optional<wire::Psn> ack_again_;  // all that the ACK owed is for came more than once; the newest PSN
 
   ReceiveRequest receive_;

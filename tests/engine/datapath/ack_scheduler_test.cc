@@ -14,24 +14,21 @@ namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
+using transport::test::rdma;
 using wire::Opcode;
 using enum Datapath::Caller;
 
 constexpr size_t kIb = wire::kEthernetSize + wire::kIpv4Size + wire::kUdpSize;
 
-// `a` sends a message of 8 bytes to `b`, which answers with another.
-class Acks : public Cable {
+// Two hosts with one QP each. What `b` sends is written down.
+class Pair : public Cable {
  protected:
-  Acks() : asking(a.add(QpType::kRc)), answering(b.add(QpType::kRc)) {
+  Pair() : asking(a.add(QpType::kRc)), answering(b.add(QpType::kRc)) {
     a.connect(asking, b.address, answering.qpn());
     b.connect(answering, a.address, asking.qpn());
-    b.post_receive(answering, 1, 0, 64);
     b.end->record_sent(&frames_);
-    a.post(asking, work(WrOpcode::kSend, 1), 4096, 8);
-    a.run();
   }
-  ~Acks() override { b.end->record_sent(nullptr); }
-  void answer() { b.post(answering, work(WrOpcode::kSend, 2), 4096, 8); }
+  ~Pair() override { b.end->record_sent(nullptr); }
   // Opcodes of what `b` has sent since the last call.
   std::vector<Opcode> sent() {
     std::vector<Opcode> opcodes;
@@ -44,6 +41,17 @@ class Acks : public Cable {
 
  private:
   std::vector<Bytes> frames_;
+};
+
+// `a` has sent a message of 8 bytes to `b`, which answers with another.
+class Acks : public Pair {
+ protected:
+  Acks() {
+    b.post_receive(answering, 1, 0, 64);
+    a.post(asking, work(WrOpcode::kSend, 1), 4096, 8);
+    a.run();
+  }
+  void answer() { b.post(answering, work(WrOpcode::kSend, 2), 4096, 8); }
 };
 
 TEST_F(Acks, LeaveBehindTheAnswerOfAnApplicationThatPolls) {
@@ -106,6 +114,174 @@ TEST_P(AckOfAnEvent, LeavesAheadOfTheAnswer) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, AckOfAnEvent, testing::Values(kPolling, kBackground));
+
+// --- that wait for an answer -----------------------------------------------------------------------------------------
+
+// ib_write_lat: each host watches memory for the WRITE of the other one and answers with one.
+class AckOfAWrite : public Pair {
+ protected:
+  void write(WrOpcode opcode = WrOpcode::kRdmaWrite) { a.post(asking, rdma(opcode, 1, 0, b.key), 4096, 8); }
+  void answer() { b.post(answering, rdma(WrOpcode::kRdmaWrite, 2, 0, a.key), 4096, 8); }
+  void arrives(Datapath::Caller caller = kBackground) {
+    a.run();
+    b.run(caller);
+  }
+  // One that `b` has answered in time; no ACK is owed any more.
+  void answered(Duration after = {}) {
+    write();
+    arrives();
+    b.now += after;
+    answer();
+    run();
+    sent();
+  }
+  void wait_in_vain() {
+    b.now += AnswerHabit::kAnswerTime;
+    b.run();
+  }
+  std::vector<Bytes> repeated_;
+};
+
+TEST_F(AckOfAWrite, DoesNotWaitUntilOneWasAnswered) {
+  write();
+  arrives();
+  EXPECT_THAT(sent(), ElementsAre(Opcode::kRcAcknowledge));
+}
+
+TEST_F(AckOfAWrite, LeavesBehindTheAnswerThatTheLastOneLetsExpect) {
+  for (const Datapath::Caller caller : {kBackground, kPolling}) {
+    answered();
+    write();
+    arrives(caller);
+    b.run(kPolling);
+    b.run(kPolling);
+    EXPECT_THAT(sent(), IsEmpty());
+    EXPECT_FALSE(b.datapath.unfinished()) << "the background thread may sleep until the deadline";
+    answer();
+    b.run(kPosting);
+    EXPECT_THAT(sent(), ElementsAre(Opcode::kRcWriteOnly, Opcode::kRcAcknowledge));
+    run();
+  }
+}
+
+TEST_F(AckOfAWrite, DoesNotWaitAfterALateAnswer) {
+  answered(AnswerHabit::kAnswerTime + Duration(1));
+  write();
+  arrives();
+  EXPECT_THAT(sent(), ElementsAre(Opcode::kRcAcknowledge));
+}
+
+TEST_F(AckOfAWrite, LeavesAfterSomeTimeWithoutAnAnswer) {
+  answered();
+  write();
+  arrives();
+  EXPECT_EQ(b.datapath.next_deadline(), b.now + AnswerHabit::kAnswerTime);
+  b.now += AnswerHabit::kAnswerTime - Duration(1);
+  b.run();
+  EXPECT_THAT(sent(), IsEmpty());
+  b.now += Duration(1);
+  b.run();
+  EXPECT_THAT(sent(), ElementsAre(Opcode::kRcAcknowledge));
+}
+
+// Their waits end in the order in which they began.
+TEST_F(AckOfAWrite, EachLeavesInItsTime) {
+  Station &asks = a.add(QpType::kRc), &answers = b.add(QpType::kRc);
+  a.connect(asks, b.address, answers.qpn());
+  b.connect(answers, a.address, asks.qpn());
+  const auto write_to_second = [&] { a.post(asks, rdma(WrOpcode::kRdmaWrite, 1, 0, b.key), 4096, 8); };
+  write_to_second();
+  arrives();
+  b.post(answers, rdma(WrOpcode::kRdmaWrite, 2, 0, a.key), 4096, 8);
+  run();
+  answered();
+  write();
+  arrives();
+  b.now += AnswerHabit::kAnswerTime / 2;
+  write_to_second();
+  arrives();
+  EXPECT_THAT(sent(), IsEmpty());
+  b.now += AnswerHabit::kAnswerTime / 2;
+  b.run();
+  EXPECT_THAT(sent(), ElementsAre(Opcode::kRcAcknowledge));
+  EXPECT_EQ(b.datapath.next_deadline(), b.now + AnswerHabit::kAnswerTime / 2);
+  b.now += AnswerHabit::kAnswerTime / 2;
+  b.run();
+  EXPECT_THAT(sent(), ElementsAre(Opcode::kRcAcknowledge));
+}
+
+TEST_F(AckOfAWrite, DoesNotWaitSoonAgainAfterAWaitInVain) {
+  answered();
+  write();
+  arrives();
+  wait_in_vain();
+  answer();
+  run();
+  sent();
+  write();
+  arrives();
+  EXPECT_THAT(sent(), ElementsAre(Opcode::kRcAcknowledge));
+}
+
+// What a completion tells of is looked for where it is: the peer's polling goes on.
+TEST_F(AckOfAWrite, DoesNotWaitIfACompletionTellsOfTheMessage) {
+  b.post_receive(answering, 1, 0, 64);
+  b.post_receive(answering, 2, 0, 64);
+  answered();
+  write(WrOpcode::kRdmaWriteWithImmediate);
+  arrives();
+  EXPECT_THAT(sent(), ElementsAre(Opcode::kRcAcknowledge));
+  answered();
+  a.post(asking, work(WrOpcode::kSend, 1), 4096, 8);
+  arrives();
+  EXPECT_THAT(sent(), ElementsAre(Opcode::kRcAcknowledge));
+}
+
+// The peer does not wait for an answer to each.
+TEST_F(AckOfAWrite, WaitsNoLongerWhenAnotherMessageComes) {
+  answered();
+  write();
+  arrives();
+  EXPECT_THAT(sent(), IsEmpty());
+  write();
+  arrives();
+  EXPECT_THAT(sent(), ElementsAre(Opcode::kRcAcknowledge));
+}
+
+// It may have asked again since the ACK has waited for too long.
+TEST_F(AckOfAWrite, IsOneForAMessageThatCameTwice) {
+  a.end->record_sent(&repeated_);
+  answered();
+  write();
+  arrives();
+  const Bytes frame = repeated_.back();
+  a.end->record_sent(nullptr);
+  ASSERT_TRUE(b.end->inject_frame(frame));
+  b.run();
+  wait_in_vain();
+  b.run();
+  EXPECT_THAT(sent(), ElementsAre(Opcode::kRcAcknowledge));
+}
+
+TEST_F(AckOfAWrite, LeavesBeforeTheQpIsDestroyed) {
+  answered();
+  write();
+  arrives();
+  b.destroy(answering);
+  EXPECT_THAT(sent(), ElementsAre(Opcode::kRcAcknowledge));
+  EXPECT_EQ(b.datapath.next_deadline(), kNever);
+}
+
+TEST_F(AckOfAWrite, LeavesBeforeTheQpChangesItsState) {
+  answered();
+  write();
+  arrives();
+  transport::QpAttributes attributes;
+  attributes.state = QpState::kErr;
+  EXPECT_EQ(b.datapath.modify(*answering.qp, attributes, transport::kQpState, std::nullopt, b.now), 0);
+  EXPECT_THAT(sent(), ElementsAre(Opcode::kRcAcknowledge));
+  EXPECT_GT(b.datapath.next_deadline(), b.now + AnswerHabit::kAnswerTime);
+}
 
 }  // namespace
 }  // namespace uroce::engine::test

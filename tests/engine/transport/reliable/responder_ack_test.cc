@@ -50,6 +50,33 @@ TEST(ResponderAck, UrgentWhenManyAsked) {
   EXPECT_FALSE(host.qp.ack_urgent());
 }
 
+// Only memory tells the application of a WRITE without immediate data.
+TEST(ResponderAck, SaysThatItIsForALoneWrite) {
+  ScriptedQp host;
+  host.to_rts();
+  host.post_receive(1);
+  host.post_receive(2);
+  const auto lone = [&] { return host.qp.agenda(host.now).ack_of_lone_write; };
+  uint32_t psn = kRqPsn;
+  EXPECT_FALSE(lone());
+  for (const auto& [opcode, expected] :
+       {std::pair{Opcode::kRcWriteOnlyImmediate, false}, {Opcode::kRcWriteOnly, true}, {Opcode::kRcSendOnly, false}}) {
+    host.receive(request(opcode, psn++).ack_request());
+    EXPECT_EQ(lone(), expected) << wire::opcode_info(opcode).name;
+    host.pull_ack();
+    EXPECT_FALSE(lone());
+  }
+  host.receive(empty_write(psn).ack_request());
+  host.receive(empty_write(psn));  // again
+  EXPECT_TRUE(lone());
+  host.receive(empty_write(++psn).ack_request());
+  EXPECT_FALSE(lone()) << "two messages";
+  host.pull_ack();
+  host.receive(empty_write(psn));
+  EXPECT_TRUE(host.qp.ack_owed());
+  EXPECT_FALSE(lone()) << "the peer has asked again";
+}
+
 // The peer may have lost the ACK and be waiting.
 TEST(ResponderAck, DuplicateIsAcknowledgedEvenIfItDoesNotAsk) {
   ScriptedQp host;
