@@ -33,6 +33,10 @@ class AckScheduler {
       (qp.answer_habit.on_owed(now) ? waiting_ : delayed_).push_back(qp);
     }
   }
+  // It owes none any more: a response or a NAK acknowledges what the ACK has waited with.
+  static void owe_nothing(Qp& qp) {
+    if (qp.answer_habit.stop_waiting()) qp.ack_hook.unlink();
+  }
   // The application has posted something.
   void on_posted(Qp& qp, Time now) {
     if (qp.answer_habit.on_posted(now) && qp.ack_hook.is_linked()) move(qp, due_);

@@ -111,7 +111,10 @@ int Datapath::modify(Qp& qp, const transport::QpAttributes& attributes, uint32_t
   // The application has its memory back, so what has not left must not leave any more.
   const bool ended = state == transport::QpState::kReset || state == transport::QpState::kErr;
   if (error == 0 && ended) forget_waiting_packets(qp);
-  if (error == 0 && state == transport::QpState::kReset) purge_completions(qp);
+  if (error == 0 && state == transport::QpState::kReset) {
+    purge_completions(qp);
+    qp.answer_habit = {};
+  }
   schedule_.reschedule(qp, now);
   return error;
 }

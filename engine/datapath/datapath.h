@@ -68,7 +68,7 @@ class Datapath {
   // posted only sends, unless that was a lot: the rest belongs to who polls.
   Moved iterate(Caller caller, Time now);
 
-  // Work is left over that needs no outside event: packets ready, ACKs owed.
+  // Work is left over that needs no outside event: packets ready, ACKs owed that wait for no answer.
   bool unfinished() const;
   // Packets from QPs of this process have arrived.
   bool looped() const { return !loop_->prepare_to_wait(); }

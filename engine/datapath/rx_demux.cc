@@ -62,12 +62,14 @@ void RxDemux::deliver_burst(size_t count, bool looped, Time now) {
   constexpr size_t kNear = 2, kFar = 6;
   const Arrivals arrivals = std::span(arrived_).first(count);
   size_t near = 0, far = 0;
-  for (size_t i = 0; i < count; i += deliver(arrivals.subspan(i), looped, now)) {
+  Row row;
+  for (size_t i = 0; i < count; i += deliver(arrivals.subspan(i), looped, row, now)) {
     for (far = std::max(far, i); far < std::min(count, i + kFar + 1); ++far) qpns_.prefetch(destination(far));
     for (near = std::max(near, i); near < std::min(count, i + kNear + 1); ++near) {
       if (const Qp* const qp = coming(near)) qp->prefetch();
     }
   }
+  end_row(row, now);
   last_destination_ = destination(count - 1);
 }
 
@@ -89,14 +91,16 @@ void RxDemux::deliver_watched(io::PacketIo& io, size_t count, bool looped, Time 
   Counters::Snapshot before;
   for (size_t i = 0; i < count; ++i) {
     counters_.snapshot(before);
-    deliver({&arrived_[i], 1}, looped, now);
+    Row row;
+    deliver({&arrived_[i], 1}, looped, row, now);
+    end_row(row, now);
     verdicts[i] = counters_.moved_since(before);
   }
   io.on_verdicts(std::span(verdicts).first(count));
 }
 
 // The order of checks: length, opcode, TVer, QPN, addresses, P_Key, ICRC, then the transport's (faults.md "Security").
-size_t RxDemux::deliver(Arrivals arrivals, bool looped, Time now) {
+size_t RxDemux::deliver(Arrivals arrivals, bool looped, Row& row, Time now) {
   const io::RxPacket& rx = arrivals.front();
   const auto drop = [this](Counter why) {
     counters_.add(why);
@@ -118,16 +122,26 @@ size_t RxDemux::deliver(Arrivals arrivals, bool looped, Time now) {
   if (qp == nullptr) return drop(Counter::kDropUnknownQp);
   if (const auto reason = refuse(rx, looped, packet, *qp)) return drop(*reason);
   if (is_marked(rx) && packet.info->operation != wire::Operation::kCnp) qp->transport->on_congestion_mark(now);
-  const uint32_t raised = events_raised(*qp);
+  continue_row(row, *qp, now);
   {
     const auto windows = tables_.regions.use_windows();
     qp->transport->on_packet(packet, now);
   }
   size_t delivered = 1;
   while (const size_t alike = deliver_alike(arrivals.subspan(delivered - 1), packet, *qp, now)) delivered += alike;
-  schedule_.reschedule(*qp, now);
-  if (events_raised(*qp) != raised) schedule_.acks().on_event(*qp);
   return delivered;
+}
+
+void RxDemux::continue_row(Row& row, Qp& qp, Time now) {
+  if (row.qp == &qp) return;
+  end_row(row, now);
+  row = {&qp, events_raised(qp)};
+}
+
+void RxDemux::end_row(const Row& row, Time now) {
+  if (row.qp == nullptr) return;
+  schedule_.reschedule(*row.qp, now);
+  if (events_raised(*row.qp) != row.raised_before) schedule_.acks().on_event(*row.qp);
 }
 
 // Of long messages come many packets that differ in PSN and payload only: what was found of the first of them, and is

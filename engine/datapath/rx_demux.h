@@ -29,13 +29,20 @@ class RxDemux {
   static constexpr size_t kBurst = 64;
 
   using Arrivals = std::span<const io::RxPacket>;
+  // Packets of one QP, one behind the other. What it does next is asked behind the last of them.
+  struct Row {
+    Qp* qp = nullptr;
+    uint32_t raised_before = 0;  // events that arrivals had raised
+  };
 
   void deliver_burst(size_t count, bool looped, Time now);
   wire::Qpn destination(size_t i) const;
   const Qp* coming(size_t i) const;
   // The first of them, and those behind it that can go with it. Returns how many that were.
-  size_t deliver(Arrivals arrivals, bool looped, Time now);
+  size_t deliver(Arrivals arrivals, bool looped, Row& row, Time now);
   size_t deliver_alike(Arrivals arrivals, wire::Packet& packet, Qp& qp, Time now) const;
+  void continue_row(Row& row, Qp& qp, Time now);
+  void end_row(const Row& row, Time now);
   void deliver_watched(io::PacketIo& io, size_t count, bool looped, Time now);
   void deliver_to_group(const io::RxPacket& rx, bool looped, const wire::Packet& packet, Time now);
   std::optional<Counter> refuse(const io::RxPacket& rx, bool looped, const wire::Packet& packet, const Qp& qp) const;

@@ -12,6 +12,7 @@ void Schedule::reschedule(Qp& qp, Time now) {
     if (next.send && !qp.ready_hook.is_linked()) ready_.push_back(qp);
     if (next.ack) acks_.owe(qp, next, now);
   }
+  if (!next.ack) AckScheduler::owe_nothing(qp);
   // One that had passed before anybody asked for it is as of now, so that expire_timers() finds out how late this host
   // is. One that was late before stays as late: packets are looked at first after a pause.
   timers_.set(qp, std::max(next.deadline, std::min(now, qp.deadline())));

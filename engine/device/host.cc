@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "engine/base/capabilities.h"
+#include "engine/base/clock.h"
 #include "engine/base/concat.h"
 #include "engine/base/fork.h"
 #include "engine/base/thread.h"
@@ -21,6 +22,7 @@
 #include "engine/device/device.h"
 #include "engine/device/identity.h"
 #include "engine/device/open_io.h"
+#include "engine/objects/answer_habit.h"
 
 namespace uroce::engine {
 
@@ -137,14 +139,19 @@ void Host::at_exit() {
   if (Host* const host = existing()) host->finish();
 }
 
-// A program that exits without destroying its QPs still owes ACKs for what it received.
+// A program that exits without destroying its QPs still owes ACKs for what it received. One may wait for an answer that
+// does not come any more. No lock is waited for: exit() may have been called in a signal handler.
 void Host::finish() {
   std::lock_guard guard(engines_->lock);
   for (const auto& [index, place] : engines_->by_ifindex) {
     const auto engine = place.engine.lock();
     if (!engine) continue;
-    engine->progress();
-    engine->progress();
+    const Time waited = monotonic_now() + AnswerHabit::kAnswerTime;
+    for (bool last = false; !last;) {
+      last = monotonic_now() >= waited;
+      engine->progress();
+      engine->progress();
+    }
     if (options_.print_counters) std::fputs(engine->counters_text().c_str(), stderr);
   }
   finish_captures();

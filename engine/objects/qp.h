@@ -8,9 +8,9 @@
 #include <variant>
 #include <vector>
 
-#include "engine/datapath/answer_habit.h"
 #include "engine/datapath/timer_wheel.h"
 #include "engine/engine.h"
+#include "engine/objects/answer_habit.h"
 #include "engine/objects/path.h"
 #include "engine/objects/srq.h"
 #include "engine/transport/reliable/rc_qp.h"

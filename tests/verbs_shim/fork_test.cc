@@ -300,6 +300,82 @@ void busy_child(Side& side, const std::string& free_netdev) {
   exit(0);
 }
 
+// What two processes tell each other before they connect.
+struct Place {
+  uint32_t qpn, rkey;
+  uint64_t address;
+};
+
+// WRITEs of one byte at the peer, `value` after the other; the peer's are awaited in memory.
+class PingPong {
+ public:
+  PingPong(Side& side, int told, int tell) : side_(side) {
+    const Place own{side.qp->qp_num, side.mr->rkey, reinterpret_cast<uintptr_t>(side.memory.data())};
+    CHILD_CHECK(::write(tell, &own, sizeof(own)) == sizeof(own));
+    CHILD_CHECK(::read(told, &peer_, sizeof(peer_)) == sizeof(peer_));
+  }
+  uint32_t peer_qpn() const { return peer_.qpn; }
+  // Polls, as a program does that expects the completion of its own WRITE meanwhile.
+  void await(unsigned char value) {
+    ibv_wc wc;
+    while (static_cast<volatile unsigned char&>(side_.memory[0]) != value)
+      CHILD_CHECK(ibv_poll_cq(side_.cq, 1, &wc) == 0);
+  }
+  // The status of its completion; -1: none came.
+  int write(unsigned char value) {
+    side_.memory[1] = value;
+    ibv_sge list{reinterpret_cast<uintptr_t>(&side_.memory[1]), 1, side_.mr->lkey};
+    ibv_send_wr wr{};
+    wr.sg_list = &list;
+    wr.num_sge = 1;
+    wr.opcode = IBV_WR_RDMA_WRITE;
+    wr.send_flags = IBV_SEND_SIGNALED;
+    wr.wr.rdma = {.remote_addr = peer_.address, .rkey = peer_.rkey};
+    ibv_send_wr* bad = nullptr;
+    CHILD_CHECK(ibv_post_send(side_.qp, &wr, &bad) == 0);
+    ibv_wc wc{};
+    return client_wait(side_.cq, &wc) == 1 ? static_cast<int>(wc.status) : -1;
+  }
+
+ private:
+  Side& side_;
+  Place peer_{};
+};
+
+// The last WRITE tells a program to exit, which it does without destroying its QP. The ACK has waited for an answer, as
+// the WRITEs before it had one.
+TEST_P(ForkOverWire, AProgramThatExitsHasAcknowledgedWhatTellsItTo) {
+  if (!alone_with_io()) return;
+  set_up_wire();
+  constexpr unsigned char kLast = 50;
+  std::array<int, 2> there, back;
+  ASSERT_EQ(pipe(there.data()) | pipe(back.data()), 0);
+  const pid_t child = start_child([&] {
+    auto* const side = new Side("other0");
+    PingPong game(*side, there[0], back[1]);
+    CHILD_CHECK(side->connect(game.peer_qpn(), "192.0.2.2", "192.0.2.1") == 0);
+    CHILD_CHECK(::write(back[1], "", 1) == 1);
+    for (unsigned char i = 1; i < kLast; ++i) {
+      game.await(i);
+      CHILD_CHECK(game.write(i) == IBV_WC_SUCCESS);
+    }
+    game.await(kLast);
+    exit(0);
+  });
+  Side side("rdma0");
+  PingPong game(side, back[0], there[1]);
+  ASSERT_EQ(side.connect(game.peer_qpn(), "192.0.2.1", "192.0.2.2"), 0);
+  char ready;
+  ASSERT_EQ(::read(back[0], &ready, 1), 1);
+  for (unsigned char i = 1; i < kLast; ++i) {
+    ASSERT_EQ(game.write(i), IBV_WC_SUCCESS) << int{i};
+    game.await(i);
+  }
+  EXPECT_EQ(game.write(kLast), IBV_WC_SUCCESS);
+  EXPECT_EQ(outcome(child), 0);
+  for (const int end : {there[0], there[1], back[0], back[1]}) close(end);
+}
+
 // Children are forked while threads send, and make and destroy objects: they may find any lock taken.
 TEST_P(ForkOverWire, UnderTraffic) {
   if (!alone_with_io()) return;

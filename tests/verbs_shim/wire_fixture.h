@@ -85,14 +85,17 @@ class Side {
 
   // 0 or an errno value.
   int connect(const Side& peer, const std::string& own_address, const std::string& peer_address) const {
-    if (qp == nullptr || peer.qp == nullptr) return ENOENT;
+    return peer.qp == nullptr ? ENOENT : connect(peer.qp->qp_num, own_address, peer_address);
+  }
+  int connect(uint32_t peer_qpn, const std::string& own_address, const std::string& peer_address) const {
+    if (qp == nullptr) return ENOENT;
     if (const int error = client_init(qp)) return error;
     const int index = gid_index(context, own_address);
     EXPECT_GE(index, 0) << own_address;
     ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_RTR;
     attr.path_mtu = IBV_MTU_1024;
-    attr.dest_qp_num = peer.qp->qp_num;
+    attr.dest_qp_num = peer_qpn;
     attr.max_dest_rd_atomic = 4;
     attr.min_rnr_timer = 12;
     attr.ah_attr.is_global = 1;

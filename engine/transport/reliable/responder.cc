@@ -111,6 +111,7 @@ void Responder::on_duplicate(const Packet& packet) {
     const bool newest = !ack_again_ || Psn::distance(*ack_again_, packet.bth.psn) > 0;
     if (newest && (!ack_owed_ || ack_again_)) ack_again_ = packet.bth.psn;
     ack_owed_ = true;
+    lone_write_ = false;
     return;
   }
   ReplayEntry* entry = replays_.find(packet.bth.psn);
@@ -313,22 +314,23 @@ void Responder::accepted(const Packet& packet, uint32_t psns, bool message_done)
   expected_ = expected_ + psns;
   silent_ = false;
   nak_.pending = false;  // a sequence or RNR NAK that has not left is about this packet, and moot
-  if (message_done) ++msn_;
+  if (message_done) ++msn_, ++unacknowledged_;
   const Operation operation = packet.info->operation;
+  lone_write_ = message_done && operation == Operation::kWrite && !packet.info->has_immdt && unacknowledged_ == 1;
   if (operation != Operation::kSend && operation != Operation::kWrite) {
     forget_ack();  // the response acknowledges everything before it
   } else if (packet.bth.ack_request) {
     ack_owed_ = true;
     ack_again_.reset();
     ++acks_coalesced_;
-    lone_write_ = operation == Operation::kWrite && packet.info->last && !packet.info->has_immdt;
   }
 }
 
 void Responder::forget_ack() {
   ack_owed_ = false;
   ack_again_.reset();
-  acks_coalesced_ = 0;
+  acks_coalesced_ = unacknowledged_ = 0;
+  lone_write_ = false;
 }
 
 void Responder::nak(Aeth aeth, Psn psn, SendReason why) {

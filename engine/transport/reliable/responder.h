@@ -62,8 +62,9 @@ class Responder {
   // An ACK is owed. pull_ack() gives it, unless responses that must precede it are still waiting.
   bool ack_owed() const { return ack_owed_; }
   bool ack_urgent() const { return ack_owed_ && acks_coalesced_ >= kAckCoalesce; }
-  // It is for one WRITE without immediate data, which came for the first time: only memory tells the application of it.
-  bool ack_of_lone_write() const { return ack_owed_ && acks_coalesced_ == 1 && lone_write_; }
+  // It is for one WRITE without immediate data and nothing else: only memory tells the application, and the peer has
+  // not asked again.
+  bool ack_of_lone_write() const { return ack_owed_ && lone_write_; }
   bool pull_ack(io::TxPacket& out);
 
   // The payload of the READ response `psn`, which pull() gave, could not be read.
@@ -131,7 +132,8 @@ class Responder {
   bool silent_ = false;  // a NAK reported the gap: nothing more until the expected PSN comes (IBTA 9.7.5.2.8)
   bool ack_owed_ = false;
   uint32_t acks_coalesced_ = 0;
-  bool lone_write_ = false;             // the last one was for a WRITE without immediate data
+  bool lone_write_ = false;             // of all that came since the last ACK
+  uint32_t unacknowledged_ = 0;         // messages that came since the last ACK or response
   std::optional<wire::Psn> ack_again_;  // all that the ACK owed is for came more than once; the newest PSN
 
   ReceiveRequest receive_;

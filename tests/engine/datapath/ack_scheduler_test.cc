@@ -84,6 +84,22 @@ TEST_F(Acks, LeaveAtOnceWhenTheyCoverManyMessages) {
   EXPECT_THAT(sent(), ElementsAre(Opcode::kRcSendOnly, Opcode::kRcAcknowledge)) << "in the round that took them";
 }
 
+TEST_F(Acks, LeaveForEachQpOfABurst) {
+  Station &asking_too = a.add(QpType::kRc), &answering_too = b.add(QpType::kRc);
+  a.connect(asking_too, b.address, answering_too.qpn());
+  b.connect(answering_too, a.address, asking_too.qpn());
+  b.run(kBackground);
+  sent();
+  for (int turn = 0; turn < 2; ++turn) {
+    for (Station* station : {&asking, &asking_too}) {
+      a.post(*station, rdma(WrOpcode::kRdmaWrite, 1, 0, b.key), 4096, 8);
+      a.run(kPosting);
+    }
+  }
+  b.run(kBackground);
+  EXPECT_THAT(sent(), ElementsAre(Opcode::kRcAcknowledge, Opcode::kRcAcknowledge)) << "one for each QP";
+}
+
 // The peer would ask until it gives up.
 TEST_F(Acks, LeaveBeforeTheQpIsDestroyed) {
   b.run(kPolling);
@@ -139,7 +155,6 @@ class AckOfAWrite : public Pair {
     b.now += AnswerHabit::kAnswerTime;
     b.run();
   }
-  std::vector<Bytes> repeated_;
 };
 
 TEST_F(AckOfAWrite, DoesNotWaitUntilOneWasAnswered) {
@@ -214,6 +229,7 @@ TEST_F(AckOfAWrite, DoesNotWaitSoonAgainAfterAWaitInVain) {
   answered();
   write();
   arrives();
+  EXPECT_THAT(sent(), IsEmpty());
   wait_in_vain();
   answer();
   run();
@@ -248,18 +264,51 @@ TEST_F(AckOfAWrite, WaitsNoLongerWhenAnotherMessageComes) {
   EXPECT_THAT(sent(), ElementsAre(Opcode::kRcAcknowledge));
 }
 
-// It may have asked again since the ACK has waited for too long.
-TEST_F(AckOfAWrite, IsOneForAMessageThatCameTwice) {
-  a.end->record_sent(&repeated_);
+// The peer has asked again: its time is shorter than the wait.
+TEST_F(AckOfAWrite, WaitsNoLongerWhenTheMessageComesAgain) {
+  std::vector<Bytes> frames;
+  a.end->record_sent(&frames);
   answered();
   write();
   arrives();
-  const Bytes frame = repeated_.back();
+  EXPECT_THAT(sent(), IsEmpty());
+  const Bytes frame = frames.back();
   a.end->record_sent(nullptr);
   ASSERT_TRUE(b.end->inject_frame(frame));
   b.run();
+  EXPECT_THAT(sent(), ElementsAre(Opcode::kRcAcknowledge));
+}
+
+// The response is its ACK too. The wait was not in vain, so the next one is not left out.
+TEST_F(AckOfAWrite, EndsItsWaitWithAResponse) {
+  answered();
+  write();
+  arrives();
+  EXPECT_THAT(sent(), IsEmpty());
+  a.post(asking, rdma(WrOpcode::kRdmaRead, 1, 0, b.key), 4096, 8);
+  arrives();
+  EXPECT_THAT(sent(), ElementsAre(Opcode::kRcReadResponseOnly));
+  EXPECT_GT(b.datapath.next_deadline(), b.now + AnswerHabit::kAnswerTime);
   wait_in_vain();
-  b.run();
+  EXPECT_THAT(sent(), IsEmpty());
+  run();
+  answered();
+  write();
+  arrives();
+  EXPECT_THAT(sent(), IsEmpty());
+}
+
+TEST_F(AckOfAWrite, DoesNotWaitInAnotherConnectionOfTheQp) {
+  answered();
+  transport::QpAttributes attributes;
+  attributes.state = QpState::kReset;
+  ASSERT_EQ(b.datapath.modify(*answering.qp, attributes, transport::kQpState, std::nullopt, b.now), 0);
+  ASSERT_EQ(a.datapath.modify(*asking.qp, attributes, transport::kQpState, std::nullopt, a.now), 0);
+  a.connect(asking, b.address, answering.qpn());
+  b.connect(answering, a.address, asking.qpn());
+  sent();
+  write();
+  arrives();
   EXPECT_THAT(sent(), ElementsAre(Opcode::kRcAcknowledge));
 }
 
@@ -267,15 +316,16 @@ TEST_F(AckOfAWrite, LeavesBeforeTheQpIsDestroyed) {
   answered();
   write();
   arrives();
+  EXPECT_THAT(sent(), IsEmpty());
   b.destroy(answering);
   EXPECT_THAT(sent(), ElementsAre(Opcode::kRcAcknowledge));
-  EXPECT_EQ(b.datapath.next_deadline(), kNever);
 }
 
 TEST_F(AckOfAWrite, LeavesBeforeTheQpChangesItsState) {
   answered();
   write();
   arrives();
+  EXPECT_THAT(sent(), IsEmpty());
   transport::QpAttributes attributes;
   attributes.state = QpState::kErr;
   EXPECT_EQ(b.datapath.modify(*answering.qp, attributes, transport::kQpState, std::nullopt, b.now), 0);

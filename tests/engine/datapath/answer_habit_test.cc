@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // How often an ACK waits for an answer, by how many answers have come.
-#include "engine/datapath/answer_habit.h"
+#include "engine/objects/answer_habit.h"
 
 #include <gtest/gtest.h>
 

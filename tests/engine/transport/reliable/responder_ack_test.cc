@@ -56,6 +56,8 @@ TEST(ResponderAck, SaysThatItIsForALoneWrite) {
   host.to_rts();
   host.post_receive(1);
   host.post_receive(2);
+  host.post_receive(3);
+  const Buffer buffer = host.make_buffer(2 * kMtu);
   const auto lone = [&] { return host.qp.agenda(host.now).ack_of_lone_write; };
   uint32_t psn = kRqPsn;
   EXPECT_FALSE(lone());
@@ -67,14 +69,28 @@ TEST(ResponderAck, SaysThatItIsForALoneWrite) {
     EXPECT_FALSE(lone());
   }
   host.receive(empty_write(psn).ack_request());
-  host.receive(empty_write(psn));  // again
   EXPECT_TRUE(lone());
+  host.receive(empty_write(psn));
+  EXPECT_FALSE(lone()) << "the peer has asked again";
+  host.pull_ack();
+  host.receive(request(Opcode::kRcSendOnly, ++psn));
   host.receive(empty_write(++psn).ack_request());
-  EXPECT_FALSE(lone()) << "two messages";
+  EXPECT_FALSE(lone()) << "of the SEND before it a completion tells";
+  host.pull_ack();
+  host.receive(empty_write(++psn).ack_request());
+  host.receive(empty_write(++psn));
+  EXPECT_FALSE(lone()) << "another one has come";
   host.pull_ack();
   host.receive(empty_write(psn));
   EXPECT_TRUE(host.qp.ack_owed());
   EXPECT_FALSE(lone()) << "the peer has asked again";
+  host.pull_ack();
+  host.receive(
+      request(Opcode::kRcWriteFirst, ++psn, pattern(kMtu)).reth(buffer.iova, buffer.key, kMtu + 4).ack_request());
+  EXPECT_FALSE(lone()) << "more of it comes";
+  host.pull_ack();
+  host.receive(request(Opcode::kRcWriteLast, ++psn, pattern(4)).ack_request());
+  EXPECT_TRUE(lone());
 }
 
 // The peer may have lost the ACK and be waiting.
