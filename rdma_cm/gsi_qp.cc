@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <new>
+#include <thread>
 #include <utility>
 
+#include "engine/base/clock.h"
 #include "engine/memory/mr_table.h"
 #include "engine/queue/completion_queue.h"
 #include "engine/queue/work_queue.h"
@@ -18,6 +21,8 @@ namespace {
 using transport::QpState;
 
 constexpr uint32_t kPd = UINT32_MAX;  // of no application: those count up from 1
+// As long as the netdev may take to send what waits: a full queue is 1 ms of a network of 1 Gb/s.
+constexpr Duration kPatience = std::chrono::milliseconds(100);
 
 }  // namespace
 
@@ -38,7 +43,10 @@ GsiQp::GsiQp(std::shared_ptr<engine::Engine> engine, std::function<void()> arriv
 }
 
 GsiQp::~GsiQp() {
-  if (qp_ != nullptr) engine_->destroy_qp(qp_);
+  if (qp_ != nullptr) {
+    settle(0);
+    engine_->destroy_qp(qp_);
+  }
   for (const Address& address : addresses_) engine_->destroy_address(address.handle);
   if (registered_) engine_->deregister_memory(key_);
 }
@@ -93,7 +101,10 @@ int GsiQp::send(const cm::Datagram& datagram) {
   if (const int error = address_of(datagram, handle)) return error;
   queue::SendQueue& queue = engine::Engine::send_queue(*qp_);
   queue::SendQueue::Slot slot;
-  if (!queue.reserve(0, slot)) return ENOBUFS;
+  if (!queue.reserve(0, slot)) {
+    settle(kSends / 2);
+    if (!queue.reserve(0, slot)) return ENOBUFS;
+  }
   *slot.wqe = {};
   slot.wqe->opcode = queue::WrOpcode::kSend;
   slot.wqe->flags = queue::kInline;
@@ -103,6 +114,21 @@ int GsiQp::send(const cm::Datagram& datagram) {
   queue.publish(1);
   engine_->doorbell(*qp_);
   return 0;
+}
+
+// A doorbell may leave the work to another thread, which has the shard's lock just then.
+void GsiQp::settle(uint32_t most) {
+  const queue::SendQueue& queue = engine::Engine::send_queue(*qp_);
+  if (stuck_at_ == queue.tail()) return;
+  const Time end = monotonic_now() + kPatience;
+  while (queue.head() - queue.tail() > most) {
+    if (monotonic_now() > end) {
+      stuck_at_ = queue.tail();
+      return;
+    }
+    engine_->progress();
+    std::this_thread::yield();
+  }
 }
 
 int GsiQp::address_of(const cm::Datagram& datagram, uint32_t& handle) {

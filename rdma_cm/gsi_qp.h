@@ -29,7 +29,8 @@ class GsiQp {
   GsiQp& operator=(const GsiQp&) = delete;
 
   // Of `datagram` the netdev and the GUID do not matter, and the hop limit is the route's. 0; ENETUNREACH, EINVAL: no
-  // such address or route; ENOBUFS: the queue is full. What is not sent is lost, as on a wire.
+  // such address or route; ENOBUFS: the queue is full, and the netdev takes nothing. What is not sent is lost, as on a
+  // wire. Whatever was taken has been sent when the GsiQp ends, if the netdev takes it.
   int send(const cm::Datagram& datagram);
   // Calls `take` for datagrams that have arrived, kReceives at most; their netdev and GUID are not set. False: that
   // were all, and `arrived` will be called for the next one.
@@ -63,6 +64,9 @@ class GsiQp {
   int set_up();
   int start();
   void post_receive(uint64_t index);
+  // Runs the engine until no more than `most` datagrams wait to be sent. Gives up where the netdev takes none, and does
+  // not wait again before it has taken one.
+  void settle(uint32_t most);
   std::optional<cm::Datagram> read(const queue::Cqe& cqe) const;
   int address_of(const cm::Datagram& datagram, uint32_t& handle);
 
@@ -73,7 +77,8 @@ class GsiQp {
   uint32_t key_ = 0;
   bool registered_ = false;
   engine::Qp* qp_ = nullptr;
-  std::list<Address> addresses_;  // the one used last in front
+  std::optional<uint32_t> stuck_at_;  // the send queue's tail when settle() gave up
+  std::list<Address> addresses_;      // the one used last in front
   std::map<Way, std::list<Address>::iterator> by_way_;
 };
 

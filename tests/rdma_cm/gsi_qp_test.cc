@@ -126,6 +126,46 @@ TEST_F(GsiQpTest, WhatCannotBeSent) {
   EXPECT_EQ(gsi->send(datagram), EINVAL);
 }
 
+// As many as there are, they leave, whichever thread has the shard just then; also those sent at the end.
+TEST_F(GsiQpTest, WhatWasTakenIsSent) {
+  constexpr uint32_t kDatagrams = 2000;
+  for (uint32_t i = 0; i < kDatagrams; ++i) ASSERT_EQ(gsi->send(datagram_to(kOwnAddress)), 0);
+  gsi.reset();
+  EXPECT_EQ(engine->counters().get(Counter::kTxRequests), kDatagrams);
+}
+
+class NetworkOfOthers final : public engine::test::FixedNetView {
+ public:
+  std::optional<net::Route> route(int, const wire::IpAddress&, const wire::IpAddress& to) override {
+    return net::Route{.next_hop = to, .mtu = 1500};
+  }
+  net::Neighbour neighbour(int, const wire::IpAddress&) override {
+    return {.state = net::NeighbourState::kUsable, .mac = {2, 0, 0, 0, 0, 1}};
+  }
+};
+
+// A netdev that takes nothing any more costs the wait once, not with each datagram: these would take half an hour.
+TEST(GsiQpOfAStuckNetdev, SaysThatTheQueueIsFull) {
+  auto [end, nobody_receives] = io::make_memory_link({.queue_capacity = 16});
+  auto view = std::make_shared<NetworkOfOthers>();
+  const net::Netdev netdev = *view->netdev(1);
+  const engine::IoOpener open = [&end = end](const net::Netdev&, const engine::Options&) {
+    engine::OpenedIo opened;
+    opened.io.push_back(std::move(end));
+    return std::variant<engine::OpenedIo, io::IoError>(std::move(opened));
+  };
+  auto engine = std::make_shared<engine::Engine>(
+      std::make_unique<engine::Device>(netdev, view, engine::Options{.shards = 1}, open));
+  std::unique_ptr<GsiQp> gsi;
+  ASSERT_EQ(GsiQp::open(
+                engine, [] {}, gsi),
+            0);
+  const wire::IpAddress elsewhere = wire::IpAddress::v4(std::array<uint8_t, 4>{192, 0, 2, 9}.data());
+  int full = 0;
+  for (int i = 0; i < 20'000; ++i) full += gsi->send(datagram_to(elsewhere)) == ENOBUFS ? 1 : 0;
+  EXPECT_GT(full, 19'000);
+}
+
 // What is no datagram of 256 bytes, or has not the Q_Key of QP1, never arrives.
 TEST_F(GsiQpTest, OthersCanSendToItToo) {
   queue::CompletionQueue cq(64, nullptr);

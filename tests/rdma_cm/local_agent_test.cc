@@ -155,10 +155,12 @@ TEST_F(LocalAgentTest, QP1OfSomebodyElse) {
 // The other side of each is told when the process ends.
 TEST_F(LocalAgentTest, EndsWithOpenConnections) {
   ASSERT_EQ(listen().error, 0);
-  for (uint32_t i = 0; i < 10; ++i) ASSERT_EQ(connect(10 + i).error, 0);
-  ASSERT_TRUE(eventually([&] { return count(cm::EventKind::kConnectRequest) == 10; }));
+  constexpr uint32_t kConnections = 400;
+  for (uint32_t i = 0; i < kConnections; ++i) ASSERT_EQ(connect(10 + i).error, 0);
+  ASSERT_TRUE(eventually([&] { return count(cm::EventKind::kConnectRequest) == kConnections; }));
+  const uint64_t before = engine->counters().get(Counter::kTxRequests);
   agent.reset();
-  EXPECT_EQ(engine->counters().get(Counter::kDropUnknownQp), 0u);
+  EXPECT_EQ(engine->counters().get(Counter::kTxRequests) - before, 2 * kConnections);
 }
 
 // Several threads ask at the same time, and events come meanwhile.
