@@ -85,24 +85,17 @@ class TxBurst {
   // For room or for a kick.
   bool backpressured() const { return backpressured_ && waiting(); }
   // Memory that the waiting packets for which `gone(packet)` holds point to is about to go away: they are lost, as on a
-  // wire. The others keep their order.
+  // wire. The others keep their order. Lost they are also where memory runs out; then they are told of next time.
   template <class Gone>
   void drop_if(Gone&& gone) {
+    const auto begin = packets_.begin();
+    // As if the PacketIo had taken them.
+    const auto kept = std::stable_partition(begin + sent_, begin + count_, gone);
+    sent_ = static_cast<size_t>(kept - begin);
     tell();
-    size_t kept = sent_;
-    for (size_t i = sent_; i < count_; ++i) {
-      if (gone(packets_[i])) {
-        if (packets_[i].completes) on_done_(packets_[i]);
-      } else {
-        if (kept != i) packets_[kept] = packets_[i];
-        ++kept;
-      }
-    }
-    count_ = kept;
-    if (sent_ == count_) {
-      told_ = sent_ = count_ = limit_ = 0;
-      refused_ = false;
-    }
+    if (sent_ < count_) return;
+    told_ = sent_ = count_ = limit_ = 0;
+    refused_ = false;
   }
 
   io::PacketIo& io() { return io_; }

@@ -103,8 +103,11 @@ class TxBurstDone : public testing::Test {
   }
 
   Diary io;
-  TxBurst burst{
-      io, [this](const io::TxPacket& packet) { io.events.push_back("told " + std::to_string(packet.send_index)); }};
+  bool teller_out_of_memory = false;
+  TxBurst burst{io, [this](const io::TxPacket& packet) {
+                  io.events.push_back("told " + std::to_string(packet.send_index));
+                  if (teller_out_of_memory) throw std::bad_alloc();
+                }};
 };
 
 // It is worth their latency: the other end is at work meanwhile.
@@ -149,6 +152,19 @@ TEST_F(TxBurstDone, OnceThoughWhatWaitsIsDroppedMeanwhile) {
   burst.drop_if([](const io::TxPacket& packet) { return packet.send_index == 2; });
   burst.flush();
   EXPECT_THAT(io.events, ElementsAre("takes 1", "told 1", "told 2", "kick"));
+}
+
+// Their memory goes away all the same.
+TEST_F(TxBurstDone, WhatIsDroppedIsGoneThoughMemoryRunsOut) {
+  for (uint32_t i = 0; i < 5; ++i) add(i, i != 3);
+  teller_out_of_memory = true;
+  const auto is_odd = [](const io::TxPacket& packet) { return packet.send_index % 2 == 1; };
+  EXPECT_THROW(burst.drop_if(is_odd), std::bad_alloc);
+  teller_out_of_memory = false;
+  EXPECT_THAT(io.events, ElementsAre("told 1"));
+  burst.flush();
+  EXPECT_THAT(io.events, ElementsAre("told 1", "takes 3", "kick", "told 0", "told 2", "told 4"));
+  EXPECT_FALSE(burst.waiting());
 }
 
 }  // namespace
