@@ -154,8 +154,9 @@ TEST(GsiQpOfAStuckNetdev, SaysThatTheQueueIsFull) {
     opened.io.push_back(std::move(end));
     return std::variant<engine::OpenedIo, io::IoError>(std::move(opened));
   };
-  auto engine = std::make_shared<engine::Engine>(
-      std::make_unique<engine::Device>(netdev, view, engine::Options{.shards = 1}, open));
+  engine::Options options;
+  options.shards = 1;
+  auto engine = std::make_shared<engine::Engine>(std::make_unique<engine::Device>(netdev, view, options, open));
   std::unique_ptr<GsiQp> gsi;
   ASSERT_EQ(GsiQp::open(
                 engine, [] {}, gsi),
