@@ -3,7 +3,7 @@
 """Every file of git that can hold a comment says within its first lines under which licence it is: that of its directory
 (CONTRIBUTING.md). Used by tools/lint.
 
-Usage: licences.py [DIRECTORY]"""
+Usage: licences.py [DIRECTORY [FILE...]]     FILEs are named from DIRECTORY on; without any, all that git has"""
 
 import fnmatch
 import re
@@ -38,7 +38,9 @@ def complaint(root, name):
 
 def main():
     root = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
-    names = subprocess.run(["git", "ls-files", "-z"], cwd=root, capture_output=True, text=True, check=True).stdout.split("\0")
+    names = sys.argv[2:]
+    if not names:
+        names = subprocess.run(["git", "ls-files", "-z"], cwd=root, capture_output=True, text=True, check=True).stdout.split("\0")
     complaints = [text for name in names if name and (text := complaint(root, name))]
     print("\n".join(complaints), end="\n" if complaints else "")
     return 1 if complaints else 0
