@@ -9,10 +9,21 @@ target_compile_options(uroce_options INTERFACE
   $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-deprecated-enum-enum-conversion>)  # ibv_reg_mr(), a macro, mixes two enums
 target_include_directories(uroce_options INTERFACE ${CMAKE_SOURCE_DIR})
 
+# What was compiled once is not compiled again, in whichever checkout.
+find_program(UROCE_CCACHE ccache)
+if(UROCE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/cmake/ccache.sh ${PROJECT_SOURCE_DIR})
+  set(CMAKE_C_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
+endif()
+
 set(UROCE_SANITIZE "" CACHE STRING "Value for -fsanitize=, e.g. address,undefined or thread")
 if(UROCE_SANITIZE)
   add_compile_options(-fsanitize=${UROCE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${UROCE_SANITIZE})
+  find_program(UROCE_LLD ld.lld-14)
+  if(UROCE_LLD AND CMAKE_CXX_COMPILER_ID MATCHES Clang)  # quicker; what users run is linked as their distribution does it
+    add_link_options(-fuse-ld=lld)
+  endif()
 endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:SHELL:-Xclang -fno-pch-timestamp>")  # so that ccache can be used
@@ -60,11 +71,47 @@ option(UROCE_UNITY "Compile a dozen sources at once" $ENV{UROCE_UNITY})
 # uroce_unity(target): with UROCE_UNITY its sources are compiled a dozen at once: quicker for all of them, slower when one
 # has changed. Names in anonymous namespaces have to be different for that, which tools/lint wants of the product as well. What a
 # neighbour hides, as a missing #include, shows elsewhere: there each source is compiled by itself. A source with compiler
-# options of its own stays alone.
+# options of its own stays alone. (CMake's own unity builds name sources by absolute paths, so that ccache would find nothing
+# of another checkout.)
+set(UROCE_UNITY_BATCH 12)
 function(uroce_unity target)
-  if(UROCE_UNITY)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
+  if(UROCE_UNITY)  # when all sources are known
+    cmake_language(EVAL CODE "cmake_language(DEFER CALL uroce_join_sources [[${target}]])")
   endif()
+endfunction()
+function(uroce_join_sources target)
+  get_target_property(sources ${target} SOURCES)
+  get_target_property(unity ${target} UNITY_BUILD)
+  if(unity STREQUAL OFF)
+    return()
+  endif()
+  set(kept)
+  set(joined)
+  foreach(source IN LISTS sources)
+    get_source_file_property(options ${source} COMPILE_OPTIONS)
+    get_source_file_property(definitions ${source} COMPILE_DEFINITIONS)
+    get_source_file_property(alone ${source} SKIP_UNITY_BUILD_INCLUSION)
+    get_source_file_property(generated ${source} GENERATED)
+    if(source MATCHES "\\.cc$" AND NOT options AND NOT definitions AND NOT alone AND NOT generated)
+      cmake_path(ABSOLUTE_PATH source NORMALIZE OUTPUT_VARIABLE path)
+      cmake_path(RELATIVE_PATH path BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
+      list(APPEND joined ${path})
+    else()
+      list(APPEND kept ${source})
+    endif()
+  endforeach()
+  list(LENGTH joined count)
+  set(first 0)
+  while(first LESS count)
+    list(SUBLIST joined ${first} ${UROCE_UNITY_BATCH} batch)
+    list(TRANSFORM batch REPLACE "(.+)" "#include \"\\1\"\n")
+    list(JOIN batch "" batch)
+    set(file ${CMAKE_CURRENT_BINARY_DIR}/unity/${target}_${first}.cc)
+    file(CONFIGURE OUTPUT ${file} CONTENT "${batch}" @ONLY)
+    list(APPEND kept ${file})
+    math(EXPR first "${first} + ${UROCE_UNITY_BATCH}")
+  endwhile()
+  set_property(TARGET ${target} PROPERTY SOURCES ${kept})
 endfunction()
 
 # uroce_library(name SOURCES ... [DEPENDS ...]): a static library of one directory, alias uroce::name. Built when something
@@ -132,12 +179,16 @@ function(uroce_add_test)
   if(TARGET ${program})
     set(program $<TARGET_FILE:${program}>)
   endif()
-  if(NOT ARG_GOOGLETEST)
-    set(program ${PROJECT_SOURCE_DIR}/tests/recorded_test.sh ${ARG_NAME} ${program})
+  if(ARG_ENVIRONMENT)  # for the program alone: it may preload a library
+    list(PREPEND program env ${ARG_ENVIRONMENT})
   endif()
-  add_test(NAME ${ARG_NAME} COMMAND ${program} ${ARG_COMMAND} CONFIGURATIONS ${ARG_CONFIGURATIONS})
+  set(recorded ${PROJECT_SOURCE_DIR}/tests/recorded_test.sh)
+  if(ARG_GOOGLETEST)
+    list(APPEND recorded --notes-itself)
+  endif()
+  add_test(NAME ${ARG_NAME} COMMAND ${recorded} ${ARG_NAME} ${program} ${ARG_COMMAND} CONFIGURATIONS ${ARG_CONFIGURATIONS})
   set_tests_properties(${ARG_NAME} PROPERTIES
-    LABELS "${ARG_LABELS}" ENVIRONMENT "${ARG_ENVIRONMENT}" TIMEOUT ${ARG_TIMEOUT} PROCESSORS ${ARG_LOAD}
+    LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} PROCESSORS ${ARG_LOAD}
     SKIP_RETURN_CODE 77 ${ARG_PROPERTIES})
 endfunction()
 
@@ -152,16 +203,23 @@ function(uroce_test_library name)
 endfunction()
 
 # uroce_test(name SOURCES ... [DEPENDS ...] [IN BUILD...] [LABELS ...] [TIMEOUT seconds] [LOAD quarters] [PROPERTIES ...]
-# [SEPARATE]): a GoogleTest binary, one CTest test. SEPARATE: its sources use the same names for different things. Settings of the target after it: if(TARGET name).
+# [LONG test...] [SEPARATE]): a GoogleTest binary, one CTest test. LONG: tests of it, as GoogleTest's filter has them, that run
+# in the release build, as name_long: much virtual time, which takes ten times as long with ASan. SEPARATE: its sources use
+# the same names for different things. Settings of the target after it: if(TARGET name).
 function(uroce_test name)
-  cmake_parse_arguments(ARG "SEPARATE" "TIMEOUT;LOAD" "SOURCES;DEPENDS;IN;LABELS;PROPERTIES" ${ARGN})
+  cmake_parse_arguments(ARG "SEPARATE" "TIMEOUT;LOAD" "SOURCES;DEPENDS;IN;LABELS;PROPERTIES;LONG" ${ARGN})
   if(NOT ARG_IN)
     set(ARG_IN sanitize)
   endif()
   uroce_wanted(build ${ARG_IN})
-  if(NOT build)
+  set(long)
+  if(ARG_LONG)
+    uroce_wanted(long release)
+  endif()
+  if(NOT build AND NOT long)
     return()
   endif()
+  list(JOIN ARG_LONG ":" filter)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE uroce_options ${ARG_DEPENDS} uroce_test_main)
   target_compile_options(${name} PRIVATE ${UROCE_TEST_OPTIONS})
@@ -169,7 +227,16 @@ function(uroce_test name)
   if(NOT ARG_SEPARATE)
     uroce_unity(${name})
   endif()
-  uroce_add_test(NAME ${name} COMMAND ${name} GOOGLETEST IN ${ARG_IN}
+  if(long AND NOT build)
+    uroce_add_test(NAME ${name}_long COMMAND ${name} --gtest_filter=${filter} GOOGLETEST IN release LABELS ${ARG_LABELS})
+    return()
+  endif()
+  if(filter AND NOT long)  # at night all of it, in both builds
+    set(filter --gtest_filter=-${filter})
+  else()
+    set(filter)
+  endif()
+  uroce_add_test(NAME ${name} COMMAND ${name} ${filter} GOOGLETEST IN ${ARG_IN}
     LABELS ${ARG_LABELS} TIMEOUT ${ARG_TIMEOUT} LOAD ${ARG_LOAD} PROPERTIES ${ARG_PROPERTIES})
 endfunction()
 

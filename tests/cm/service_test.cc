@@ -150,9 +150,8 @@ TEST_F(CmPorts, AListenerTakesTheVersionsOfItsBinding) {
 }
 
 TEST_F(CmPorts, WithoutBindingOnlyServicesThatNoPortStandsFor) {
-  const auto without = [&](uint64_t service, uint64_t mask) {
-    return ask(ListenRequest{kNoBinding, {.service = wire::ServiceId{service}, .service_mask = mask, .ip = false}})
-        .error;
+  const auto without = [&](uint64_t id, uint64_t mask) {
+    return ask(ListenRequest{kNoBinding, {.service = wire::ServiceId{id}, .service_mask = mask, .ip = false}}).error;
   };
   EXPECT_EQ(without(0x01061d2f, UINT64_MAX), EPERM);
   EXPECT_EQ(without(0x013f0001, UINT64_MAX), EPERM);

@@ -178,7 +178,9 @@ TEST(RunTrial, TheOldestPacketLeavesAloneWhenItIsSentAgain) {
     io::TxPacket packet;
     ASSERT_TRUE(host.qp.pull(packet, host.now));
     EXPECT_EQ(packet.alone, in_runs);
-    if (in_runs) EXPECT_TRUE(wire::BthView::at(packet.header.data()).ack_request());
+    if (in_runs) {
+      EXPECT_TRUE(wire::BthView::at(packet.header.data()).ack_request());
+    }
     EXPECT_THAT(alone(host), ElementsAre(false, false));
   }
 }
