@@ -39,6 +39,7 @@ builds 0 "cmake --install build/demo --prefix $directory/opt --component Unspeci
 builds 0 "cmake --install build/release --prefix $directory/opt --component Unspecified" 'uroce is ' --install="$directory/opt" release uroce
 # On the PATH: nothing is left to do.
 PATH=$directory/opt/bin:$PATH builds 0 'cmake --install .*' "^build: uroce is $directory/opt/bin/uroce\$" --install="$directory/opt"
+builds 0 'cmake --preset demo' '' --configure demo
 builds 2 nothing 'The preset demo' --nonsense
 if [[ $EUID -eq 0 ]]; then
   # Where an ordinary user gets it.

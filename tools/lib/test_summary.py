@@ -3,37 +3,67 @@
 """Between ctest and the reader of tools/test: passes its lines on, and in front of its summary tells what was skipped and
 where the time went.
 
-Usage: ctest ... | test_summary.py RECORDS [PRESET=SECONDS...]
-  RECORDS          see skips.py
-  PRESET=SECONDS   how long a build took
+Usage: ctest ... | test_summary.py DIRECTORY KNOWN [STEP=SECONDS...]
+  DIRECTORY      of tools/test: `skipped` (skips.py) and `times` (tests/recorded_test.sh)
+  KNOWN          a file with the times of all tests that ever ran here, to which these are added
+  STEP=SECONDS   how long lint or a build took
 """
 
+import os
 import re
 import sys
 from pathlib import Path
 
-SLOWEST = 12
-RESULT = re.compile(r" *\d+/\d+ Test +#\d+: (\S+) \.+.*?([\d.]+) sec")
+SLOWEST = 30
 SUMMARY = re.compile(r"\d+% tests passed")
 
 
-def report(records, builds, seconds):
+def processor_seconds(text):
+    """Of "1m2.5s"."""
+    minutes, seconds = text.rstrip("s").split("m")
+    return 60 * float(minutes) + float(seconds)
+
+
+def read_times(file):
+    """{test: (seconds by the clock, seconds of a processor)}"""
+    times = {}
+    for line in file.read_text().splitlines() if file.exists() else ():
+        name, begin, end, user, system = line.split()
+        times[name] = float(end) - float(begin), processor_seconds(user) + processor_seconds(system)
+    return times
+
+
+def keep(times, known):
+    lines = {line.split()[0]: line for file in (known, times) if file.exists() for line in file.read_text().splitlines()}
+    known.write_text("".join(f"{line}\n" for line in lines.values()))
+
+
+def report(directory, steps):
+    records = directory / "skipped"
     skipped = set(records.read_text().splitlines()) if records.exists() else set()
     if skipped:
         yield f"{len(skipped)} skipped:"
         yield from (f"  {line}" for line in sorted(skipped))
-    yield "Builds: " + ", ".join(build.replace("=", " ") + " s" for build in builds)
-    slowest = sorted(seconds, key=seconds.get, reverse=True)[:SLOWEST]
-    yield "Slowest tests: " + ", ".join(f"{name} {seconds[name]:.0f} s" for name in slowest)
+    if steps:
+        yield "Before the tests: " + ", ".join(step.replace("=", " ") + " s" for step in steps)
+    times = read_times(directory / "times")
+    slowest = sorted(times, key=times.get, reverse=True)[:SLOWEST]
+    if slowest:
+        width = max(len(name) for name in slowest)
+        yield f"{'Slowest tests, seconds':{width}}   wall    CPU  waiting"
+        for name in slowest:
+            wall, processor = times[name]
+            yield f"{name:{width}} {wall:6.1f} {processor:6.1f} {max(0.0, wall - processor):8.1f}"
+        both = [sum(column) for column in zip(*times.values())]
+        yield f"{f'all {len(times)}':{width}} {both[0]:6.0f} {both[1]:6.0f}, of {os.cpu_count()} cores"
 
 
 def main():
-    records, builds, seconds = Path(sys.argv[1]), sys.argv[2:], {}
+    directory, known, steps = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
     for line in sys.stdin:
         if SUMMARY.match(line):
-            print("\n".join([*report(records, builds, seconds), ""]))
-        elif result := RESULT.match(line):
-            seconds[result[1]] = float(result[2])
+            print("\n".join([*report(directory, steps), ""]))
+            keep(directory / "times", known)
         print(line, end="", flush=True)
 
 
