@@ -438,7 +438,7 @@ CASES = [
     perftest("same-host", "ib_write_bw", ("-x", 1, "-q", 16)),
     Case("broker-killed", broker_killed),
     Case("client-killed", client_killed),
-    Case("random-kills", random_kills(10, seed=16)),
+    Case("random-kills", random_kills(5, seed=16)),
     Case("random-kills-200", random_kills(200, seed=2026), quick=False),
     Case("many", many(64)),
     Case("many-of-a-user", many(32, user=True)),

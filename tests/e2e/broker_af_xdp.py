@@ -89,16 +89,21 @@ def multicast(lab):
         check_ended(start_pair("ib_send_lat", ["-c", "UD", *GROUP, "-n", 200], server, client))
 
 
-def killed(lab):
-    """kill -9 of the program with the queues: nothing stays, others go on, the next one gets the queues."""
-    others = [endless((lab.a, SOCKETS), (lab.b, SOCKETS)), endless((lab.a, SOCKETS), (lab.a, SOCKETS))]
-    for peer in (lab.b, lab.a, lab.b):
-        server, client = endless((lab.a, QUEUES), (peer, SOCKETS))
-        server.kill()
-        check_ended(transfer(lab, (lab.a, QUEUES), (lab.b, SOCKETS), 0))  # at once
-        check(client.wait(60) is not None, f"the peer of a killed program does not end:\n{client.output}")
-        check_goes_on(others)
-    wait_until(lambda: lab.a.xdp_program() is None, 5, "the XDP program is gone")
+def killed(name, peers, **case):
+    """kill -9 of the program with the queues, whose peer is on the host a or b: nothing stays, others go on, the next one gets
+    the queues."""
+
+    def run(lab):
+        others = [endless((lab.a, SOCKETS), (lab.b, SOCKETS)), endless((lab.a, SOCKETS), (lab.a, SOCKETS))]
+        for peer in peers:
+            server, client = endless((lab.a, QUEUES), (getattr(lab, peer), SOCKETS))
+            server.kill()
+            check_ended(transfer(lab, (lab.a, QUEUES), (lab.b, SOCKETS), 0))  # at once
+            check(client.wait(60) is not None, f"the peer of a killed program does not end:\n{client.output}")
+            check_goes_on(others)
+        wait_until(lambda: lab.a.xdp_program() is None, 5, "the XDP program is gone")
+
+    return Case(name, run, **case)
 
 
 def broker_killed(lab):
@@ -158,7 +163,8 @@ CASES = [
     *[perftest(program, "-c", transport) for program, transport in (("ib_send_lat", "UD"), ("ib_write_lat", "UC"))],
     perftest("ib_write_bw", "-q", 16, "-s", 1 << 16),
     Case("multicast", multicast),
-    Case("killed", killed),
+    killed("killed", "b"),
+    killed("killed-thrice", "bab", quick=False),
     Case("broker-killed", broker_killed),
     Case("second", second),
     Case("alone-in-the-way", alone_in_the_way),

@@ -56,8 +56,7 @@ def matrix():
         "from-af_xdp": ((), {"client": Side(io=QUEUES)}),
         "user": ((), {"client": Side(user=True)}),
     }
-    quick = {("ib_write_bw", "plain"), ("ib_send_lat", "plain"), ("ib_read_bw", "ipv6"), ("ib_send_lat", "events"), ("ib_write_bw", "mtu-4096"),
-             ("ib_atomic_lat", "plain"), ("ib_read_bw", "faults"), ("ib_send_bw", "from-udp"), ("ib_write_bw", "to-udp"), ("ib_send_bw", "from-af_xdp")}
+    quick = {("ib_write_bw", "plain"), ("ib_send_lat", "plain"), ("ib_send_lat", "events"), ("ib_send_bw", "from-udp"), ("ib_send_bw", "from-af_xdp")}
     for program in BANDWIDTH + LATENCY:
         for way, (arguments, how) in ways.items():
             if program.startswith("ib_write") and way == "events":
@@ -247,28 +246,28 @@ def doctor(lab):
 
 CASES = [
     hash_checked("transfer"),
-    hash_checked("transfer-alone", options=ALONE),
-    hash_checked("transfer-ipv6", gid=1),
-    hash_checked("transfer-events", ["--events", "--messages", 200]),
-    hash_checked("transfer-queues", io=("dpdk:net_af_packet0,qpairs=2", "dpdk:net_af_packet7,qpairs=4")),
-    hash_checked("transfer-qps-8", ["--bidirectional", "--qps", 8, "--messages", 100]),
+    hash_checked("transfer-alone", options=ALONE, quick=False),
+    hash_checked("transfer-ipv6", gid=1, quick=False),
+    hash_checked("transfer-events", ["--events", "--messages", 200], quick=False),
+    hash_checked("transfer-queues", io=("dpdk:net_af_packet0,qpairs=2", "dpdk:net_af_packet7,qpairs=4"), quick=False),
+    hash_checked("transfer-qps-8", ["--bidirectional", "--qps", 8, "--messages", 100], quick=False),
     hash_checked("transfer-mtu-4096", ["--mtu", 4096, "--max-size", 1 << 20, "--messages", 100], mtu=JUMBO),
-    hash_checked("transfer-to-af_xdp", io=(QUEUES, DPDK)),
+    hash_checked("transfer-to-af_xdp", io=(QUEUES, DPDK), quick=False),
     hash_checked("faults", ["--bidirectional", "--messages", 300], faults=True),
-    hash_checked("faults-alone", ["--bidirectional", "--messages", 300], faults=True, options=ALONE),
+    hash_checked("faults-alone", ["--bidirectional", "--messages", 300], faults=True, options=ALONE, quick=False),
     hash_checked("faults-udp", ["--bidirectional", "--messages", 300], io=(SOCKETS, DPDK), faults=True),
-    hash_checked("faults-mtu-4096", ["--mtu", 4096, "--messages", 200], faults=True, mtu=JUMBO),
+    hash_checked("faults-mtu-4096", ["--mtu", 4096, "--messages", 200], faults=True, mtu=JUMBO, quick=False),
     hash_checked("faults-many", ["--bidirectional", "--messages", 5000], faults=True, quick=False),
     *matrix(),
-    Case("several", several),
-    Case("multicast", multicast),
+    Case("several", several, quick=False),
+    Case("multicast", multicast, quick=False),
     Case("copies-of-the-kernel", copies_of_the_kernel),
-    Case("netdev-stays", netdev_stays),
+    Case("netdev-stays", netdev_stays, quick=False),
     Case("killed", killed),
-    Case("hugepages", hugepages),
+    Case("hugepages", hugepages, quick=False),
     Case("loaded-when-used", loaded_when_used),
     Case("wrong-arguments", wrong_arguments),
-    Case("alone-comes-second", alone_comes_second),
+    Case("alone-comes-second", alone_comes_second, quick=False),
     Case("doctor", doctor),
 ]
 

@@ -215,21 +215,25 @@ def given_up_detached(lab):
 # With a broker and alone.
 PLANES = [("udp", False), ("af_xdp", False), ("af_xdp", True)]
 CHANGES = [
-    *(changed("link-down-and-up", io, down_and_up, alone=alone) for io, alone in PLANES),
-    changed("other-mtu", "udp", larger_and_back),
-    *(changed("other-mtu", "af_xdp", larger_and_back, alone=alone, says=["now 9000): opened anew"]) for alone in (False, True)),
-    *(changed("other-mac", io, other_mac) for io in ("udp", "af_xdp")),
-    changed("other-queues", "udp", lambda lab: more_and_back(lab, False), before=lambda lab: set_queues(lab, 1)),
+    *(changed("link-down-and-up", io, down_and_up, alone=alone, quick=not alone) for io, alone in PLANES),
+    changed("other-mtu", "udp", larger_and_back, quick=False),
     *(
-        changed("other-queues", "af_xdp", lambda lab: more_and_back(lab, True), before=lambda lab: set_queues(lab, 1), alone=alone, says=["4 queues"])
+        changed("other-mtu", "af_xdp", larger_and_back, alone=alone, says=["now 9000): opened anew"], quick=not alone)
+        for alone in (False, True)
+    ),
+    *(changed("other-mac", io, other_mac, quick=io == "af_xdp") for io in ("udp", "af_xdp")),
+    changed("other-queues", "udp", lambda lab: more_and_back(lab, False), before=lambda lab: set_queues(lab, 1), quick=False),
+    *(
+        changed("other-queues", "af_xdp", lambda lab: more_and_back(lab, True), before=lambda lab: set_queues(lab, 1), alone=alone, says=["4 queues"],
+                quick=alone)
         for alone in (False, True)
     ),
     changed("detached", "af_xdp", detach, says=["somebody has detached uroce's XDP program", "through sockets"]),
-    Case("detached-af_xdp-alone", given_up_detached),
+    Case("detached-af_xdp-alone", given_up_detached, quick=False),
 ]
 
 CASES = [
-    *(stopped(who, io, 0.5, 14) for who in ("server", "client") for io in ("udp", "af_xdp")),
+    *(stopped(who, io, 0.5, 14, quick=(who, io) != ("client", "udp")) for who in ("server", "client") for io in ("udp", "af_xdp")),
     stopped("server", "udp", 0.5, 14, times=5),
     stopped("client", "af_xdp", 4, 17),
     stopped("both", "udp", 3, 10),

@@ -8,26 +8,30 @@ from cases import captured
 from suite import Case, check
 
 PROGRAMS = ("ib_write_bw", "ib_send_lat")
+# Of the short form: each pairing, program, packet I/O and direction once, and the data check over both.
+QUICK = {"guest-uroce/rc_transfer-udp-to-peer", "guest-uroce/ib_write_bw-af_xdp-from-peer", "guest-rxe/rc_transfer-af_xdp-from-peer",
+         "guest-rxe/ib_send_lat-udp-to-peer"}
 VERBS_TEST = ["verbs_client_test", "--gtest_filter=NameService.*:*Vlan*"]
 
 
 def with_host(make, what, way, arguments, direction, io):
     """uroce here and uroce there, in the place of rxe."""
-    case = make(*what, way, arguments, direction=direction, io=io, hosts=lambda lab: (lab.a, lab.uroce_guest),
-                name=f"guest-uroce/{(*what, 'rc_transfer')[0]}-{way}-{direction}")
+    name = f"guest-uroce/{(*what, 'rc_transfer')[0]}-{way}-{direction}"
+    case = make(*what, way, arguments, direction=direction, io=io, hosts=lambda lab: (lab.a, lab.uroce_guest), name=name,
+                quick=name in QUICK)
 
     def run(lab):
         lab.revive()
         with lab.without_rxe():
             return case.run(lab)
 
-    return Case(case.name, run)
+    return Case(case.name, run, quick=case.quick)
 
 
 def with_rxe(make, what, way, arguments, direction, io):
     """Both in the guest, on a wire inside of it."""
-    return make(*what, way, arguments, direction=direction, io=io, hosts=lambda lab: lab.join_inside(),
-                name=f"guest-rxe/{(*what, 'rc_transfer')[0]}-{way}-{direction}")
+    name = f"guest-rxe/{(*what, 'rc_transfer')[0]}-{way}-{direction}"
+    return make(*what, way, arguments, direction=direction, io=io, hosts=lambda lab: lab.join_inside(), name=name, quick=name in QUICK)
 
 
 def vlans():

@@ -5,7 +5,7 @@
 The peer is Linux Soft-RoCE (rxe) in a virtual machine that the script boots, or with --peer a machine that you have, such
 as one with a ConnectX. Names of cases: PROGRAM/WAY-DIRECTION, where "to-peer" means that the client is here.
 
-  sudo tools/interop                                       the short form, under five minutes
+  sudo tools/interop                                       the short form, three minutes
   sudo tools/interop --full                                all of it
   sudo tools/interop --filter ib_send --list
   sudo tools/interop --peer HOST --peer-device mlx5_0 --peer-address 198.51.100.2 --netdev eth1 --address 198.51.100.1
@@ -49,40 +49,40 @@ def iterations(program):
     return [*count, *OUTSTANDING] if program.startswith(("ib_read", "ib_atomic")) else count
 
 
-def both(make, *arguments, **how):
-    """The case in both directions."""
-    return [make(*arguments, direction=direction, **how) for direction in DIRECTIONS]
+def both(make, *arguments, quick=True, **how):
+    """The case in both directions; quick: whether the short form has them, or the direction that it has."""
+    return [make(*arguments, direction=direction, quick=quick in (True, direction), **how) for direction in DIRECTIONS]
 
 
 def perftest():
     for program in PROGRAMS:
-        yield from both(pair, program, "rc", iterations(program))
-        yield from both(pair, program, "rc-ipv6", iterations(program), gid="ipv6", quick=program in SEND)
+        yield from both(pair, program, "rc", iterations(program), quick="to-peer" if program in BANDWIDTH else "from-peer")
+        yield from both(pair, program, "rc-ipv6", iterations(program), gid="ipv6", quick=program == "ib_send_bw" and "from-peer")
         yield from both(pair, program, "events", [*iterations(program), "-e"], quick=program == "ib_send_lat") if not program.startswith(
             "ib_write") else ()
         if program in BANDWIDTH:
-            yield from both(pair, program, "qps-8", [*iterations(program), "-q", "8"], quick=program == "ib_write_bw")
+            yield from both(pair, program, "qps-8", [*iterations(program), "-q", "8"], quick=False)
         if program.startswith(("ib_write", "ib_send")):
-            yield from both(pair, program, "inline", ["-I", "64", "-s", "64", *iterations(program)], quick=program == "ib_send_lat")
+            yield from both(pair, program, "inline", ["-I", "64", "-s", "64", *iterations(program)], quick=False)
         if not program.startswith("ib_atomic"):
             for size, count in ((1, 200), (4 << 20, 5)):
-                yield from both(pair, program, f"size-{size}", [*iterations(program), "-s", size, "-n", count], quick=program == "ib_read_bw")
+                yield from both(pair, program, f"size-{size}", [*iterations(program), "-s", size, "-n", count], quick=False)
 
 
 def unreliable():
     for program in UC:
         arguments = ["-c", "UC", *(["-n", "50", *UNPACED] if program in BANDWIDTH else iterations(program))]
-        yield from both(pair, program, "uc", arguments)
+        yield from both(pair, program, "uc", arguments, quick=program == "ib_write_bw" or (program == "ib_send_bw" and "from-peer"))
     for program in SEND:
         arguments = ["-c", "UD", *(["-n", "200", *UNPACED] if program in BANDWIDTH else iterations(program))]
-        yield from both(pair, program, "ud", arguments)
+        yield from both(pair, program, "ud", arguments, quick=program in BANDWIDTH)
         yield from both(pair, program, "ud-ipv6", arguments, gid="ipv6", quick=False)
 
 
 def pingpongs():
     for program in PINGPONGS[:-1]:  # rxe has no XRC
         check = [] if "ud" in program else ["-c"]
-        yield from both(pair, program, "ipv4", [*check, "-n", "300"])
+        yield from both(pair, program, "ipv4", [*check, "-n", "300"], quick="to-peer")
         yield from both(pair, program, "events", [*check, "-n", "300", "-e"], quick=False)
 
 
@@ -90,14 +90,14 @@ def path_mtus():
     for mtu in (256, 512, 1024):
         yield from both(transfer, f"mtu-{mtu}", ["--mtu", mtu, "--messages", 100], quick=mtu == 256)
     for mtu in (2048, 4096):
-        yield from both(transfer, f"mtu-{mtu}", ["--mtu", mtu, "--messages", 100, "--max-size", 1 << 20], mtu=JUMBO, quick=mtu == 4096)
+        yield from both(transfer, f"mtu-{mtu}", ["--mtu", mtu, "--messages", 100, "--max-size", 1 << 20], mtu=JUMBO, quick=False)
         for program in ("ib_write_bw", "ib_read_bw", "ib_send_bw"):
             yield from both(pair, program, f"mtu-{mtu}", [*iterations(program), "-m", mtu], mtu=JUMBO, quick=False)
 
 
 def transfers():
     yield from both(transfer, "everything", ["--mix", EVERYTHING, "--messages", 300])
-    yield from both(transfer, "fences", FENCED)
+    yield from both(transfer, "fences", FENCED, quick="from-peer")
     yield from both(transfer, "zero", ["--mix", "send,send_imm,write,write_imm,zero", "--messages", 200], quick=False)
     yield from both(transfer, "bidirectional", ["--bidirectional", "--qps", 4, "--messages", 100])
     yield from both(transfer, "ipv6", ["--messages", 200], gid="ipv6")
@@ -112,12 +112,12 @@ def transfers():
 def faults():
     yield from both(transfer, "faults", PLAIN, faults=FAULTS)
     yield transfer("faults-fences", FENCED, "to-peer", faults=FAULTS)
-    yield from both(transfer, "faults-bidirectional", [*PLAIN, "--bidirectional", "--qps", 2], faults=FAULTS)
+    yield from both(transfer, "faults-bidirectional", [*PLAIN, "--bidirectional", "--qps", 2], faults=FAULTS, quick="to-peer")
     for fault in ("drop=3%", "reorder=5%", "dup=5%", "corrupt=3%"):
         yield from both(transfer, fault.split("=")[0], PLAIN, faults=fault, quick=False)
     yield from both(transfer, "faults-ipv6", PLAIN, faults=FAULTS, gid="ipv6", quick=False)
     for program in BANDWIDTH:
-        yield from both(pair, program, "faults", iterations(program), faults=FAULTS, timeout=120, quick=program == "ib_read_bw")
+        yield from both(pair, program, "faults", iterations(program), faults=FAULTS, timeout=120, quick=False)
 
 
 def over_udp():
@@ -127,14 +127,14 @@ def over_udp():
     yield from both(transfer, "udp-ipv6", PLAIN, gid="ipv6", **how, quick=False)
     yield from both(transfer, "udp-mtu-4096", ["--mtu", 4096, "--messages", 100, "--max-size", 1 << 20], mtu=JUMBO, **how, quick=False)
     yield from both(transfer, "udp-bidirectional", [*PLAIN, "--bidirectional", "--qps", 4], **how, quick=False)
-    yield from both(transfer, "udp-faults", PLAIN, faults=FAULTS, **how)
+    yield from both(transfer, "udp-faults", PLAIN, faults=FAULTS, quick="to-peer", **how)
     for fault in ("drop=3%", "reorder=5%", "dup=5%", "corrupt=3%"):
         yield from both(transfer, f"udp-{fault.split('=')[0]}", PLAIN, faults=fault, **how, quick=False)
     for program in ("ib_write_bw", "ib_read_bw", "ib_send_bw"):
-        yield from both(pair, program, "udp", iterations(program), io="udp", quick=program == "ib_write_bw")
+        yield from both(pair, program, "udp", iterations(program), io="udp", quick=False)
         yield from both(pair, program, "udp-faults", iterations(program), faults=FAULTS, io="udp", timeout=120, quick=False)
     for transport in ("UC", "UD"):  # rxe is asked whether it takes runs, and does not answer
-        yield from both(pair, "ib_send_bw", f"{transport.lower()}-udp", ["-c", transport, "-n", "200", *UNPACED], io="udp", quick=transport == "UC")
+        yield from both(pair, "ib_send_bw", f"{transport.lower()}-udp", ["-c", transport, "-n", "200", *UNPACED], io="udp", quick=False)
 
 
 def failing_requests():

@@ -3,6 +3,7 @@
 """`tools/interop --peer` against a "machine" that is a network namespace with uroce as its RDMA device, and a script in the
 place of ssh: what a person with a ConnectX types is tried without one."""
 
+import re
 import subprocess
 import sys
 import tempfile
@@ -47,7 +48,7 @@ def run_matrix(lab, peer, chosen, ipv6, scratch):
 
 def passes(lab):
     code, output = matrix(lab)
-    check(code == 0 and "12 of 12 passed" in output, f"exit code {code}\n{output}")
+    check(code == 0 and re.search(r"^([7-9]|1\d) of \1 passed", output, re.MULTILINE), f"exit code {code}\n{output}")
     return output.splitlines()[-1]
 
 

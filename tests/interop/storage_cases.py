@@ -171,8 +171,8 @@ TARGETS = {"iser": IserTarget, "nvmet": NvmeTarget}
 def cases():
     for kind in TARGETS:
         yield case(kind, data)
-        yield case(kind, restarted)
-        yield case(kind, killed, quick=kind == "nvmet")  # libiscsi's restart takes long enough
+        yield case(kind, restarted, quick=kind == "nvmet")  # libiscsi's takes more than a minute
+        yield case(kind, killed, quick=kind == "nvmet")
         for what in (data, restarted):
             yield case(kind, what, io="af_xdp", quick=False)
     yield case("nvmet", data, faults=FAULTS, quick=False)  # LIO ends a session after 3 s without data
