@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -99,8 +100,13 @@ void Peer::wake() const {
   send(socket_.get(), &nothing, sizeof(nothing), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-// A peer that goes on writing to the socket keeps this side from nothing but its sleep.
 void Peer::look() {
+  pollfd end{socket_.get(), POLLRDHUP, 0};
+  ended_ = ended_ || (poll(&end, 1, 0) > 0 && (end.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0);
+}
+
+// A peer that goes on writing to the socket keeps this side from nothing but its sleep.
+void Peer::take_wake_ups() {
   constexpr int kMost = 16;
   for (int i = 0; i < kMost && !ended_; ++i) {
     uint8_t any;

@@ -44,7 +44,11 @@ class Peer {
   int socket() const { return socket_.get(); }
   // After out.publish() has asked for it.
   void wake() const;
-  // Takes what wake() of the other side has left. Looks whether that one is there.
+  // Takes what wake() of the other side has left, and looks whether that one is there. Only for the thread that sleeps
+  // on socket(), before it does: if another took a wake-up, that thread would find the socket quiet and sleep on, and
+  // as the ring says that its reader is awake, nobody would wake it again (tests/models/wake_up.pml).
+  void take_wake_ups();
+  // Looks whether the other side is there, and takes nothing.
   void look();
   // The other process has gone, or let go of this one: nothing new comes, and nobody reads what is sent.
   bool ended() const { return ended_; }

@@ -126,10 +126,14 @@ void SameHost::show_packets(bool shown) {
   }
 }
 
-void SameHost::look_after_peers() {
+// Who polls leaves wake-ups to the thread that sleeps, whose they are.
+void SameHost::look_after_peers(bool about_to_sleep) {
   std::array<epoll_event, 16> events;
   const int count = epoll_wait(config_.arrivals->events_.get(), events.data(), events.size(), 0);
-  for (int i = 0; i < count; ++i) static_cast<Peer*>(events[static_cast<size_t>(i)].data.ptr)->look();
+  for (const epoll_event& event : std::span(events).first(static_cast<size_t>(std::max(count, 0)))) {
+    Peer* const peer = static_cast<Peer*>(event.data.ptr);
+    about_to_sleep ? peer->take_wake_ups() : peer->look();
+  }
   if (config_.arrivals->any_.load(std::memory_order_acquire)) return take_new_peers();
   if (count > 0) end_peers();
 }
@@ -282,7 +286,7 @@ size_t SameHost::receive(std::span<RxPacket> out) {
   if (config_.arrivals->any_.load(std::memory_order_relaxed)) take_new_peers();
   if (peers_.empty()) return network_->receive(out);
   const uint32_t look = looks_++;
-  if (look % kLooksPerPeerLook == 0) look_after_peers();
+  if (look % kLooksPerPeerLook == 0) look_after_peers(false);
   if (!all_taken_up_) {
     if (const size_t before = receive_before_peers(out)) return before;
   }
@@ -428,7 +432,7 @@ size_t SameHost::headers_apart(std::span<const uint8_t> ib) const {
 bool SameHost::prepare_to_wait() {
   look_everywhere();
   take_back();
-  look_after_peers();
+  look_after_peers(true);
   bool nothing = true;
   for (const auto& peer : peers_) nothing &= peer->in.sleep();
   return nothing && network_->prepare_to_wait();

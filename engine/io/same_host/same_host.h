@@ -101,7 +101,7 @@ class SameHost final : public PacketIo {
   size_t headers_apart(std::span<const uint8_t> ib) const;
   void take_back();
   void take_new_peers();
-  void look_after_peers();
+  void look_after_peers(bool about_to_sleep);
   void end_peers();
 
   const std::unique_ptr<PacketIo> network_;

@@ -2,9 +2,12 @@
 // Two processes of one host: which packets go from one to the other by memory, and what becomes of the rest.
 #include "engine/io/same_host/same_host.h"
 
+#include <atomic>
 #include <chrono>
 #include <gtest/gtest.h>
+#include <mutex>
 #include <poll.h>
+#include <random>
 #include <sys/mman.h>
 #include <thread>
 #include <utility>
@@ -320,6 +323,82 @@ TEST_F(SameHostTest, ASleeperIsWokenThoughOthersReceive) {
   EXPECT_TRUE(theirs.receive().empty());
   ours.io->send(burst.packets());
   EXPECT_TRUE(theirs.would_wake());
+}
+
+// A wake-up is for who sleeps: another thread that receives the packet meanwhile, or looks whether there is room in a
+// ring, leaves it alone.
+TEST_F(SameHostTest, AWakeUpIsLeftToWhoSleeps) {
+  meet();
+  TestBurst burst = burst_of(1);
+  EXPECT_TRUE(theirs.io->prepare_to_wait());
+  ours.io->send(burst.packets());
+  EXPECT_EQ(theirs.receive_some().size(), 1u) << "by a thread that polls";
+  EXPECT_TRUE(theirs.would_wake()) << "the one that sleeps has not had it yet";
+  EXPECT_TRUE(theirs.io->prepare_to_wait());
+  EXPECT_FALSE(theirs.would_wake());
+  ours.io->send(burst.packets());
+  EXPECT_TRUE(theirs.would_wake());
+}
+
+TEST_F(SameHostTest, AWakeUpIsLeftToWhoSleepsByWhoFindsARingFull) {
+  meet();
+  TestBurst answer;
+  add(answer, 1, 100, kOurs);
+  TestBurst burst = burst_of(64, 4096);
+  ours.receive();
+  EXPECT_TRUE(ours.io->prepare_to_wait());
+  theirs.io->send(answer.packets());
+  EXPECT_TRUE(ours.would_wake());
+  while (ours.io->send(burst.packets()) == burst.packets().size()) continue;
+  EXPECT_GT(ours.io->counters().tx_backpressure, 0u);
+  EXPECT_TRUE(ours.would_wake());
+}
+
+// One writer; a thread that sleeps on the descriptors; one that polls a few times behind each packet, as a program does
+// before it sleeps on its channel. Whoever takes the packets, none is left in the ring while all sleep.
+TEST_F(SameHostTest, NothingIsLeftInTheRingWhileAllSleep) {
+  constexpr uint32_t kRecords = 20'000;
+  meet();
+  std::mutex lock;  // as the shard's
+  std::atomic<uint32_t> sent{0}, arrived{0};
+  std::atomic<bool> stalled{false};
+  const auto goes_on = [&] { return arrived < kRecords && !stalled; };
+  std::thread sleeper([&] {
+    while (goes_on()) {
+      std::vector<pollfd> waits;
+      {
+        const std::lock_guard guard(lock);
+        arrived += static_cast<uint32_t>(theirs.receive().size());
+        if (!theirs.io->prepare_to_wait()) continue;
+        const std::span<const pollfd> descriptors = theirs.io->wait_descriptors();
+        waits.assign(descriptors.begin(), descriptors.end());
+      }
+      if (goes_on()) stalled = poll(waits.data(), waits.size(), 20'000) == 0 && goes_on();
+    }
+  });
+  std::thread poller([&] {
+    std::mt19937 random(1);
+    for (uint32_t seen = 0; goes_on(); std::this_thread::yield()) {
+      if (seen == sent) continue;
+      seen = sent;
+      for (uint32_t looks = random() % 4; looks > 0; --looks) {
+        const std::unique_lock holding(lock, std::try_to_lock);
+        if (holding) arrived += static_cast<uint32_t>(theirs.receive().size());
+      }
+    }
+  });
+  TestBurst burst = burst_of(1);
+  while (sent < kRecords && !stalled) {
+    sent += static_cast<uint32_t>(ours.io->send(burst.packets()));
+    // One at a time, so that each finds its reader asleep or just awake.
+    while (arrived < sent && !stalled) std::this_thread::yield();
+  }
+  EXPECT_FALSE(stalled) << sent << " packets were sent, " << arrived << " have arrived, and nobody is woken";
+  EXPECT_EQ(arrived, sent);
+  TestBurst last = burst_of(1);
+  for (int i = 0; i < 2; ++i) ours.io->send(last.packets());  // the sleeper may be about to sleep
+  sleeper.join();
+  poller.join();
 }
 
 // Its packets are there before it is.
