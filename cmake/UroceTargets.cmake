@@ -203,11 +203,12 @@ function(uroce_test_library name)
 endfunction()
 
 # uroce_test(name SOURCES ... [DEPENDS ...] [IN BUILD...] [LABELS ...] [TIMEOUT seconds] [LOAD quarters] [PROPERTIES ...]
-# [LONG test...] [SEPARATE]): a GoogleTest binary, one CTest test. LONG: tests of it, as GoogleTest's filter has them, that run
-# in the release build, as name_long: much virtual time, which takes ten times as long with ASan. SEPARATE: its sources use
-# the same names for different things. Settings of the target after it: if(TARGET name).
+# [LONG test...] [ONE_THREAD test...] [SEPARATE]): a GoogleTest binary, one CTest test. LONG: tests of it, as GoogleTest's
+# filter has them, that run in the release build, as name_long: much virtual time, which takes ten times as long with ASan.
+# ONE_THREAD: those of which TSan has nothing to say. SEPARATE: its sources use the same names for different things. Settings
+# of the target after it: if(TARGET name).
 function(uroce_test name)
-  cmake_parse_arguments(ARG "SEPARATE" "TIMEOUT;LOAD" "SOURCES;DEPENDS;IN;LABELS;PROPERTIES;LONG" ${ARGN})
+  cmake_parse_arguments(ARG "SEPARATE" "TIMEOUT;LOAD" "SOURCES;DEPENDS;IN;LABELS;PROPERTIES;LONG;ONE_THREAD" ${ARGN})
   if(NOT ARG_IN)
     set(ARG_IN sanitize)
   endif()
@@ -235,6 +236,10 @@ function(uroce_test name)
     set(filter --gtest_filter=-${filter})
   else()
     set(filter)
+  endif()
+  if(build STREQUAL tsan AND ARG_ONE_THREAD)
+    list(JOIN ARG_ONE_THREAD ":" filter)
+    set(filter --gtest_filter=-${filter})
   endif()
   uroce_add_test(NAME ${name} COMMAND ${name} ${filter} GOOGLETEST IN ${ARG_IN}
     LABELS ${ARG_LABELS} TIMEOUT ${ARG_TIMEOUT} LOAD ${ARG_LOAD} PROPERTIES ${ARG_PROPERTIES})

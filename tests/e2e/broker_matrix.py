@@ -144,14 +144,11 @@ def run_in(what, way):
 
 # The others run with --full. Each of WHAT, and each way, is in some of these.
 QUICK = {
-    "two-pairs/users/ipv6/udp",
     "two-pairs/root/ipv6/af_xdp",
     "one-host/user/ipv6/udp",
     "ucx/user/ipv6/udp",
     "openmpi-8/users/ipv6/udp",
     "openmpi-4/root/ipv4/af_xdp",
-    "mpich-8/root/ipv6/udp",
-    "mpich-8/user/ipv4/udp",
     "mpich-4/users/ipv4/af_xdp",
 }
 WAYS = [

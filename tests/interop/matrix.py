@@ -72,7 +72,7 @@ def perftest():
 def unreliable():
     for program in UC:
         arguments = ["-c", "UC", *(["-n", "50", *UNPACED] if program in BANDWIDTH else iterations(program))]
-        yield from both(pair, program, "uc", arguments, quick=program == "ib_write_bw" or (program == "ib_send_bw" and "from-peer"))
+        yield from both(pair, program, "uc", arguments, quick={"ib_write_bw": "to-peer", "ib_send_bw": "from-peer"}.get(program, False))
     for program in SEND:
         arguments = ["-c", "UD", *(["-n", "200", *UNPACED] if program in BANDWIDTH else iterations(program))]
         yield from both(pair, program, "ud", arguments, quick=program in BANDWIDTH)
@@ -99,11 +99,11 @@ def transfers():
     yield from both(transfer, "everything", ["--mix", EVERYTHING, "--messages", 300])
     yield from both(transfer, "fences", FENCED, quick="from-peer")
     yield from both(transfer, "zero", ["--mix", "send,send_imm,write,write_imm,zero", "--messages", 200], quick=False)
-    yield from both(transfer, "bidirectional", ["--bidirectional", "--qps", 4, "--messages", 100])
-    yield from both(transfer, "ipv6", ["--messages", 200], gid="ipv6")
-    yield from both(transfer, "events", ["--events", "--messages", 200])
+    yield from both(transfer, "bidirectional", ["--bidirectional", "--qps", 4, "--messages", 100], quick="from-peer")
+    yield from both(transfer, "ipv6", ["--messages", 200], gid="ipv6", quick="to-peer")
+    yield from both(transfer, "events", ["--events", "--messages", 200], quick="to-peer")
     yield from both(transfer, "unsignaled", ["--unsignaled", "--messages", 200], quick=False)
-    yield from both(transfer, "rnr", ["--rnr", "--mix", "send,send_imm,write_imm", "--messages", 100, "--max-size", 20000])
+    yield from both(transfer, "rnr", ["--rnr", "--mix", "send,send_imm,write_imm", "--messages", 100, "--max-size", 20000], quick="from-peer")
     yield from both(transfer, "long", ["--mix", EVERYTHING, "--bidirectional", "--messages", 5000], timeout=600, quick=False)
     for kind in KINDS:
         yield from both(transfer, f"only-{kind}", ["--mix", kind, "--messages", 300], quick=False)
@@ -138,7 +138,7 @@ def over_udp():
 
 
 def failing_requests():
-    yield from both(errors, "ipv4")
+    yield from both(errors, "ipv4", quick="to-peer")
     yield from both(errors, "udp", io="udp", quick=False)
 
 

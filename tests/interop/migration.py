@@ -279,7 +279,7 @@ def memory(options):
 
 def cases(options):
     move = ("live", lambda vm: vm.migrate(True)) if options.live else ("moved", lambda vm: vm.migrate(False))
-    moves = [move] * (options.moves or (12 if options.full else 3))
+    moves = [move] * (options.moves or (12 if options.full else 1))
     everything = [*moves, PAUSE, SAVE, move]
     yield transfer(options, "uroce", "udp", "to-peer", "all", everything, quick=options.peer != "rxe")
     yield given_up(options, "udp", quick=options.peer != "rxe")

@@ -12,7 +12,7 @@ has any of it. Where the rest is in FILE's folder decides rooms.toml ("build"). 
   test: ...                what the reader should know: a test that was left out, and why
   --times FILE   what earlier runs took (recorded_test.sh); of tests that together take longer than --seconds on all cores, the
                  longest are left out
-fuzzers: names of those that depend on what changed since COMMIT, in one line.
+fuzzers: names of those whose sources have changed since COMMIT, in one line.
 
 What a program is made of, ninja's graph knows; what a source includes, its own text says: project headers are named from the
 root of the repository, so that no build has to have run before. A script depends on itself and on the modules that it imports.
@@ -203,7 +203,8 @@ def tests(options):
 
 def fuzzers(options):
     diff = subprocess.run(["git", "diff", "--name-only", options.commit], cwd=REPOSITORY, check=True, capture_output=True, text=True)
-    changed, build = {REPOSITORY / file for file in diff.stdout.splitlines()}, Build("sanitize")
+    changed = {REPOSITORY / file for file in diff.stdout.splitlines() if not file.endswith("CMakeLists.txt")}
+    build = Build("sanitize")
     names = (test["command"][-1] for test in build.tests if "fuzz" in labels(test))
     print(*sorted({name for name in names if changed & build.files_of(f"bin/{name}")}))
 
