@@ -15,10 +15,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from suite import Case, check, main
+from suite import Case, Failure, check, main
 from broker import end_brokers, start_broker
 from cm_programs import RPINGS_RACE, listens
-from lab import NOBODY, SKIPPED, Program, clean_environment, wait_until
+from lab import NOBODY, SKIPPED, LabError, Program, clean_environment, wait_until
 
 FAULTS = "drop=1%,dup=0.5%,reorder=0.5%,corrupt=0.3%,seed=7"
 _ports = itertools.count(21000)
@@ -413,7 +413,10 @@ def connection_manager(lab):
     wait_until(lambda: listens(lab.b, server), 20, "rping listens")
     client = lab.a.run(["rping", "-c", "-a", lab.b.ipv4, "-C", "10"], io="udp", options=["--capture", str(data)])
     check(client.process.returncode == 0 or RPINGS_RACE in client.output, client.output)
-    wait_until(lambda: len(tshark_messages(said)) >= 5, 20, "the end is captured")
+    try:
+        wait_until(lambda: len(tshark_messages(said)) >= 5, 20, "the end is captured")
+    except LabError as error:
+        raise Failure(f"{error}: {tshark_messages(said)}\n{client.output}\n--- server\n{server.output}\n--- broker\n{broker.output}\n--- capture\n{capture.output}") from error
     capture.process.send_signal(signal.SIGINT)
     captured, missing = told_counts(ended(capture))
     check(missing == 0, capture.output)
