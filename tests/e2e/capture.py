@@ -407,8 +407,15 @@ def connection_manager(lab):
     data, said, both = (directory / f"{name}.pcapng" for name in ("data", "cm", "both"))
     end_brokers(lab)
     broker = start_broker(lab, lab.a)
+
+    def listed():  # its name is there before it can be captured
+        program = uroce_capture(lab, "--list", processes=[broker])
+        return program.wait(10) is not None and str(broker.pid) in program.output
+
+    wait_until(listed, 20, "the broker can be captured")
     capture = uroce_capture(lab, "uroced", "-w", said, processes=[broker])
     wait_until(lambda: "capturing" in capture.output or not capture.running(), 10, "uroce capture begins")
+    check(capture.running(), capture.output)
     server = lab.b.start(["rping", "-s", "-a", lab.b.ipv4, "-C", "10"], io="udp")
     wait_until(lambda: listens(lab.b, server), 20, "rping listens")
     client = lab.a.run(["rping", "-c", "-a", lab.b.ipv4, "-C", "10"], io="udp", options=["--capture", str(data)])
