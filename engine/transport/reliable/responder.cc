@@ -19,7 +19,6 @@ using memory::AccessResult;
 using queue::WcStatus;
 using wire::Aeth;
 using wire::NakCode;
-using wire::Opcode;
 using wire::Operation;
 using wire::Packet;
 using wire::Psn;
