@@ -118,8 +118,8 @@ def judge(lab, hosts, evidence):
 # --- cases ---------------------------------------------------------------------------------------------------------------
 
 
-def pair(program, way, arguments, direction, gid="ipv4", faults=None, io="af_xdp", timeout=60, hosts=None, name=None, **case):
-    """perftest or a pingpong."""
+def pair(program, way, arguments, direction, gid="ipv4", faults=None, io="af_xdp", timeout=60, hosts=None, name=None, own=(), **case):
+    """perftest or a pingpong. own: arguments of uroce's side alone."""
     name = name or f"{program}/{way}-{direction}"
 
     def run(lab):
@@ -127,7 +127,9 @@ def pair(program, way, arguments, direction, gid="ipv4", faults=None, io="af_xdp
         roles = Roles(lab, direction, hosts)
         with captured(lab, name) as evidence:
             words = arguments if program in PINGPONGS else [*arguments, "-u", PATIENCE]
-            result = run_pair(roles, program, words, gid, ours(roles.a, evidence, io, faults), ours(roles.b, evidence, io, faults), timeout)
+            sides = [ours(host, evidence, io, faults) for host in (roles.a, roles.b)]
+            own_words = [own if host.uroce else () for host in (roles.a, roles.b)]
+            result = run_pair(roles, program, words, gid, *sides, timeout, own_words)
             check(not result.problem, f"{result.problem}\n{result.report()}")
             for host, mode in zip((roles.a, roles.b), result.io_modes):
                 check_io(host, mode, io, faults)

@@ -44,6 +44,10 @@ KINDS = EVERYTHING.split(",")[:8]
 OUTSTANDING = ["-o", "16"]
 
 
+# Of our side alone: rxe of 6.1 tells a program of a completion too few, about once in 200 runs of ib_send_lat (docs/interop.md).
+EVENTS = ["-e"]
+
+
 def iterations(program):
     count = ["-n", "200" if program in BANDWIDTH else "500"]
     return [*count, *OUTSTANDING] if program.startswith(("ib_read", "ib_atomic")) else count
@@ -58,8 +62,8 @@ def perftest():
     for program in PROGRAMS:
         yield from both(pair, program, "rc", iterations(program), quick="to-peer" if program in BANDWIDTH else "from-peer")
         yield from both(pair, program, "rc-ipv6", iterations(program), gid="ipv6", quick=program == "ib_send_bw" and "from-peer")
-        yield from both(pair, program, "events", [*iterations(program), "-e"], quick=program == "ib_send_lat") if not program.startswith(
-            "ib_write") else ()
+        if not program.startswith("ib_write"):
+            yield from both(pair, program, "events", iterations(program), own=EVENTS, quick=program == "ib_send_lat")
         if program in BANDWIDTH:
             yield from both(pair, program, "qps-8", [*iterations(program), "-q", "8"], quick=False)
         if program.startswith(("ib_write", "ib_send")):
@@ -83,7 +87,7 @@ def pingpongs():
     for program in PINGPONGS[:-1]:  # rxe has no XRC
         check = [] if "ud" in program else ["-c"]
         yield from both(pair, program, "ipv4", [*check, "-n", "300"], quick="to-peer")
-        yield from both(pair, program, "events", [*check, "-n", "300", "-e"], quick=False)
+        yield from both(pair, program, "events", [*check, "-n", "300"], own=EVENTS, quick=False)
 
 
 def path_mtus():

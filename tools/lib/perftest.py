@@ -114,14 +114,15 @@ def _judge(program, codes, result):
     return "" if result.rows else f"{program} printed no result"
 
 
-def run_pair(lab, program, arguments=(), gid=0, server=Side(), client=Side(), timeout=60):
+def run_pair(lab, program, arguments=(), gid=0, server=Side(), client=Side(), timeout=60, words=((), ())):
     """Runs server on lab.a and client on lab.b; a hang is ended after `timeout` seconds and is a problem.
 
-    gid: an index, or "ipv4", "ipv6" or "link-local", whatever index that has on either host."""
+    gid: an index, or "ipv4", "ipv6" or "link-local", whatever index that has on either host. words: arguments of the server
+    alone, and of the client alone."""
     port = next(_ports)
     commands = (
-        _command(program, arguments, lab.a, port, gid, None),
-        _command(program, arguments, lab.b, port, gid, lab.a.ipv4),
+        _command(program, [*arguments, *words[0]], lab.a, port, gid, None),
+        _command(program, [*arguments, *words[1]], lab.b, port, gid, lab.a.ipv4),
     )
     result = Result(commands=tuple(map(shlex.join, commands)))
     start = time.monotonic()
