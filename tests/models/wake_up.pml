@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // How a process that writes to a ring wakes the one that reads it (engine/io/same_host: RingWriter::publish,
-// RingReader::sleep, Peer::wake, Peer::take_wake_ups): one writer, and two threads of the reader, the background thread, which
+// RingReader::sleep, Peer::wake, SameHost::answer_bells): one writer, and two threads of the reader, the background thread, which
 // sleeps on the descriptor, and an application thread that polls as often as it likes and then sleeps until it has been
 // told of a packet.
 //
@@ -14,7 +14,7 @@
 
 byte tail = 0, head = 0, taken = 0;  // taken: by the readers, of what the ring shows
 bool awake = true;                   // RingControl::awake
-byte wake_ups = 0;                   // in the socket
+byte wake_ups = 0;                   // rings of the bell (engine/base/bell.h) that nobody has taken
 bool locked = false;
 bool told = false;                   // the completion channel is readable
 bool writer_ended = false;
@@ -74,7 +74,7 @@ end:  // it may sleep for ever where there is nothing to do: the monitor judges 
      // Shard::sleep(): with the lock; without it it only dozes.
      if
      :: atomic { !locked -> locked = true };
-        wake_ups = 0;   // Peer::take_wake_ups()
+        wake_ups = 0;   // SameHost::answer_bells()
         awake = false;  // RingReader::sleep()
         idle = (tail == head);
         unlock();

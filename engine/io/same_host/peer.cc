@@ -3,9 +3,7 @@
 
 #include <cerrno>
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include "engine/base/fork.h"
@@ -30,10 +28,11 @@ int make_peers(PeerEnd& one, PeerEnd& other) {
     return errno;
   }
   UniqueFd second(fcntl(memory.get(), F_DUPFD_CLOEXEC, 0));
-  int ends[2];
-  if (!second || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) return errno;
-  one = {std::move(memory), UniqueFd(ends[0]), 0};
-  other = {std::move(second), UniqueFd(ends[1]), 1};
+  if (!second) return errno;
+  auto [ours, theirs] = make_bell();
+  if (!ours) return errno;
+  one = {std::move(memory), std::move(ours), 0};
+  other = {std::move(second), std::move(theirs), 1};
   return 0;
 }
 
@@ -77,43 +76,22 @@ uint8_t* Peer::Mapping::ring(uint32_t side) const {
 
 std::unique_ptr<Peer> Peer::open(uint32_t range, PeerEnd end) {
   auto mapping = std::make_unique<Mapping>();
-  const bool usable = end.side <= 1 && end.socket && mapping->map(end.memory.get());
-  if (usable) return std::unique_ptr<Peer>(new Peer(range, std::move(mapping), std::move(end.socket), end.side));
-  ForkGuard().close(end.socket.release());
+  const bool usable = end.side <= 1 && end.bell && mapping->map(end.memory.get());
+  if (usable) return std::unique_ptr<Peer>(new Peer(range, std::move(mapping), std::move(end.bell), end.side));
+  ForkGuard().close(end.bell.release());
   return nullptr;
 }
 
-Peer::Peer(uint32_t its_range, std::unique_ptr<Mapping> mapping, UniqueFd socket, uint32_t side)
+Peer::Peer(uint32_t its_range, std::unique_ptr<Mapping> mapping, UniqueFd bell, uint32_t side)
     : range(its_range),
       out(mapping->control(side), mapping->ring(side)),
       in(mapping->control(1 - side), mapping->ring(1 - side)),
       mapping_(std::move(mapping)),
-      socket_(std::move(socket)) {}
+      bell_(std::move(bell)) {}
 
+// Nothing is in it that could make closing it wait.
 Peer::~Peer() {
-  ForkGuard().close(socket_.release());
-}
-
-// Where there is no room in the socket, it is readable anyway.
-void Peer::wake() const {
-  const uint8_t nothing = 0;
-  send(socket_.get(), &nothing, sizeof(nothing), MSG_DONTWAIT | MSG_NOSIGNAL);
-}
-
-void Peer::look() {
-  pollfd end{socket_.get(), POLLRDHUP, 0};
-  ended_ = ended_ || (poll(&end, 1, 0) > 0 && (end.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0);
-}
-
-// A peer that goes on writing to the socket keeps this side from nothing but its sleep.
-void Peer::take_wake_ups() {
-  constexpr int kMost = 16;
-  for (int i = 0; i < kMost && !ended_; ++i) {
-    uint8_t any;
-    const ssize_t got = recv(socket_.get(), &any, sizeof(any), MSG_DONTWAIT | MSG_TRUNC);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    ended_ = got <= 0;
-  }
+  ForkGuard().close(bell_.release());
 }
 
 }  // namespace uroce::io

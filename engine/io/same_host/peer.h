@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // Another process of this host and what there is between it and this one: memory with a ring each way (ring.h), and a
-// socket that wakes the other side and tells of its end. The broker makes a pair of ends and passes them on
-// (make_peers); each process maps its own. Neither has to trust the other.
+// bell that wakes the other side and tells of its end (engine/base/bell.h). The broker makes a pair of ends and passes
+// them on (make_peers); each process maps its own. Neither has to trust the other.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "engine/base/bell.h"
 #include "engine/base/time.h"
 #include "engine/base/unique_fd.h"
 #include "engine/io/same_host/ring.h"
@@ -18,7 +19,7 @@ namespace uroce::io {
 // As it is passed on. Both ends have the same memory.
 struct PeerEnd {
   UniqueFd memory;  // cannot change its size
-  UniqueFd socket;
+  UniqueFd bell;
   uint32_t side = 0;  // 0 or 1
 };
 
@@ -27,7 +28,7 @@ int make_peers(PeerEnd& one, PeerEnd& other);
 
 class Peer {
  public:
-  // Null: the memory is not what make_peers() makes, or cannot be mapped. The socket is one that children do not keep
+  // Null: the memory is not what make_peers() makes, or cannot be mapped. The bell is one that children do not keep
   // (ForkGuard).
   static std::unique_ptr<Peer> open(uint32_t range, PeerEnd end);
   ~Peer();
@@ -37,19 +38,16 @@ class Peer {
   const uint32_t range;  // of its QP numbers
   RingWriter out;
   RingReader in;
-  std::optional<Time> full_since;  // `out`
-  bool taken_up = false;           // `in`: what came by the network before has been received
-  uint32_t late_long = 0;          // long packets that may still come since it was told that none are taken any more
+  std::optional<Time> waited_since;  // for room in `out`
+  uint64_t read_then = 0;            // out.known_read()
+  bool taken_up = false;             // `in`: what came by the network before has been received
+  uint32_t late_long = 0;            // long packets that may still come since it was told that none are taken any more
 
-  int socket() const { return socket_.get(); }
+  int bell() const { return bell_.get(); }
   // After out.publish() has asked for it.
-  void wake() const;
-  // Takes what wake() of the other side has left, and looks whether that one is there. Only for the thread that sleeps
-  // on socket(), before it does: if another took a wake-up, that thread would find the socket quiet and sleep on, and
-  // as the ring says that its reader is awake, nobody would wake it again (tests/models/wake_up.pml).
-  void take_wake_ups();
-  // Looks whether the other side is there, and takes nothing.
-  void look();
+  void wake() const { ring_bell(bell_.get()); }
+  // Looks whether the other side is there. Any number of times: no ring is taken.
+  void look() { ended_ = ended_ || bell_has_ended(bell_.get()); }
   // The other process has gone, or let go of this one: nothing new comes, and nobody reads what is sent.
   bool ended() const { return ended_; }
 
@@ -64,10 +62,10 @@ class Peer {
     uint8_t* ring(uint32_t side) const;
     uint8_t* base = nullptr;
   };
-  Peer(uint32_t its_range, std::unique_ptr<Mapping> mapping, UniqueFd socket, uint32_t side);
+  Peer(uint32_t its_range, std::unique_ptr<Mapping> mapping, UniqueFd bell, uint32_t side);
 
   const std::unique_ptr<Mapping> mapping_;
-  UniqueFd socket_;
+  UniqueFd bell_;
   bool ended_ = false;
 };
 

@@ -18,7 +18,7 @@ namespace {
 
 // Between looks whether peers are still there.
 constexpr uint32_t kLooksPerPeerLook = 1024;
-// How long a peer may leave its ring full before packets to it are lost.
+// How long a peer with a full ring is waited for, before packets to it are lost.
 constexpr Duration kPatience = std::chrono::milliseconds(10);
 // Packets that the network may have for this process when a peer begins to use the memory: two sockets of 16 MiB, as
 // the kernel counts, hold some 44 000 short ones. A look takes so many at least, if they are there.
@@ -80,14 +80,11 @@ NewPeers::~NewPeers() = default;
 bool NewPeers::add(uint32_t range, PeerEnd end) {
   std::unique_ptr<Peer> peer = Peer::open(range, std::move(end));
   if (!peer) return false;
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.ptr = peer.get();
   const std::lock_guard guard(lock_);
   if (count_ == kMostPeers) return false;
   peers_.push_back(std::move(peer));
   any_.store(true, std::memory_order_release);  // whoever is told of an event of the peer finds it
-  if (epoll_ctl(events_.get(), EPOLL_CTL_ADD, peers_.back()->socket(), &event) != 0) {
+  if (wait_for_bell(events_.get(), peers_.back()->bell(), peers_.back().get()) != 0) {
     peers_.pop_back();
     return false;
   }
@@ -126,16 +123,29 @@ void SameHost::show_packets(bool shown) {
   }
 }
 
-// Who polls leaves wake-ups to the thread that sleeps, whose they are.
-void SameHost::look_after_peers(bool about_to_sleep) {
-  std::array<epoll_event, 16> events;
-  const int count = epoll_wait(config_.arrivals->events_.get(), events.data(), events.size(), 0);
-  for (const epoll_event& event : std::span(events).first(static_cast<size_t>(std::max(count, 0)))) {
-    Peer* const peer = static_cast<Peer*>(event.data.ptr);
-    about_to_sleep ? peer->take_wake_ups() : peer->look();
+// For who polls, which leaves rings to the thread that sleeps, whose they are.
+void SameHost::look_after_peers() {
+  bool ended = false;
+  for (const auto& peer : peers_) {
+    peer->look();
+    ended |= peer->ended();
   }
   if (config_.arrivals->any_.load(std::memory_order_acquire)) return take_new_peers();
-  if (count > 0) end_peers();
+  if (ended) end_peers();
+}
+
+// Takes the rings of all peers. Only for the thread that sleeps, before it does: if another took a ring, that thread
+// would sleep on, and as the peer's ring says that its reader is awake, nobody would wake it again
+// (tests/models/wake_up.pml). As many as there are: who rings on keeps this side from nothing but its sleep.
+void SameHost::answer_bells() {
+  std::array<epoll_event, 64> events;
+  bool rung = false;
+  for (size_t i = 0; i < NewPeers::kMostPeers / events.size(); ++i) {
+    const int count = epoll_wait(config_.arrivals->events_.get(), events.data(), events.size(), 0);
+    rung |= count > 0;
+    if (count < static_cast<int>(events.size())) break;
+  }
+  if (rung || config_.arrivals->any_.load(std::memory_order_acquire)) look_after_peers();
 }
 
 // What a peer has sent before its end is still received.
@@ -151,7 +161,7 @@ void SameHost::end_peers() {
       without_peer_[peer->range] = 0;
     }
     if (!peer->in.empty()) return false;
-    epoll_ctl(config_.arrivals->events_.get(), EPOLL_CTL_DEL, peer->socket(), nullptr);
+    epoll_ctl(config_.arrivals->events_.get(), EPOLL_CTL_DEL, peer->bell(), nullptr);
     return true;
   };
   const size_t ended = std::erase_if(peers_, gone);
@@ -235,7 +245,6 @@ size_t SameHost::send_to(Peer& peer, std::span<io::TxPacket> packets) {
       ++counters_.tx_unread;
       continue;
     }
-    peer.full_since.reset();
     packet.ip_id = 0;
     packet.unreadable = !write(packet, record);
     if (packet.unreadable) continue;
@@ -271,12 +280,17 @@ bool SameHost::write(const io::TxPacket& packet, uint8_t* record) const {
   return guard_payload(packet, [&] { copy_without_icrc(packet, ib); });
 }
 
-// Whether a peer with a full ring may still be waited for.
+// Whether a peer with a full ring may still be waited for: while it reads half a ring in each kPatience. All other
+// packets wait for it, too; so one that reads a record now and then is not waited for, either.
 bool SameHost::is_patient(Peer& peer) const {
   peer.look();
   const Time now = config_.now();
-  if (!peer.full_since) peer.full_since = now;
-  return !peer.ended() && now - *peer.full_since < kPatience;
+  const uint64_t read = peer.out.known_read();
+  if (!peer.waited_since || static_cast<int64_t>(read - peer.read_then) >= static_cast<int64_t>(kRingSize / 2)) {
+    peer.waited_since = now;
+    peer.read_then = read;
+  }
+  return !peer.ended() && now - *peer.waited_since < kPatience;
 }
 
 // --- receiving ------------------------------------------------------------------------------------------------------
@@ -286,7 +300,7 @@ size_t SameHost::receive(std::span<RxPacket> out) {
   if (config_.arrivals->any_.load(std::memory_order_relaxed)) take_new_peers();
   if (peers_.empty()) return network_->receive(out);
   const uint32_t look = looks_++;
-  if (look % kLooksPerPeerLook == 0) look_after_peers(false);
+  if (look % kLooksPerPeerLook == 0) look_after_peers();
   if (!all_taken_up_) {
     if (const size_t before = receive_before_peers(out)) return before;
   }
@@ -432,8 +446,9 @@ size_t SameHost::headers_apart(std::span<const uint8_t> ib) const {
 bool SameHost::prepare_to_wait() {
   look_everywhere();
   take_back();
-  look_after_peers(true);
-  bool nothing = true;
+  answer_bells();
+  // Those that could not be taken yet have been rung for: nobody would wake this side for them.
+  bool nothing = !config_.arrivals->any_.load(std::memory_order_acquire);
   for (const auto& peer : peers_) nothing &= peer->in.sleep();
   return nothing && network_->prepare_to_wait();
 }

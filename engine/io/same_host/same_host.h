@@ -45,7 +45,7 @@ class NewPeers {
 
  private:
   friend class SameHost;
-  const UniqueFd events_;  // epoll: readable when a peer has something to tell
+  const UniqueFd events_;  // epoll: the bells of all
   std::atomic<bool> any_{false};
   std::mutex lock_;
   std::vector<std::unique_ptr<Peer>> peers_;
@@ -101,7 +101,8 @@ class SameHost final : public PacketIo {
   size_t headers_apart(std::span<const uint8_t> ib) const;
   void take_back();
   void take_new_peers();
-  void look_after_peers(bool about_to_sleep);
+  void look_after_peers();
+  void answer_bells();
   void end_peers();
 
   const std::unique_ptr<PacketIo> network_;

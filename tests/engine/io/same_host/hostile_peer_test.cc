@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // A process of this host that writes into the shared memory what it likes: nobody else suffers.
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <cstring>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -12,7 +14,9 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/message_socket.h"
 #include "tests/engine/io/same_host/same_host_rig.h"
+#include "tests/slow_socket.h"
 
 namespace uroce::io::test {
 namespace {
@@ -26,6 +30,8 @@ struct Hostile {
   ~Hostile() { munmap(bytes, 4096 + 2 * kRingSize); }
   // Of the ring that this side writes to.
   RingControl& control() { return reinterpret_cast<RingControl*>(bytes)[end.side]; }
+  // Of the one that it reads from.
+  RingControl& control_of_read() { return reinterpret_cast<RingControl*>(bytes)[1 - end.side]; }
   uint8_t* ring() { return bytes + 4096 + end.side * kRingSize; }
   // In front of the record behind the first one, which has `size` bytes.
   void set_next_length(size_t size, uint32_t length) {
@@ -148,14 +154,39 @@ TEST_F(HostilePeer, TheMemoryKeepsItsSize) {
 }
 
 TEST_F(HostilePeer, WakesDoNotPileUp) {
-  const uint8_t wake = 0;
-  for (int i = 0; i < 10'000; ++i) ::send(peer->end.socket.get(), &wake, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+  for (int i = 0; i < 10'000; ++i) ring_bell(peer->end.bell.get());
   int looks = 0;
   for (; looks < 10'000 && ours.would_wake(); ++looks) ours.io->prepare_to_wait();
   EXPECT_LT(looks, 10'000);
   TestBurst burst = burst_of(1);
   ours.io->send(burst.packets());
   EXPECT_EQ(sent_by_network(), 0u) << "it is still a peer";
+}
+
+// The last close() of what it would send waits for a minute.
+TEST_F(HostilePeer, NothingCanBeSentOverItsBell) {
+  const int slow = uroce::test::slow_socket().release();  // nobody closes it
+  const std::array<uint8_t, 1> byte{};
+  EXPECT_EQ(send_message(peer->end.bell.get(), byte, std::array{slow}), EPIPE);
+  EXPECT_EQ(send_message(peer->end.bell.get(), {}, std::array{slow}), EPIPE);
+}
+
+// While one is waited for, all others are. So it is not where it reads one record in each while that it is given.
+TEST_F(HostilePeer, OneThatReadsARecordNowAndThenIsNotWaitedFor) {
+  TestBurst burst = burst_of(1, 4096);
+  const auto send = [&] { return ours.io->send(burst.packets()) == 1; };
+  while (send()) continue;
+  const uint64_t full = peer->control_of_read().tail;
+  for (int i = 1; i <= 100; ++i) {
+    test_time += std::chrono::milliseconds(5);
+    peer->control_of_read().head = static_cast<uint64_t>(i) * (full / 124);
+    while (send() && ours.io->counters().tx_unread == 0) continue;
+    if (ours.io->counters().tx_unread > 0) {
+      EXPECT_LE(i, 4);
+      return;
+    }
+  }
+  FAIL() << "it is waited for after " << 500 << " ms";
 }
 
 TEST_F(HostilePeer, ScribblesAnywhere) {
