@@ -6,7 +6,9 @@
 #include <cerrno>
 #include <csignal>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -78,6 +80,15 @@ void close_in_a_process_that_ends(UniqueFd socket) {
 
 }  // namespace
 
+bool is_unread(int socket) {
+  int bytes = 0;
+  return ioctl(socket, SIOCOUTQ, &bytes) == 0 && bytes > 0;
+}
+
+void ClientSocket::hang_up() const {
+  shutdown(socket_.get(), SHUT_RDWR);
+}
+
 // If messages are left in the queue, the kernel gives the client an error before it gives him the last answer.
 ClientSocket::~ClientSocket() {
   if (!socket_) return;
@@ -111,9 +122,7 @@ int ClientSocket::receive(std::span<uint8_t> bytes, size_t& size) {
 int ClientSocket::take_claimed(Descriptors& descriptors, Takes takes) {
   if (takes == Takes::kNothing) return EPROTO;
   const bool all = peek_descriptors(socket_.get(), descriptors) == 0;
-  const auto is_sound = [takes](const UniqueFd& fd) {
-    return !fd || takes == Takes::kAnything || is_udp_socket(fd.get());
-  };
+  const auto is_sound = [](const UniqueFd& fd) { return !fd || is_udp_socket(fd.get()); };
   const bool sound = std::all_of(descriptors.begin(), descriptors.end(), is_sound);
   if (sound && all) return 0;
   for (UniqueFd& descriptor : descriptors) {

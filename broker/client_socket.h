@@ -12,6 +12,9 @@
 
 namespace uroce::broker {
 
+// The other end of a UNIX socket has not read all that was sent to it, and has not closed it.
+bool is_unread(int socket);
+
 class ClientSocket {
  public:
   explicit ClientSocket(UniqueFd socket) : socket_(std::move(socket)) {}
@@ -24,8 +27,13 @@ class ClientSocket {
     return broker::send(socket_.get(), message, descriptors);
   }
 
-  // Whose descriptors may come with a kClaim: nobody's; UDP sockets, which close at once; or whatever it is.
-  enum class Takes { kNothing, kUdpSockets, kAnything };
+  // It has been sent something that it has not read.
+  bool unread() const { return is_unread(socket_.get()); }
+  // It sees the end behind what it has been sent, and nothing more is taken from it.
+  void hang_up() const;
+
+  // Which descriptors may come with a kClaim: none, or UDP sockets, which close at once.
+  enum class Takes { kNothing, kUdpSockets };
   // As broker::receive() without waiting. EPROTO as well for descriptors that are not to be taken; EPERM: one of these
   // was no UDP socket. It stays open for good, so the client's user should not be given the chance again.
   int receive(Message& message, Descriptors& descriptors, Takes takes);

@@ -32,8 +32,6 @@ namespace {
 constexpr int kAnswerTimeout = 2000;  // ms
 // Between two looks whether there is a broker again.
 constexpr std::chrono::milliseconds kLookAgain{100};
-// Who asks for statistics and does not read them is not waited for longer.
-constexpr std::chrono::milliseconds kWriteTime{500};
 
 const char* message_of(int error) {
   return std::strerror(error);  // NOLINT(concurrency-mt-unsafe): glibc's is thread-safe for known values
@@ -50,17 +48,12 @@ void close_all(Descriptors& descriptors) {
   for (UniqueFd& descriptor : descriptors) forks.close(descriptor.release());
 }
 
-// As much as the reader takes within kWriteTime.
-void write_whole(int socket, std::string_view text) {
-  const Time end = monotonic_now() + kWriteTime;
-  while (!text.empty()) {
-    const ssize_t sent = ::send(socket, text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent > 0) text.remove_prefix(static_cast<size_t>(sent));
-    if (sent >= 0 || errno == EINTR) continue;
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - monotonic_now()).count();
-    if (errno != EAGAIN || left <= 0) return;
-    pollfd room{socket, POLLOUT, 0};
-    poll(&room, 1, static_cast<int>(left));
+void write_whole(int file, std::string_view text) {
+  for (off_t at = 0; !text.empty();) {
+    const ssize_t written = pwrite(file, text.data(), text.size(), at);
+    if (written <= 0) return;  // no memory
+    at += written;
+    text.remove_prefix(static_cast<size_t>(written));
   }
 }
 
@@ -255,10 +248,12 @@ std::optional<io::IoError> Link::reconnect() {
   return std::nullopt;
 }
 
+// They may be another user's: so nothing can be asked over it any more.
 void Link::keep_for_programs() {
   constexpr int kOutOfTheWay = 500;  // of shells and of programs that count on low numbers
   const std::lock_guard guard(lock_);
-  if (socket_ < 0 || fcntl(socket_, F_DUPFD, kOutOfTheWay) >= 0) return;
+  if (socket_ < 0 || send(socket_, make_message(Kind::kStay)) != 0) return;
+  if (fcntl(socket_, F_DUPFD, kOutOfTheWay) >= 0) return;
   fcntl(socket_, F_SETFD, 0);
   ForkGuard().forget(std::exchange(socket_, -1));
 }
@@ -301,15 +296,15 @@ bool Link::listen(int socket) {
   Came came;
   const int error = came.receive(socket, message, 0);
   Descriptors& all = came.all;
-  if (error == 0 && message.kind == Kind::kReport && all[0]) report(all[0].get(), message.most_qps);
+  if (error == 0 && message.kind == Kind::kReport && all[1]) report(all[0].get(), message.most_qps);
   if (error == 0 && message.kind == Kind::kPeer && all[1]) hand_over(message, all);
   return error == 0 || error == ETIMEDOUT;
 }
 
-// Writes the process's statistics.
-void Link::report(int stream, uint32_t most_qps) const {
+// Writes the process's statistics. That it is done is seen when the bell that came along is closed.
+void Link::report(int file, uint32_t most_qps) const {
   try {
-    write_whole(stream, report_(std::min(most_qps, kMostQps)));
+    write_whole(file, report_(std::min(most_qps, kMostQps)));
   } catch (const std::bad_alloc&) {  // no answer
   }
 }

@@ -96,7 +96,7 @@ class Link : public std::enable_shared_from_this<Link> {
   void watch();
   void listen_until_end();
   bool listen(int socket);
-  void report(int stream, uint32_t most_qps) const;
+  void report(int file, uint32_t most_qps) const;
   void hand_over(const Message& message, Descriptors& came);
   void meet(const Lease& lease, uint32_t range);
   void send_wishes();

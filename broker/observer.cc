@@ -2,11 +2,9 @@
 #include "broker/observer.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
-#include <poll.h>
-#include <sys/socket.h>
+#include <sys/epoll.h>
 #include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
@@ -14,6 +12,7 @@
 
 #include "broker/address.h"
 #include "broker/protocol.h"
+#include "engine/base/bell.h"
 #include "engine/base/clock.h"
 #include "engine/base/concat.h"
 
@@ -29,48 +28,54 @@ std::string text_of_error(int error) {
   return std::generic_category().message(error);
 }
 
-// A process that is to answer, and what it has said so far.
+// A process that is to answer: it writes into the file and then closes its end of the bell. It may be hostile, and can
+// make neither of them wait.
 struct Asked {
   size_t process;
-  UniqueFd stream;
-  std::string text;
+  UniqueFd file, bell;
 };
 
-// Reads what is there. True: there will be no more.
-bool read_some(Asked& asked, size_t most) {
-  std::array<char, 65536> piece;
-  const ssize_t size = recv(asked.stream.get(), piece.data(), piece.size(), MSG_DONTWAIT);
-  if (size < 0) return errno != EAGAIN && errno != EINTR;
-  asked.text.append(piece.data(), static_cast<size_t>(size));
-  return size == 0 || asked.text.size() > most;
+// What it has written. Nothing: more than `most`.
+std::optional<std::string> read_answer(const Asked& asked, size_t most) {
+  struct stat status {};
+  if (fstat(asked.file.get(), &status) != 0 || static_cast<size_t>(status.st_size) > most) return std::nullopt;
+  std::string text(static_cast<size_t>(status.st_size), 0);
+  size_t size = 0;
+  while (size < text.size()) {
+    const ssize_t got = pread(asked.file.get(), &text[size], text.size() - size, static_cast<off_t>(size));
+    if (got <= 0) break;
+    size += static_cast<size_t>(got);
+  }
+  text.resize(size);
+  return text;
 }
 
 // Fills in the answers of those who give one in time. 0, or EINTR as Observer::look() has it.
 int take_answers(std::vector<Process>& processes, std::vector<Asked> asked, uint32_t most_qps, int stop) {
   const Time end = monotonic_now() + std::chrono::milliseconds(Observer::kPatience);
-  size_t bytes = 0;
-  std::vector<pollfd> waits;
-  while (!asked.empty() && bytes <= kMostBytes) {
-    waits.assign(1, {stop, POLLIN, 0});
-    for (const Asked& each : asked) waits.push_back({each.stream.get(), POLLIN, 0});
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - monotonic_now()).count();
-    if (left <= 0) break;
-    const int ready = poll(waits.data(), waits.size(), static_cast<int>(left));
+  const UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
+  epoll_event stopped{.events = EPOLLIN, .data = {}};
+  if (stop >= 0) epoll_ctl(epoll.get(), EPOLL_CTL_ADD, stop, &stopped);
+  for (Asked& each : asked) wait_for_bell(epoll.get(), each.bell.get(), &each);
+  size_t bytes = 0, left = asked.size();
+  while (left > 0 && bytes <= kMostBytes) {
+    const auto time = std::chrono::ceil<std::chrono::milliseconds>(end - monotonic_now()).count();
+    if (time <= 0) break;
+    epoll_event event{};
+    const int ready = epoll_wait(epoll.get(), &event, 1, static_cast<int>(time));
     if (ready < 0 && errno == EINTR) continue;
     if (ready <= 0) break;
-    if (waits[0].revents != 0) return EINTR;
-    for (size_t i = asked.size(); i-- > 0;) {
-      if (waits[i + 1].revents == 0) continue;
-      const size_t before = asked[i].text.size();
-      const bool done = read_some(asked[i], longest_report(most_qps));
-      bytes += asked[i].text.size() - before;
-      if (!done) continue;
-      Process& process = processes[asked[i].process];
-      auto statistics = parse_statistics(asked[i].text);
-      if (!asked[i].text.empty()) process.answer = statistics ? Process::Answer::kWhole : Process::Answer::kBroken;
-      if (statistics) process.statistics = std::move(*statistics);
-      asked.erase(asked.begin() + static_cast<ptrdiff_t>(i));
-    }
+    auto* const each = static_cast<Asked*>(event.data.ptr);
+    if (each == nullptr) return EINTR;
+    if (!bell_has_ended(each->bell.get())) continue;
+    Process& process = processes[each->process];
+    const std::optional<std::string> text = read_answer(*each, longest_report(most_qps));
+    auto statistics = text ? parse_statistics(*text) : std::nullopt;
+    bytes += text ? text->size() : 0;
+    if (!text || !text->empty()) process.answer = statistics ? Process::Answer::kWhole : Process::Answer::kBroken;
+    if (statistics) process.statistics = std::move(*statistics);
+    each->bell.reset();  // out of the epoll set
+    --left;
   }
   return 0;
 }
@@ -126,7 +131,7 @@ std::variant<std::vector<Process>, io::IoError> Observer::look(uint32_t most_qps
     if (error == 0 && (answer.kind != Kind::kProcess || answer.client <= request.client)) error = EPROTO;
     if (error != 0) return no_answer(error);
     request.client = answer.client;
-    if (came.front()) asked.push_back({processes.size(), std::move(came.front()), {}});
+    if (came[1]) asked.push_back({processes.size(), std::move(came[0]), std::move(came[1])});
     processes.push_back({.client = answer.client,
                          .pid = answer.pid,
                          .uid = answer.uid,

@@ -15,6 +15,9 @@
 //                                       <-   kGranted (range), or kRefused
 //
 //   kMeet (range, other)                ->   (no answer) it sends packets to QPs of the other range
+//   kStay                               ->   (no answer) the broker is to stay there as long as the connection does,
+//   which
+//                                            others may inherit: whatever is said after this ends it
 //
 //   kHold (text: port)                  ->   a DPDK port that one process at a time can use; also to say that one has
 //                                       <-   kGranted, or kRefused: who has it
@@ -22,24 +25,26 @@
 //
 // kWelcome brings a second socket, on which the broker says what is no answer:
 //
-//                                       <-   kReport (most_qps, with a stream): the client's statistics are to be
-//                                            written to the stream, which is closed then (statistics.h)
-//                                       <-   kPeer (range, other, side, with memory and a socket): what connects the
-//                                            two that meet, to both (io/same_host/peer.h)
+//                                       <-   kReport (most_qps, with a file and a bell): the client's statistics are to
+//                                            be written to the file, and the bell is closed then (statistics.h)
+//                                       <-   kPeer (range, other, side, with memory and a bell): what connects the two
+//                                            that meet, to both (io/same_host/peer.h). Both have asked for it, or one
+//                                            of them who is of the same user or root's
 //
 // Who looks at the statistics (observer.h) and is no client:
 //
 //   kLook                               ->
 //                                       <-   kWelcome, or kRefused
 //   kNext (client, most_qps)            ->   the first client behind that one, by number
-//                                       <-   kProcess (client, pid, uid, text: program; with the other end of the
-//                                            stream, if the client could be asked), or kNoMore
+//                                       <-   kProcess (client, pid, uid, text: program; with the file and the other
+//                                            end of the bell, if the client could be asked), or kNoMore
 //
 //   kIds                                ->
 //                                       <-   kGranted (with a file, if the broker has a connection manager): what it
 //                                            is about (connections.h)
 //
-// Each request has one answer, which comes before the next request is read. The end of the connection ends the leases.
+// Each request has one answer, which is read before there is a next request: else the connection ends, and with it the
+// leases.
 // The first three fields and `text` of Message stay where they are in every version, so that each side can tell the
 // other what it does not speak.
 #pragma once
@@ -55,7 +60,7 @@
 namespace uroce::broker {
 
 inline constexpr uint32_t kMagic = 0x75726f63;
-inline constexpr uint16_t kProtocolVersion = 3;
+inline constexpr uint16_t kProtocolVersion = 4;
 
 enum class Kind : uint16_t {
   kHello = 1,
@@ -75,9 +80,10 @@ enum class Kind : uint16_t {
   kCm,
   kIds,
   kHold,
-  kRelease
+  kRelease,
+  kStay
 };
-inline constexpr Kind kLastKind = Kind::kRelease;
+inline constexpr Kind kLastKind = Kind::kStay;
 
 // What packets move by. One client at a time has a netdev's AF_XDP queues; it gets sockets too, for what does not come
 // through them (engine/io/frames_and_sockets.h). Ports of DPDK on a netdev are as many as clients want; their sockets

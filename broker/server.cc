@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "engine/base/bell.h"
 #include "engine/base/concat.h"
 #include "engine/base/random.h"
 #include "engine/io/af_xdp/error.h"
@@ -51,17 +52,22 @@ Message refusal(int error, const std::string& text) {
   return message;
 }
 
-// What a client does not read of what it is asked costs no more than this.
+// What a client does not read of what it is asked or told costs no more than this.
 void shrink_send_buffer(int socket) {
   const int least = 0;  // the kernel's own least is taken: a few messages
   setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &least, sizeof(least));
 }
 
 // Two ends; none of them if there are no descriptors left.
-std::array<UniqueFd, 2> socket_pair(int type) {
+std::array<UniqueFd, 2> message_sockets() {
   std::array<int, 2> ends{-1, -1};
-  if (socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, ends.data()) != 0) return {};
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) != 0) return {};
   return {UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+// What a user may have of `all`, of which others have the rest of what is `taken` and he `own`.
+bool leaves_enough(size_t all, size_t taken, size_t own) {
+  return taken + all / kReserved + own < all;
 }
 
 Message granted(uint32_t range) {
@@ -111,8 +117,10 @@ bool Server::turn(int stop, bool waits_for_work) {
   if (poll(waits_.data(), waits_.size(), waits_for_work ? patience(now) : 0) < 0) return true;
   if (waits_[0].revents != 0) return false;
   auto wait = waits_.begin() + static_cast<ptrdiff_t>(others);
+  served_.clear();
   for (auto client = clients_.begin(); client != clients_.end(); ++wait) {
-    const bool goes_on = wait->revents == 0 ? client->greeted || now < client->greeting_ends : serve(*client);
+    const bool served = wait->revents != 0 && has_its_turn(*client);
+    const bool goes_on = served ? serve(*client) : client->greeted || now < client->greeting_ends;
     client = goes_on ? std::next(client) : end_client(client);
   }
   for (size_t i = 0; i < listeners_.size(); ++i) {
@@ -120,7 +128,13 @@ bool Server::turn(int stop, bool waits_for_work) {
   }
   if (started_) steering_->work();  // what was given out is made anew before it is asked for
   if (cm_) cm_->work(std::span(waits_).subspan(of_cm), now_());
+  close_some();
   return true;
+}
+
+// Others do not wait for more messages of one user than so many.
+bool Server::has_its_turn(const Client& client) {
+  return is_owner(client.peer) || ++served_[client.peer.uid] <= kServedOfUser;
 }
 
 // Milliseconds until something is to be done without cause from outside; -1: never.
@@ -128,6 +142,7 @@ int Server::patience(Time now) const {
   Time next = kNever;
   if (!started_) next = std::min(next, starts_at_);
   if (!kept_.empty()) next = std::min(next, look_at_kept_);
+  if (!leaving_.empty()) next = std::min(next, closes_more_ ? now : now + kLookAgain);
   if (cm_) next = std::min(next, cm_->deadline());
   if (accepts_at_ > now) next = std::min(next, accepts_at_);
   if (policy_.linger && is_idle()) next = std::min(next, empty_since_ + *policy_.linger);
@@ -161,7 +176,7 @@ void Server::start_when_due(Time now) {
 }
 
 void Server::accept_clients(int listener) {
-  for (int i = 0; i < 16 && clients_.size() < kMostClients; ++i) {
+  for (size_t i = 0; i < kMostAccepted && connections_now() < policy_.most_clients; ++i) {
     ClientSocket socket(UniqueFd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)));
     if (socket.get() < 0) {
       if (errno != EAGAIN) accepts_at_ = now_() + kAcceptAgain;  // too many open files
@@ -178,19 +193,23 @@ void Server::accept_clients(int listener) {
 }
 
 bool Server::may_connect(const Peer& peer) const {
-  const auto own = std::count_if(clients_.begin(), clients_.end(),
-                                 [&peer](const Client& client) { return client.peer.uid == peer.uid; });
-  return is_owner(peer) || static_cast<size_t>(own) < kMostClients - clients_.size();
+  if (is_owner(peer)) return true;
+  const auto clients = std::count_if(clients_.begin(), clients_.end(),
+                                     [&peer](const Client& client) { return client.peer.uid == peer.uid; });
+  const auto leaving =
+      std::count_if(leaving_.begin(), leaving_.end(), [&peer](const Leaving& each) { return each.user == peer.uid; });
+  return leaves_enough(policy_.most_clients, connections_now(), static_cast<size_t>(clients + leaving));
 }
 
 ClientSocket::Takes Server::takes(const Client& client) const {
   using Takes = ClientSocket::Takes;
-  if (!client.greeted || deceivers_.contains(client.peer.uid)) return Takes::kNothing;
-  return is_owner(client.peer) ? Takes::kAnything : Takes::kUdpSockets;
+  if (!client.greeted || client.stays || deceivers_.contains(client.peer.uid)) return Takes::kNothing;
+  return deceivers_.size() < kMostDeceivers || is_owner(client.peer) ? Takes::kUdpSockets : Takes::kNothing;
 }
 
 // One message. False: the connection is of no use any more.
 bool Server::serve(Client& client) {
+  if (client.socket.unread()) return false;
   Message message;
   Descriptors descriptors;
   const int error = client.socket.receive(message, descriptors, takes(client));
@@ -240,7 +259,7 @@ bool Server::welcome(Client& client) {
   client.greeted = true;
   const Message message = make_message(Kind::kWelcome, concat("uroced " UROCE_VERSION ", process ", getpid()));
   if (client.observes) return client.socket.send(message) == 0;
-  auto [own, theirs] = socket_pair(SOCK_SEQPACKET | SOCK_NONBLOCK);
+  auto [own, theirs] = message_sockets();
   shrink_send_buffer(own.get());
   shutdown(own.get(), SHUT_RD);  // nothing comes that would be closed with it (client_socket.h)
   client.reports = std::move(own);
@@ -262,22 +281,24 @@ bool Server::may_see(const Client& observer, const Client& client) const {
   return is_owner(observer.peer) || observer.peer.uid == client.peer.uid;
 }
 
-// The next client that the observer may see, and a stream between the two. A client that does not read what it is asked
-// is shown without one; a connection that only keeps the broker there (cli/start_broker.h) is not shown.
+// The next client that the observer may see, and the file that this one writes to, which both have: neither can make
+// the other wait. A client that does not read what it is asked is shown without one; a connection that only keeps the
+// broker there (cli/start_broker.h) is not shown.
 bool Server::introduce(const Client& observer, const Message& request) {
   Message question = make_message(Kind::kReport);
   question.most_qps = request.most_qps;
   for (const Client& client : clients_) {
     if (client.number <= request.client || !client.greeted || client.observes || !may_see(observer, client)) continue;
-    const auto [client_end, observer_end] = socket_pair(SOCK_STREAM);
-    const std::array asks{client_end.get()}, tells{observer_end.get()};
-    const int error = client_end ? send(client.reports.get(), question, asks) : EMFILE;
+    const UniqueFd file(memfd_create("uroce statistics", MFD_CLOEXEC));
+    const auto [client_end, observer_end] = make_bell();
+    const std::array asks{file.get(), client_end.get()}, tells{file.get(), observer_end.get()};
+    const int error = file && client_end ? send(client.reports.get(), question, asks) : EMFILE;
     if (error == EPIPE || error == ECONNRESET) continue;
     Message answer = make_message(Kind::kProcess, client.program);
     answer.client = client.number;
     answer.pid = client.peer.pid;
     answer.uid = client.peer.uid;
-    return observer.socket.send(answer, std::span(tells).first(error == 0 ? 1 : 0)) == 0;
+    return observer.socket.send(answer, std::span(tells).first(error == 0 ? 2 : 0)) == 0;
   }
   return observer.socket.send(make_message(Kind::kNoMore)) == 0;
 }
@@ -302,6 +323,7 @@ bool Server::list_connections(const Client& observer) {
 bool Server::answer(Client& client, const Message& message, Descriptors& descriptors) {
   if (client.observes && message.kind == Kind::kIds) return list_connections(client);
   if (client.observes) return message.kind == Kind::kNext && introduce(client, message);
+  if (client.stays) return false;
   switch (message.kind) {
     case Kind::kLease:
     case Kind::kCm:
@@ -311,7 +333,10 @@ bool Server::answer(Client& client, const Message& message, Descriptors& descrip
     case Kind::kClaim:
       return take_over(client, message, descriptors);
     case Kind::kMeet:
-      bring_together(client, message);
+      meet(client, message);
+      return true;
+    case Kind::kStay:
+      client.stays = true;
       return true;
     case Kind::kReturn:
       end_lease(client, message.range);
@@ -334,7 +359,7 @@ bool Server::grant(Client& client, const Message& request) {
   const std::optional<uint32_t> number = ranges_.take();
   if (!number) return socket.send(refusal(ENOSPC, "all QP numbers are leased; end other programs")) == 0;
   const LeaseRange range{*number + LeaseRange::kFirstNumber};
-  client.leases[range.number] = {request.ifindex, request.plane};
+  give(client, range.number, {request.ifindex, request.plane});
   log(client, concat("leases QP numbers from ", range.first(), " on, netdev ", text_of(request)));
   auto admitted = steering_->admit(range, request.plane == Plane::kDpdk);
   if (const auto* const error = std::get_if<io::IoError>(&admitted)) {
@@ -381,10 +406,8 @@ bool Server::open_cm(const Client& client) {
 }
 
 bool Server::is_others_qpn(cm::ClientId client, wire::Qpn qpn) {
-  const uint32_t range = qpn.value() >> LeaseRange::kBits;
-  return std::any_of(clients_.begin(), clients_.end(), [&](const Client& other) {
-    return cm::ClientId{other.number} != client && other.leases.contains(range);
-  });
+  const Client* const other = holder(qpn.value() >> LeaseRange::kBits);
+  return other != nullptr && cm::ClientId{other->number} != client;
 }
 
 bool Server::is_root(cm::ClientId client) {
@@ -403,35 +426,72 @@ bool Server::take_over(Client& client, const Message& request, Descriptors& desc
   }
   const LeaseRange range = std::get<LeaseRange>(readmitted);
   if (!ranges_.take(range.number - LeaseRange::kFirstNumber)) forget_lease(range.number);
-  client.leases[range.number] = {request.ifindex, request.plane};
+  give(client, range.number, {request.ifindex, request.plane});
   log(client, concat("keeps QP numbers from ", range.first(), " on"));
   return socket.send(granted(range.number)) == 0;
 }
 
-// Two clients that have ranges on one netdev get what connects them, once. Where one of them cannot be told, the other
-// sees the socket end.
-void Server::bring_together(const Client& client, const Message& request) {
+// Null: nobody.
+const Server::Client* Server::holder(uint32_t range) const {
+  const auto found = holders_.find(range);
+  return found == holders_.end() ? nullptr : found->second;
+}
+
+void Server::give(Client& client, uint32_t range, const LeaseOf& lease) {
+  client.leases[range] = lease;
+  holders_[range] = &client;
+}
+
+// Whoever it was has not met anybody any more.
+void Server::take_away(Client& client, uint32_t range) {
+  client.leases.erase(range);
+  holders_.erase(range);
+  meetings_.forget(range);
+}
+
+// A user's processes need not mistrust each other, and nobody root's.
+void Server::meet(const Client& client, const Message& request) {
   const auto own = client.leases.find(request.range);
-  if (own == client.leases.end()) return;  // given back
-  const auto other = std::find_if(clients_.begin(), clients_.end(), [&](const Client& candidate) {
-    const auto lease = candidate.leases.find(request.other);
-    return lease != candidate.leases.end() && lease->second.ifindex == own->second.ifindex;
-  });
-  if (other == clients_.end() || &*other == &client) return;
-  const std::pair<uint32_t, uint32_t> both = std::minmax(request.range, request.other);
+  const Client* const other = holder(request.other);
+  if (own == client.leases.end() || other == nullptr || other == &client) return;  // one has been given back
+  if (other->leases.at(request.other).ifindex != own->second.ifindex) return;
+  const uid_t asks = client.peer.uid, is_asked = other->peer.uid;
+  const bool one_is_enough = asks == is_asked || asks == 0;
+  if (!meetings_.wish(request.range, request.other, one_is_enough)) return;
+  const auto has_many = [this](const Client& each, uid_t user) {
+    return user != 0 && user != each.peer.uid && met_of_user(each, user) >= kMostMetOfUser;
+  };
+  if (has_many(client, is_asked) || has_many(*other, asks)) return;
+  bring_together(client, request.range, *other, request.other);
+}
+
+size_t Server::met_of_user(const Client& client, uid_t user) const {
+  size_t count = 0;
+  for (const auto& [range, lease] : client.leases) {
+    for (const uint32_t met : meetings_.met(range)) {
+      const Client* const other = holder(met);
+      count += other != nullptr && other->peer.uid == user ? 1 : 0;
+    }
+  }
+  return count;
+}
+
+// Two clients that have ranges on one netdev get what connects them, once. Where one of them cannot be told, the other
+// sees the end of it.
+void Server::bring_together(const Client& client, uint32_t range, const Client& other, uint32_t its_range) {
   io::PeerEnd ours, theirs;
-  if (met_.contains(both) || io::make_peers(ours, theirs) != 0) return;
-  const auto tell = [](const Client& to, uint32_t range, uint32_t peer, const io::PeerEnd& end) {
+  if (io::make_peers(ours, theirs) != 0) return;
+  const auto tell = [](const Client& to, uint32_t own, uint32_t peer, const io::PeerEnd& end) {
     Message message = make_message(Kind::kPeer);
-    message.range = range;
+    message.range = own;
     message.other = peer;
     message.side = end.side;
-    const std::array descriptors{end.memory.get(), end.socket.get()};
+    const std::array descriptors{end.memory.get(), end.bell.get()};
     return send(to.reports.get(), message, descriptors) == 0;
   };
-  if (!tell(client, request.range, request.other, ours) || !tell(*other, request.other, request.range, theirs)) return;
-  met_.insert(both);
-  log(client, concat("exchanges packets with process ", other->peer.pid, " by memory"));
+  if (!tell(client, range, its_range, ours) || !tell(other, its_range, range, theirs)) return;
+  meetings_.settle(range, its_range);
+  log(client, concat("exchanges packets with process ", other.peer.pid, " by memory"));
 }
 
 std::optional<std::string> Server::too_many_leases(const Client& client) {
@@ -475,7 +535,7 @@ bool Server::has_too_many(uid_t user) const {
     all += client.leases.size();
     own += client.peer.uid == user ? client.leases.size() : 0;
   }
-  return user != 0 && user != policy_.owner && own >= steering_->last_number() - all;
+  return user != 0 && user != policy_.owner && !leaves_enough(steering_->last_number(), all, own);
 }
 
 void Server::end_lease(Client& client, uint32_t range) {
@@ -487,22 +547,18 @@ void Server::end_lease(Client& client, uint32_t range) {
   } else {
     kept_.emplace(range, client.peer.uid);
   }
-  forget_meetings(range);
-  client.leases.erase(lease);
+  take_away(client, range);
   log(client, concat("returns QP numbers from ", LeaseRange{range}.first(), " on"));
 }
 
 // Somebody has come with a later lease of the range.
 void Server::forget_lease(uint32_t range) {
   kept_.erase(range);
-  forget_meetings(range);
-  for (Client& client : clients_) {
-    if (client.leases.erase(range) > 0) log(client, concat("loses QP numbers from ", LeaseRange{range}.first(), " on"));
-  }
-}
-
-void Server::forget_meetings(uint32_t range) {
-  std::erase_if(met_, [range](const auto& pair) { return pair.first == range || pair.second == range; });
+  const auto had_it = holders_.find(range);
+  if (had_it == holders_.end()) return;
+  Client& client = *had_it->second;
+  take_away(client, range);
+  log(client, concat("loses QP numbers from ", LeaseRange{range}.first(), " on"));
 }
 
 // What clients of an earlier broker may have who have not come back.
@@ -527,9 +583,22 @@ Server::Clients::iterator Server::end_client(Clients::iterator client) {
   while (!client->leases.empty()) end_lease(*client, client->leases.begin()->first);
   if (cm_) cm_->close(cm::ClientId{client->number}, now_());
   const bool observed = client->observes;
+  client->socket.hang_up();
+  leaving_.push_back({std::move(client->socket), std::move(client->reports), client->peer.uid});
   const auto next = clients_.erase(client);
   if (!observed && is_idle()) empty_since_ = now_();
   return next;
+}
+
+// Whoever has not read what it was sent stays, and counts (has too many: may_connect()).
+void Server::close_some() {
+  size_t closed = 0;
+  for (auto leaving = leaving_.begin(); leaving != leaving_.end() && closed < kMostClosed;) {
+    const bool read = leaving->is_read();
+    closed += read ? 1 : 0;
+    leaving = read ? leaving_.erase(leaving) : std::next(leaving);
+  }
+  closes_more_ = closed == kMostClosed;
 }
 
 void Server::log(const Client& client, const std::string& text) const {

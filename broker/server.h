@@ -2,11 +2,12 @@
 // The broker's work: who is there, which QP numbers each has, and the answers to what clients ask (protocol.h). One
 // thread, which sleeps in poll(). No packet passes through here.
 //
-// Clients may be hostile. What a client costs is bounded: one message of fixed size in a turn, answers that it does not
-// read end its connection, kMostLeases ranges, kMostPorts names of DPDK ports, and for a user who is not root as many
-// ranges and connections as are left for others. Nothing that it says is believed but the netdev that it names and its
-// network namespace: who may connect from another one has been given the address on purpose. What it says of itself to
-// who looks at statistics does not come through here: the broker gives both a stream.
+// Clients may be hostile. What one costs is bounded in memory and in time (bounds.h): messages of fixed size, so many
+// of a user in a turn; an answer is read before there is a next one, and descriptors that are on their way to somebody
+// who does not take them count as a connection of his user. A turn does nothing that a client can make slow:
+// descriptors that it sends are looked at before they are closed (client_socket.h), and what it says of itself to who
+// looks at statistics goes through a file that both have. Nothing that it says is believed but the netdev that it names
+// and its network namespace: who may connect from another one has been given the address on purpose.
 #pragma once
 
 #include <functional>
@@ -18,12 +19,13 @@
 #include <set>
 #include <string>
 #include <sys/types.h>
-#include <utility>
 #include <vector>
 
 #include "broker/address.h"
+#include "broker/bounds.h"
 #include "broker/client_socket.h"
 #include "broker/cm_server.h"
+#include "broker/meetings.h"
 #include "broker/protocol.h"
 #include "broker/steering.h"
 #include "engine/base/clock.h"
@@ -41,13 +43,11 @@ struct Policy {
   std::optional<gid_t> group;
   // Ends so long after its last client has left; who only looks does not count.
   std::optional<Duration> linger;
+  size_t most_clients = kMostClients;
 };
 
 class Server final : private CmServer::Clients {
  public:
-  static constexpr size_t kMostClients = 2048;  // two connections for each program, see cli/start_broker.h
-  static constexpr size_t kMostLeases = 16;     // of a client: one for each netdev that it uses
-  static constexpr size_t kMostPorts = 16;
   static constexpr Duration kGreetingTime = std::chrono::seconds(5);
   // How long clients of an earlier broker have to come back before new ones are served: they look ten times a second.
   static constexpr Duration kInheritance = std::chrono::milliseconds(500);
@@ -88,25 +88,40 @@ class Server final : private CmServer::Clients {
     Time greeting_ends;
     bool greeted = false;
     bool observes = false;               // looks at statistics, and gets no leases
+    bool stays = false;                  // says nothing any more: it only keeps the broker there
     UniqueFd reports;                    // on which it is asked for its statistics, and told of others
     std::optional<Message> postponed;    // a kLease or kCm that waits for the start
     std::map<uint32_t, LeaseOf> leases;  // by number of range
     std::set<std::string> ports;         // of DPDK that it has
   };
   using Clients = std::list<Client>;
+  // A connection that is over for the broker, whose client may have to read what it was sent.
+  struct Leaving {
+    ClientSocket socket;
+    UniqueFd reports;
+    uid_t user;
+    bool is_read() const { return !socket.unread() && !is_unread(reports.get()); }
+  };
 
   void start_when_due(Time now);
-  bool accepts(Time now) const { return clients_.size() < kMostClients && now >= accepts_at_; }
+  size_t connections_now() const { return clients_.size() + leaving_.size(); }
+  bool accepts(Time now) const { return connections_now() < policy_.most_clients && now >= accepts_at_; }
   void accept_clients(int listener);
   bool may_connect(const Peer& peer) const;
   ClientSocket::Takes takes(const Client& client) const;
+  bool has_its_turn(const Client& client);
   bool serve(Client& client);
   bool answer_first(Client& client, const Message& message);
   bool welcome(Client& client);
   bool answer(Client& client, const Message& message, Descriptors& descriptors);
   bool introduce(const Client& observer, const Message& request);
   bool list_connections(const Client& observer);
-  void bring_together(const Client& client, const Message& request);
+  void meet(const Client& client, const Message& request);
+  void bring_together(const Client& client, uint32_t range, const Client& other, uint32_t its_range);
+  size_t met_of_user(const Client& client, uid_t user) const;
+  const Client* holder(uint32_t range) const;
+  void give(Client& client, uint32_t range, const LeaseOf& lease);
+  void take_away(Client& client, uint32_t range);
   bool grant(Client& client, const Message& request);
   bool hold(Client& client, const std::string& port) const;
   std::optional<std::string> who_has(const std::string& port, const Client& asking) const;
@@ -116,10 +131,10 @@ class Server final : private CmServer::Clients {
   bool take_over(Client& client, const Message& request, Descriptors& descriptors);
   void end_lease(Client& client, uint32_t range);
   void forget_lease(uint32_t range);
-  void forget_meetings(uint32_t range);
   void hold_back(Time now);
   void release_ranges(Time now);
   Clients::iterator end_client(Clients::iterator client);
+  void close_some();
   static std::optional<std::string> too_many_leases(const Client& client);
   std::optional<std::string> objection(const Client& client) const;
   std::optional<std::string> who_is_in_the_way(const Message& request) const;
@@ -143,14 +158,18 @@ class Server final : private CmServer::Clients {
   std::map<uint32_t, uid_t> kept_;
   Time look_at_kept_{};
   Clients clients_;
-  std::set<std::pair<uint32_t, uint32_t>> met_;  // ranges whose clients have been brought together; the lower one first
+  std::map<uint32_t, Client*> holders_;  // of ranges
+  std::list<Leaving> leaving_;
+  Meetings meetings_;
   uint64_t last_number_ = 0;
   bool started_ = false;
   Time starts_at_;
   Time accepts_at_{};
   Time empty_since_;
-  std::vector<pollfd> waits_;  // of a turn
-  std::set<uid_t> deceivers_;  // have brought descriptors that may not be closed
+  std::vector<pollfd> waits_;       // of a turn
+  std::map<uid_t, size_t> served_;  // in a turn: messages
+  bool closes_more_ = false;        // than in this turn
+  std::set<uid_t> deceivers_;       // have brought descriptors that may not be closed
 };
 
 }  // namespace uroce::broker

@@ -155,9 +155,11 @@ int serve(const Settings& settings) {
     return starter.complain(kFailed,
                             "LISTEN_FDS: not all of these are UNIX sockets that listen (ListenSequentialPacket)");
   }
-  raise_file_limit();             // each client takes some, and steering without privileges (steering_slots.h)
+  const size_t files =
+      raise_file_limit();         // each client takes some, and steering without privileges (steering_slots.h)
   std::signal(SIGPIPE, SIG_IGN);  // whoever has started it need not wait for its word
   Policy policy;
+  policy.most_clients = most_clients(files);
   policy.owner = geteuid();
   if (!settings.group.empty()) {
     const group* const found = getgrnam(settings.group.c_str());

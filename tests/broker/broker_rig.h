@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// A broker in a thread of the test, whose steering gives out pipes instead of sockets on port 4791.
+// A broker in a thread of the test, whose steering gives out sockets that are on no port.
 #pragma once
 
 #include <atomic>
@@ -13,6 +13,7 @@
 #include <set>
 #include <string>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
@@ -67,16 +68,15 @@ class FakeSteering final : public Steering {
     return std::nullopt;
   }
   std::variant<PortSockets, io::IoError> admit(LeaseRange range, bool) override {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) return io::IoError{errno, "pipe", ""};
     PortSockets sockets;
-    sockets.v4.reset(ends[0]);
-    sockets.v6.reset(ends[1]);
-    sockets.kept.reset(eventfd(0, EFD_CLOEXEC));
+    for (UniqueFd* const fd : {&sockets.v4, &sockets.v6, &sockets.kept}) {
+      fd->reset(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+      if (!*fd) return io::IoError{errno, "socket", ""};
+    }
     const std::lock_guard guard(kernel_.lock);
     EXPECT_EQ(kernel_.steered[range.number], 0u) << "somebody has them";
     kernel_.steered[range.number] = ++kernel_.last_serial;
-    kernel_.leases[inode_of(ends[0])] = {range, kernel_.last_serial};
+    kernel_.leases[inode_of(sockets.v4.get())] = {range, kernel_.last_serial};
     return sockets;
   }
   std::variant<LeaseRange, io::IoError> readmit(PortSockets sockets) override {
@@ -149,7 +149,7 @@ inline std::string unique_address() {
 }
 
 template <class F>
-bool comes_true(F&& condition, std::chrono::seconds limit = std::chrono::seconds(20)) {
+bool comes_true(F&& condition, std::chrono::milliseconds limit = std::chrono::seconds(20)) {
   const auto end = std::chrono::steady_clock::now() + limit;
   while (!condition()) {
     if (std::chrono::steady_clock::now() > end) return false;

@@ -153,8 +153,8 @@ struct Handed {
   std::vector<uint32_t> ranges;
   Lease::TakePeer take() {
     return [this](uint32_t range, io::PeerEnd end) {
-      EXPECT_TRUE(end.memory && end.socket);
-      ForkGuard().close(end.socket.release());  // as a Peer does
+      EXPECT_TRUE(end.memory && end.bell);
+      ForkGuard().close(end.bell.release());  // as a Peer does
       const std::lock_guard guard(lock);
       ranges.push_back(range);
     };

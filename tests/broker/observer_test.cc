@@ -7,13 +7,14 @@
 #include <cerrno>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 
 #include "broker/link.h"
+#include "engine/base/bell.h"
 #include "engine/base/concat.h"
 #include "tests/broker/broker_rig.h"
 #include "tests/broker/scripted_broker.h"
+#include "tests/slow_socket.h"
 
 namespace uroce::broker {
 namespace {
@@ -40,18 +41,19 @@ class RawProcess {
     reports_ = std::move(came.front());
     EXPECT_TRUE(reports_);
   }
-  // The stream of the next question.
-  UniqueFd question(uint32_t* most_qps = nullptr) {
+  struct Question {
+    UniqueFd file, bell;
+  };
+  Question question() {
     Message question;
     Descriptors came;
     EXPECT_EQ(receive(reports_.get(), question, came, 20'000), 0);
     EXPECT_EQ(question.kind, Kind::kReport);
-    if (most_qps != nullptr) *most_qps = question.most_qps;
-    return std::move(came.front());
+    return {std::move(came[0]), std::move(came[1])};
   }
   void answer(const std::string& text) {
-    const UniqueFd stream = question();
-    ::send(stream.get(), text.data(), text.size(), MSG_NOSIGNAL);
+    const Question asked = question();
+    EXPECT_EQ(pwrite(asked.file.get(), text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
   }
   int reports() const { return reports_.get(); }
 
@@ -161,14 +163,35 @@ TEST_F(ObserverTest, WhoDoesNotAnswerDelaysNobodyForLong) {
 TEST_F(ObserverTest, WhoAnswersDropByDropIsNotWaitedForEither) {
   RunningBroker broker(kernel_, address_);
   RawProcess slow(address_);
-  const std::vector<Process> processes = look_while([&] {
-    const UniqueFd stream = slow.question();
-    for (int i = 0; i < 100 && ::send(stream.get(), "x", 1, MSG_NOSIGNAL) == 1; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  std::atomic<bool> looked{false};
+  std::thread drops([&] {
+    const RawProcess::Question asked = slow.question();
+    for (off_t at = 0; !looked; ++at) {
+      EXPECT_EQ(pwrite(asked.file.get(), "x", 1, at), 1);
+      ring_bell(asked.bell.get());
     }
   });
+  auto observer = open();
+  const std::vector<Process> processes = look(*observer);
+  looked = true;
+  drops.join();
   ASSERT_EQ(processes.size(), 1u);
   EXPECT_EQ(processes[0].answer, Process::Answer::kNone);
+}
+
+// The last close() of what a process sends to who asks it would wait for a minute.
+TEST_F(ObserverTest, NothingCanBeSentToWhoAsks) {
+  RunningBroker broker(kernel_, address_);
+  RawProcess hostile(address_);
+  std::thread attack([&] {
+    const RawProcess::Question asked = hostile.question();
+    const int slow = test::slow_socket().release();  // nobody closes it
+    EXPECT_EQ(send_message(asked.bell.get(), std::array<uint8_t, 1>{}, std::array{slow}), EPIPE);
+    EXPECT_NE(send_message(asked.file.get(), std::array<uint8_t, 1>{}, std::array{slow}), 0);
+  });
+  auto observer = open();
+  EXPECT_EQ(look(*observer).size(), 1u);
+  attack.join();
 }
 
 TEST_F(ObserverTest, StopEndsTheWait) {
@@ -189,9 +212,10 @@ TEST_F(ObserverTest, AnswersThatBreakTheRules) {
     nothing.question();
     garbage.answer(std::string(1000, '\0'));
     cut.answer(report_of("x").substr(0, 20));
-    const UniqueFd stream = flood.question();
-    const std::string much(1 << 20, 'x');
-    while (::send(stream.get(), much.data(), much.size(), MSG_NOSIGNAL) > 0) continue;
+    {
+      const RawProcess::Question asked = flood.question();
+      EXPECT_EQ(ftruncate(asked.file.get(), off_t{1} << 40), 0);
+    }
     good.answer(report_of("good"));
   });
   ASSERT_EQ(processes.size(), 5u);
@@ -200,8 +224,8 @@ TEST_F(ObserverTest, AnswersThatBreakTheRules) {
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(processes[i].answer, expected[i]) << i;
 }
 
-// One that asks and does not read, either: the next one is answered.
-TEST_F(ObserverTest, WhoAsksAndDoesNotReadDelaysNobodyForLong) {
+// One that asks and does not read keeps nobody from the next answer.
+TEST_F(ObserverTest, WhoAsksAndDoesNotReadDelaysNobody) {
   RunningBroker broker(kernel_, address_);
   const auto asked = std::make_shared<std::atomic<uint32_t>>(0);  // the link outlives the test
   const auto opened = Link::open(address_, [asked](uint32_t most_qps) {

@@ -2,11 +2,13 @@
 // The broker's answers, and what clients that break the rules get.
 #include "broker/server.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <functional>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
+#include <memory>
+#include <optional>
 #include <poll.h>
 #include <set>
 #include <sys/resource.h>
@@ -18,31 +20,10 @@
 #include "engine/io/same_host/peer.h"
 #include "tests/broker/broker_rig.h"
 #include "tests/engine/io/veth_pair.h"
+#include "tests/slow_socket.h"
 
 namespace uroce::broker {
 namespace {
-
-// A TCP socket whose data nobody reads: the last close() of it waits for a minute.
-UniqueFd slow_socket() {
-  const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  auto* const generic = reinterpret_cast<sockaddr*>(&address);
-  EXPECT_EQ(bind(listener.get(), generic, size), 0);
-  EXPECT_EQ(::listen(listener.get(), 1), 0);
-  EXPECT_EQ(getsockname(listener.get(), generic, &size), 0);
-  UniqueFd sender(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  EXPECT_EQ(connect(sender.get(), generic, size), 0);
-  static std::vector<UniqueFd> receivers;
-  receivers.emplace_back(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  const std::vector<uint8_t> data(1 << 20);
-  while (::send(sender.get(), data.data(), data.size(), MSG_DONTWAIT | MSG_NOSIGNAL) > 0) continue;
-  const linger minute{.l_onoff = 1, .l_linger = 60};
-  EXPECT_EQ(setsockopt(sender.get(), SOL_SOCKET, SO_LINGER, &minute, sizeof(minute)), 0);
-  return sender;
-}
 
 // A client that says exactly what the test wants.
 class RawClient {
@@ -54,11 +35,11 @@ class RawClient {
   }
   // The other side has the only descriptor of it.
   void say_with_slow_socket(const Message& message) {
-    const UniqueFd slow = slow_socket();
+    const UniqueFd slow = test::slow_socket();
     EXPECT_EQ(say(message, std::array{slow.get()}), 0);
   }
   void say_nothing_with_slow_socket() {
-    const UniqueFd slow = slow_socket();
+    const UniqueFd slow = test::slow_socket();
     EXPECT_EQ(send_message(socket_.get(), {}, std::array{slow.get()}), 0);
   }
   Message listen() {
@@ -176,7 +157,7 @@ TEST_F(ServerTest, BoundsWhatAClientGets) {
   RunningBroker broker(kernel_, address_);
   RawClient client(address_);
   client.greet();
-  for (size_t i = 0; i < Server::kMostLeases; ++i) ASSERT_EQ(client.lease(static_cast<int>(i)).kind, Kind::kGranted);
+  for (size_t i = 0; i < kMostLeases; ++i) ASSERT_EQ(client.lease(static_cast<int>(i)).kind, Kind::kGranted);
   const Message refused = client.lease(100);
   EXPECT_EQ(refused.kind, Kind::kRefused);
   EXPECT_NE(text_of(refused).find("16 netdevs"), std::string::npos) << text_of(refused);
@@ -294,7 +275,7 @@ TEST_F(ServerTest, DpdkPortsAreGivenBackAndCounted) {
   RawClient a(address_), b(address_);
   a.greet();
   b.greet();
-  for (size_t i = 0; i < Server::kMostPorts; ++i) {
+  for (size_t i = 0; i < kMostPorts; ++i) {
     ASSERT_EQ(a.ask(port_request(Kind::kHold, concat("port ", i))).kind, Kind::kGranted);
   }
   EXPECT_NE(text_of(a.ask(port_request(Kind::kHold, "one more"))).find("16 DPDK ports"), std::string::npos);
@@ -598,12 +579,125 @@ TEST_F(ServerTest, AUserLeavesConnectionsForOthers) {
         last = &clients.emplace_back(address_);
       } while (last->say(RawClient::hello()) == 0 && last->listen().kind == Kind::kWelcome);
     });
-    EXPECT_EQ(clients.size(), Server::kMostClients / 2 + 1) << "and one that was refused";
+    EXPECT_EQ(clients.size(), (kMostClients - kMostClients / kReserved) / 2 + 1) << "and one that was refused";
     as_user(kOtherUser, [&] { EXPECT_EQ(RawClient(address_).greet().kind, Kind::kWelcome); });
     RawClient root(address_);
     EXPECT_EQ(root.greet().kind, Kind::kWelcome);
   }
   setrlimit(RLIMIT_NOFILE, &before);
+}
+
+// As many users as they like get no more than that.
+TEST_F(ServerTest, UsersTogetherLeaveNumbersForRoot) {
+  UROCE_SKIP_UNLESS_ROOT();
+  kernel_.last_number = 2 * kReserved;
+  RunningBroker broker(kernel_, address_);
+  std::vector<RawClient> clients;
+  size_t leases = 0;
+  for (uid_t user = 60000; user < 60020; ++user) {
+    as_user(user, [&] {
+      RawClient* client = nullptr;
+      do {
+        client = &clients.emplace_back(address_);
+        client->greet();
+      } while (client->lease(1).kind == Kind::kGranted && ++leases > 0);
+    });
+  }
+  EXPECT_EQ(leases, kernel_.last_number - 2);
+  for (int i = 0; i < 2; ++i) {
+    RawClient& root = clients.emplace_back(address_);
+    root.greet();
+    EXPECT_EQ(root.lease(1).kind, Kind::kGranted);
+  }
+}
+
+// Each such answer is on its way for good, with its descriptors.
+TEST_F(ServerTest, WhoAsksBeforeHeHasReadIsLetGoAndCountsUntilHeReads) {
+  UROCE_SKIP_UNLESS_ROOT();
+  constexpr size_t kClients = 2 * kReserved;
+  {
+    RunningBroker broker(kernel_, address_, {.owner = 0, .group = {}, .linger = {}, .most_clients = kClients});
+    Message request = make_message(Kind::kLease);
+    request.ifindex = 1;
+    std::vector<RawClient> unread;
+    const auto attack = [&] {
+      for (size_t i = 0; i < 2 * kClients; ++i) {
+        RawClient& client = unread.emplace_back(address_);
+        if (client.greet().kind != Kind::kWelcome) return true;
+        for (int twice = 0; twice < 2; ++twice) client.say(request);
+        client.say(request);
+      }
+      return false;
+    };
+    as_user(kUser, [&] { EXPECT_TRUE(attack()) << "it is refused in the end"; });
+    EXPECT_EQ(unread.size(), kClients / 2);
+    EXPECT_EQ(RawClient(address_).greet().kind, Kind::kWelcome);
+    as_user(kOtherUser, [&] { EXPECT_EQ(RawClient(address_).greet().kind, Kind::kWelcome); });
+    EXPECT_EQ(unread.front().listen().kind, Kind::kGranted) << "what it was sent is still there";
+    EXPECT_TRUE(unread.front().hung_up());
+    as_user(kUser,
+            [&] { EXPECT_TRUE(comes_true([&] { return RawClient(address_).greet().kind == Kind::kWelcome; })); });
+  }
+}
+
+// In turns that the test makes.
+TEST_F(ServerTest, ATurnServesSoManyMessagesOfAUser) {
+  UROCE_SKIP_UNLESS_ROOT();
+  std::vector<UniqueFd> listeners(1);
+  ASSERT_EQ(listen_at(address_, listeners.front()), 0);
+  Server server(std::move(listeners), std::make_unique<FakeSteering>(kernel_), {.owner = 0, .group = {}, .linger = {}},
+                false);
+  std::vector<RawClient> clients;
+  as_user(kUser, [&] {
+    for (size_t i = 0; i < 2 * kServedOfUser; ++i) {
+      clients.emplace_back(address_);
+      server.turn(-1, false);
+    }
+  });
+  clients.emplace_back(address_);
+  server.turn(-1, false);
+  for (RawClient& client : clients) client.say(RawClient::hello());
+  const auto answered = [&clients] {
+    return std::count_if(clients.begin(), clients.end(),
+                         [](const RawClient& client) { return wait_for_message(client.socket(), 0) == 0; });
+  };
+  server.turn(-1, false);
+  EXPECT_EQ(answered(), kServedOfUser + 1);
+  EXPECT_EQ(clients.back().listen().kind, Kind::kWelcome) << "root's, which came last";
+  server.turn(-1, false);
+  server.turn(-1, false);
+  EXPECT_EQ(answered(), 2 * kServedOfUser);
+}
+
+TEST_F(ServerTest, WhoOnlyKeepsTheBrokerThereCanAskNothing) {
+  for (const Kind kind : {Kind::kLease, Kind::kCm, Kind::kHold, Kind::kMeet, Kind::kStay, Kind::kClaim}) {
+    RunningBroker broker(kernel_, address_,
+                         {.owner = geteuid(), .group = {}, .linger = std::chrono::milliseconds(300)});
+    RawClient stays(address_);
+    stays.greet();
+    stays.say(make_message(Kind::kStay));
+    EXPECT_FALSE(comes_true([&] { return broker.ended(); }, std::chrono::milliseconds(600)));
+    stays.say(make_message(kind));
+    EXPECT_TRUE(stays.hung_up());
+    EXPECT_TRUE(comes_true([&] { return broker.ended(); }));
+  }
+}
+
+// Descriptors that root brings are not trusted either: what it inherited may be another's.
+TEST_F(ServerTest, WhatTheOwnerBringsToAClaimIsASocketToo) {
+  RunningBroker broker(kernel_, address_);
+  RawClient good(address_), claims(address_);
+  good.greet();
+  claims.greet();
+  {
+    const std::lock_guard guard(kernel_.lock);
+    Message request = make_message(Kind::kLease);
+    request.ifindex = 1;
+    good.say(request);
+    claims.say_with_slow_socket(make_message(Kind::kClaim));
+  }
+  EXPECT_EQ(good.listen().kind, Kind::kGranted);
+  EXPECT_TRUE(claims.hung_up());
 }
 
 Message meet(uint32_t range, uint32_t other) {
@@ -657,6 +751,91 @@ TEST_F(ServerTest, BringsClientsOfOneNetdevTogetherOnce) {
   EXPECT_EQ(a.lease(2).kind, Kind::kGranted);
   a.hear(0);
   EXPECT_EQ(a.error(), ETIMEDOUT);
+}
+
+// --- of several users -----------------------------------------------------------------------------------------------
+
+class Strangers : public ServerTest {
+ protected:
+  struct Stranger {
+    Stranger(const std::string& address, uid_t uid) {
+      as_user(uid, [&] { client.emplace(address); });
+      client->greet();
+      range = client->lease(1).range;
+    }
+    // What the broker says by itself, after all that has been asked was done.
+    Kind hears() {
+      EXPECT_EQ(client->lease(2).kind, Kind::kGranted);
+      const Message heard = client->hear(0);
+      return client->error() == 0 ? heard.kind : Kind::kNoMore;
+    }
+    void meet(const Stranger& other) { client->say(broker::meet(range, other.range)); }
+    std::optional<RawClient> client;
+    uint32_t range = 0;
+  };
+  void SetUp() override {
+    UROCE_SKIP_UNLESS_ROOT();
+    broker_.emplace(kernel_, address_);
+  }
+  std::optional<RunningBroker> broker_;
+};
+
+TEST_F(Strangers, MeetWhenBothAsk) {
+  Stranger a(address_, kUser), b(address_, kOtherUser);
+  for (int i = 0; i < 2; ++i) a.meet(b);
+  EXPECT_EQ(a.hears(), Kind::kNoMore);
+  EXPECT_EQ(b.hears(), Kind::kNoMore);
+  b.meet(a);
+  EXPECT_EQ(b.hears(), Kind::kPeer);
+  EXPECT_EQ(a.hears(), Kind::kPeer);
+}
+
+TEST_F(Strangers, ProcessesOfAUserAndRootsNeedNotBeAskedFor) {
+  Stranger a(address_, kUser), same(address_, kUser), root(address_, 0);
+  a.meet(same);
+  EXPECT_EQ(a.hears(), Kind::kPeer);
+  EXPECT_EQ(same.hears(), Kind::kPeer);
+  a.meet(root);
+  EXPECT_EQ(a.hears(), Kind::kNoMore);
+  EXPECT_EQ(root.hears(), Kind::kNoMore) << "root mistrusts others";
+  Stranger b(address_, kOtherUser);
+  root.meet(b);
+  EXPECT_EQ(root.hears(), Kind::kPeer);
+  EXPECT_EQ(b.hears(), Kind::kPeer);
+}
+
+// A wish ends with the range, which somebody else may have next.
+TEST_F(Strangers, AWishIsForgottenWithItsRange) {
+  kernel_.last_number = 4;
+  Stranger a(address_, kUser);
+  uint32_t range = 0;
+  {
+    Stranger b(address_, kOtherUser);
+    range = b.range;
+    b.meet(a);
+    b.hears();
+  }
+  ASSERT_TRUE(comes_true([&] { return !kernel_.is_steered(range); }));
+  a.client->say(meet(a.range, range));
+  EXPECT_EQ(a.hears(), Kind::kNoMore);
+}
+
+TEST_F(Strangers, NoMoreThanSoManyOfOneOtherUser) {
+  Stranger victim(address_, 0);
+  std::vector<std::unique_ptr<Stranger>> many;
+  for (size_t i = 0; i <= kMostMetOfUser; ++i) {
+    Stranger& each = *many.emplace_back(std::make_unique<Stranger>(address_, kUser));
+    each.meet(victim);
+    EXPECT_EQ(each.hears(), Kind::kNoMore);
+    victim.meet(each);
+    victim.client->hear(i < kMostMetOfUser ? 20'000 : 100);
+    EXPECT_EQ(victim.client->error(), i < kMostMetOfUser ? 0 : ETIMEDOUT) << i;
+  }
+  Stranger other(address_, kOtherUser);
+  other.meet(victim);
+  victim.meet(other);
+  victim.client->hear();
+  EXPECT_EQ(victim.client->error(), 0) << "of another user";
 }
 
 // One that does not listen misses it; the other one sees that and may ask again.
@@ -737,10 +916,11 @@ TEST_F(ServerTest, SurvivorsComeBackBeforeOthersAreServed) {
   EXPECT_EQ(answer.range, range);
   EXPECT_EQ(poll(&answered, 1, 0), 0) << "it waits";
   EXPECT_EQ(liar.ask(claim, sockets).error, EBUSY) << "somebody has them";
-  const UniqueFd event(eventfd(0, EFD_CLOEXEC));
-  const std::array forged{event.get()};
-  EXPECT_EQ(liar.ask(claim, forged).error, EPERM);
+  const UniqueFd other(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)), event(eventfd(0, EFD_CLOEXEC));
+  EXPECT_EQ(liar.ask(claim, std::array{other.get()}).error, EPERM);
   EXPECT_EQ(liar.ask(claim).error, EPERM);
+  liar.say(claim, std::array{event.get()});
+  EXPECT_TRUE(liar.hung_up());
   EXPECT_EQ(newcomer.listen().kind, Kind::kGranted);
 }
 
@@ -789,7 +969,7 @@ TEST_F(ServerTest, WhatAClientBringsBackIsBoundedLikeWhatItGets) {
     for (size_t clients = 0; clients < 2; ++clients) {
       RawClient client(address_);
       client.greet();
-      for (size_t i = 0; i < Server::kMostLeases; ++i) {
+      for (size_t i = 0; i < kMostLeases; ++i) {
         ASSERT_EQ(client.lease(1).kind, Kind::kGranted);
         kept.push_back(std::move(client.descriptors()));
       }
@@ -801,7 +981,7 @@ TEST_F(ServerTest, WhatAClientBringsBackIsBoundedLikeWhatItGets) {
   client.greet();
   for (size_t i = 0; i < kept.size(); ++i) {
     const Message answer = client.ask(claim, std::array{kept[i][0].get(), kept[i][1].get(), kept[i][2].get()});
-    EXPECT_EQ(answer.kind, i < Server::kMostLeases ? Kind::kGranted : Kind::kRefused) << i;
+    EXPECT_EQ(answer.kind, i < kMostLeases ? Kind::kGranted : Kind::kRefused) << i;
   }
 }
 

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-2-Clause
+// What the broker grants and to whom, and how much it does in a turn; those of the connection manager are in cm/types.h
+// (Limits). SECURITY.md has them as a table. Each is met by a test.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "engine/io/same_host/same_host.h"
+
+namespace uroce::broker {
+
+// --- what there is, and what is kept for root and the owner ---------------------------------------------------------
+// Of all that there is a user may have half of what others leave, and kReserved of it nobody gets but root and the
+// broker's owner.
+inline constexpr size_t kReserved = 32;  // one part in so many
+
+// Connections: two for each program (cli/start_broker.h), and those that looks take. One counts until its client has
+// read what it was sent, or closed it: descriptors that are on their way count for the broker's user. So there are no
+// more than the broker may have files / kFilesOfClient.
+inline constexpr size_t kMostClients = 2048;
+inline constexpr size_t kFilesOfClient = 16;
+constexpr size_t most_clients(size_t files) {
+  return std::clamp(files / kFilesOfClient, kReserved, kMostClients);
+}
+
+// --- of one client -------------------------------------------------------------------------------------------------
+inline constexpr size_t kMostLeases = 16;                     // one for each netdev that it uses
+inline constexpr size_t kMostPorts = 16;                      // of DPDK
+inline constexpr size_t kMostWishes = 256;                    // to meet others, of a range
+inline constexpr size_t kMostMet = io::NewPeers::kMostPeers;  // of a range
+inline constexpr size_t kMostMetOfUser = 32;                  // of a client, those of one other user who is not root
+
+// --- in a turn ------------------------------------------------------------------------------------------------------
+inline constexpr size_t kServedOfUser = 64;  // messages of all clients of a user who is not the owner; one of a client
+inline constexpr size_t kMostAccepted = 16;  // of a listener
+inline constexpr size_t kMostClosed = 16;    // connections: to close one may take a process (client_socket.h)
+
+// Users whose descriptors were not what may be closed (ClientSocket): each cost kMostDescriptors for good. Once they
+// are so many, nobody but the owner is believed any more that he has sockets of an earlier broker.
+inline constexpr size_t kMostDeceivers = 64;
+
+}  // namespace uroce::broker
