@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "engine/io/same_host/same_host.h"
+#include "engine/io/same_host/peer_exchange.h"
 
 namespace uroce::broker {
 
@@ -25,11 +25,11 @@ constexpr size_t most_clients(size_t files) {
 }
 
 // --- of one client -------------------------------------------------------------------------------------------------
-inline constexpr size_t kMostLeases = 16;                     // one for each netdev that it uses
-inline constexpr size_t kMostPorts = 16;                      // of DPDK
-inline constexpr size_t kMostWishes = 256;                    // to meet others, of a range
-inline constexpr size_t kMostMet = io::NewPeers::kMostPeers;  // of a range
-inline constexpr size_t kMostMetOfUser = 32;                  // of a client, those of one other user who is not root
+inline constexpr size_t kMostLeases = 16;                         // one for each netdev that it uses
+inline constexpr size_t kMostPorts = 16;                          // of DPDK
+inline constexpr size_t kMostWishes = 256;                        // to meet others, of a range
+inline constexpr size_t kMostMet = io::PeerExchange::kMostPeers;  // of a range
+inline constexpr size_t kMostMetOfUser = 32;  // of a client, those of one other user who is not root
 
 // --- in a turn ------------------------------------------------------------------------------------------------------
 inline constexpr size_t kServedOfUser = 64;  // messages of all clients of a user who is not the owner; one of a client

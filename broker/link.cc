@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -84,7 +85,7 @@ struct Link::Came {
 };
 
 Link::Link(std::string address, Report report)
-    : address_(std::move(address)), report_(std::move(report)), wishes_event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+    : address_(std::move(address)), report_(std::move(report)), event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
 // Without shutdown(): programs may have the connection (keep_for_programs()).
 Link::~Link() {
@@ -278,13 +279,13 @@ void Link::listen_until_end() {
   {
     const std::lock_guard guard(lock_);
     if (socket_ < 0) return;
-    waits = {{{socket_, 0, 0}, {reports_, POLLIN, 0}, {wishes_event_.get(), POLLIN, 0}}};
+    waits = {{{socket_, 0, 0}, {reports_, POLLIN, 0}, {event_.get(), POLLIN, 0}}};
     connection = connections_;
   }
   while (waits[0].revents == 0) {
     if (poll(waits.data(), waits.size(), -1) < 0) continue;
     if (waits[1].revents != 0 && !listen(waits[1].fd)) waits[1].fd = -1;
-    if (waits[2].revents != 0) send_wishes();
+    if (waits[2].revents != 0) look_after_leases();
   }
   const std::lock_guard guard(lock_);
   if (connections_ == connection) disconnect();
@@ -318,29 +319,21 @@ void Link::hand_over(const Message& message, Descriptors& came) {
   (*lease)->take_peer_(message.other, {std::move(came[0]), std::move(came[1]), message.side});
 }
 
-void Link::meet(const Lease& lease, uint32_t range) {
-  {
-    const std::lock_guard guard(wishes_lock_);
-    wishes_.push_back({lease.range_.number, range});
-  }
-  eventfd_write(wishes_event_.get(), 1);
-}
-
-// Those that are lost are said again (io/same_host/same_host.h).
-void Link::send_wishes() {
+// Wishes that are lost are said again (io/same_host/same_host.h).
+void Link::look_after_leases() {
   eventfd_t count;
-  eventfd_read(wishes_event_.get(), &count);
-  std::vector<Wish> wishes;
-  {
-    const std::lock_guard guard(wishes_lock_);
-    wishes.swap(wishes_);
-  }
+  eventfd_read(event_.get(), &count);
   const std::lock_guard guard(lock_);
-  for (const Wish& wish : wishes) {
-    Message message = make_message(Kind::kMeet);
-    message.range = wish.range;
-    message.other = wish.other;
-    send(socket_, message);
+  for (Lease* const lease : leases_) {
+    for (size_t i = 0; i < lease->wishes_.size(); ++i) {
+      for (uint64_t bits = lease->wishes_[i].exchange(0); bits != 0; bits &= bits - 1) {
+        Message message = make_message(Kind::kMeet);
+        message.range = lease->range_.number;
+        message.other = static_cast<uint32_t>(64 * i) + static_cast<uint32_t>(std::countr_zero(bits));
+        send(socket_, message);
+      }
+    }
+    if (lease->to_tend_.exchange(false) && lease->tend_) lease->tend_();
   }
 }
 
@@ -426,13 +419,20 @@ Lease::~Lease() {
   link_->end(*this);
 }
 
-void Lease::take_peers(TakePeer take) {
+void Lease::take_peers(TakePeer take, std::function<void()> tend) {
   const std::lock_guard guard(link_->lock_);
   take_peer_ = std::move(take);
+  tend_ = std::move(tend);
 }
 
 void Lease::meet(uint32_t range) {
-  link_->meet(*this, range);
+  if (range / 64 >= wishes_.size()) return;
+  const uint64_t bit = uint64_t{1} << range % 64;
+  if ((wishes_[range / 64].fetch_or(bit) & bit) == 0) eventfd_write(link_->event_.get(), 1);
+}
+
+void Lease::ask_to_tend() {
+  if (!to_tend_.exchange(true)) eventfd_write(link_->event_.get(), 1);
 }
 
 // The sockets are closed before the numbers go back.

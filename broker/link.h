@@ -6,6 +6,8 @@
 // then, and claims the leases from it. It also writes the process's statistics for whom the broker brings.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -39,10 +41,12 @@ class Lease {
 
   // Other processes of this host that QPs of this range exchange packets with are handed to `take` from now on, in a
   // thread of the link. Null: no more.
+  // `tend` is called there, too, soon after each ask_to_tend().
   using TakePeer = std::function<void(uint32_t range, io::PeerEnd end)>;
-  void take_peers(TakePeer take);
-  // Asks for the process with that range, if there is one. Any thread; does not wait.
+  void take_peers(TakePeer take, std::function<void()> tend);
+  // Asks for the process with that range, if there is one. Any thread; takes no lock.
   void meet(uint32_t range);
+  void ask_to_tend();
 
  private:
   friend class Link;
@@ -53,7 +57,10 @@ class Lease {
   const Plane plane_;
   const LeaseRange range_;
   PortSockets sockets_;
-  TakePeer take_peer_;  // under the link's lock
+  TakePeer take_peer_;  // under the link's lock, as is the next one
+  std::function<void()> tend_;
+  std::atomic<bool> to_tend_{false};
+  std::array<std::atomic<uint64_t>, LeaseRange::kLastNumber / 64 + 1> wishes_{};  // bits: whom to ask for
 };
 
 class Link : public std::enable_shared_from_this<Link> {
@@ -98,8 +105,7 @@ class Link : public std::enable_shared_from_this<Link> {
   bool listen(int socket);
   void report(int file, uint32_t most_qps) const;
   void hand_over(const Message& message, Descriptors& came);
-  void meet(const Lease& lease, uint32_t range);
-  void send_wishes();
+  void look_after_leases();
   void disconnect();
   void take_up_again();
   bool claim_leases();
@@ -120,12 +126,7 @@ class Link : public std::enable_shared_from_this<Link> {
   std::vector<std::string> ports_;
   std::string said_;  // the last reason for which a later broker does not serve this process
 
-  struct Wish {
-    uint32_t range, other;
-  };
-  std::mutex wishes_lock_;
-  std::vector<Wish> wishes_;     // to meet somebody; sent by the watching thread
-  const UniqueFd wishes_event_;  // readable when there are some
+  const UniqueFd event_;  // readable when a lease has something for the watching thread to do
 };
 
 }  // namespace uroce::broker

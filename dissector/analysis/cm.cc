@@ -12,7 +12,7 @@ namespace {
 
 using enum wire::CmAttribute;
 
-constexpr size_t kIdsSize = 8, kReqSize = 140, kRepSize = 36, kSidrReqSize = 16, kRejSize = 12;  // of what is looked at
+constexpr size_t kIdsSize = 8, kReqSize = 140, kRepSize = 36, kSidrReqSize = 16;  // of what is looked at
 constexpr uint32_t kManyAttempts = 3;
 
 bool is_sidr(wire::CmAttribute attribute) {

@@ -62,12 +62,14 @@ io::IoResult<io::UdpIo> open_sockets(const net::Netdev& netdev, const broker::Le
 // With other processes of this host packets are exchanged through memory, as soon as they have met.
 std::unique_ptr<io::PacketIo> with_same_host(const std::shared_ptr<broker::Lease>& lease,
                                              std::unique_ptr<io::PacketIo> network) {
-  const auto arrivals = std::make_shared<io::NewPeers>();
-  lease->take_peers([arrivals](uint32_t range, io::PeerEnd end) { arrivals->add(range, std::move(end)); });
+  const auto peers = std::make_shared<io::PeerExchange>();
+  lease->take_peers([peers](uint32_t range, io::PeerEnd end) { peers->add(range, std::move(end)); },
+                    [peers] { peers->bury(); });
   return std::make_unique<io::SameHost>(std::move(network),
                                         io::SameHost::Config{.range_bits = broker::LeaseRange::kBits,
                                                              .meet = [lease](uint32_t range) { lease->meet(range); },
-                                                             .arrivals = arrivals});
+                                                             .bury = [lease] { lease->ask_to_tend(); },
+                                                             .peers = peers});
 }
 
 // What the netdev's other users make different.

@@ -170,14 +170,14 @@ TEST_F(LinkTest, ProcessesOfOneHostMeet) {
   const auto one = open(), other = open();
   const auto ours = lease(*one), theirs = lease(*other);
   Handed to_us, to_them;
-  ours->take_peers(to_us.take());
-  theirs->take_peers(to_them.take());
+  ours->take_peers(to_us.take(), [] {});
+  theirs->take_peers(to_them.take(), [] {});
   ours->meet(theirs->range().number);
   EXPECT_TRUE(comes_true([&] { return to_us.is({theirs->range().number}); }));
   EXPECT_TRUE(comes_true([&] { return to_them.is({ours->range().number}); }));
   // Nobody takes them for the one that comes between.
   const auto deaf = lease(*one), late = lease(*one);
-  late->take_peers(to_us.take());
+  late->take_peers(to_us.take(), [] {});
   theirs->meet(deaf->range().number);
   theirs->meet(late->range().number);
   const std::vector<uint32_t> all{ours->range().number, deaf->range().number, late->range().number};

@@ -14,6 +14,7 @@
 #include <poll.h>
 #include <string>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <thread>
 #include <unistd.h>
@@ -24,6 +25,7 @@
 #include "broker/link.h"
 #include "broker/observer.h"
 #include "broker/protocol.h"
+#include "engine/base/bell.h"
 #include "engine/base/passed_descriptors.h"
 #include "tests/fuzz/check.h"
 #include "tests/fuzz/input.h"
@@ -126,16 +128,26 @@ class HostileBroker {
     }
   }
 
-  // A stream on which somebody says something, and ends: nobody is waited for.
+  // A file with something in it, a bell's end whose other end is closed, or a stream.
   int descriptor(UniqueFd& end) {
-    int ends[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return stop_.get();
-    end.reset(ends[0]);
-    const UniqueFd other(ends[1]);
     std::vector<uint8_t> text(in_.below(128));
     in_.fill(text);
-    if (!text.empty()) ::send(other.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    return end.get();
+    switch (in_.below(3)) {
+      case 0:
+        end.reset(memfd_create("text", MFD_CLOEXEC));
+        return pwrite(end.get(), text.data(), text.size(), 0) < 0 ? stop_.get() : end.get();
+      case 1:
+        end = std::move(make_bell()[0]);
+        return end ? end.get() : stop_.get();
+      default: {
+        int ends[2];
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return stop_.get();
+        end.reset(ends[0]);
+        const UniqueFd other(ends[1]);
+        if (!text.empty()) ::send(other.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+        return end.get();
+      }
+    }
   }
 
   Input in_;  // the thread's

@@ -447,7 +447,7 @@ class Broker {
     Descriptors came;
     while (broker::receive(client.asides.get(), said, came, 0) == 0) {
       check(said.kind == Kind::kReport || said.kind == Kind::kPeer, "what is no answer");
-      check(static_cast<bool>(came[said.kind == Kind::kPeer ? 1 : 0]), "comes with descriptors");
+      check(static_cast<bool>(came[1]), "comes with descriptors");
     }
     while (broker::receive(client.socket.get(), said, came, 0) == 0) take_answer(client, said, came);
     client.connections.listen();

@@ -41,6 +41,7 @@ class Peer {
   std::optional<Time> waited_since;  // for room in `out`
   uint64_t read_then = 0;            // out.known_read()
   bool taken_up = false;             // `in`: what came by the network before has been received
+  Peer* next = nullptr;              // in a list of PeerExchange
   uint32_t late_long = 0;            // long packets that may still come since it was told that none are taken any more
 
   int bell() const { return bell_.get(); }

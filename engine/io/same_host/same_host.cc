@@ -74,43 +74,22 @@ void copy_without_icrc(const io::TxPacket& packet, uint8_t* out) {
 
 // --- peers that come and go -----------------------------------------------------------------------------------------
 
-NewPeers::NewPeers() : events_(epoll_create1(EPOLL_CLOEXEC)) {}
-NewPeers::~NewPeers() = default;
-
-bool NewPeers::add(uint32_t range, PeerEnd end) {
-  std::unique_ptr<Peer> peer = Peer::open(range, std::move(end));
-  if (!peer) return false;
-  const std::lock_guard guard(lock_);
-  if (count_ == kMostPeers) return false;
-  peers_.push_back(std::move(peer));
-  any_.store(true, std::memory_order_release);  // whoever is told of an event of the peer finds it
-  if (wait_for_bell(events_.get(), peers_.back()->bell(), peers_.back().get()) != 0) {
-    peers_.pop_back();
-    return false;
-  }
-  ++count_;
-  return true;
-}
-
 SameHost::SameHost(std::unique_ptr<PacketIo> network, Config config)
     : network_(std::move(network)),
       config_(std::move(config)),
       turns_of_network_(config_.now),
-      bytes_(std::make_unique_for_overwrite<uint8_t[]>(kReceiveRoom)) {}
+      bytes_(std::make_unique_for_overwrite<uint8_t[]>(kReceiveRoom)) {
+  peers_.reserve(PeerExchange::kMostPeers);
+}
 
 // A range that has a new process has no other one. What was sent to it by the network leaves first.
 void SameHost::take_new_peers() {
   if (!network_->flush()) return;
-  {
-    const std::lock_guard guard(config_.arrivals->lock_);
-    config_.arrivals->any_.store(false, std::memory_order_relaxed);
-    for (std::unique_ptr<Peer>& peer : config_.arrivals->peers_) {
-      if (peer->range < kMostRanges) by_range_[peer->range] = peer.get();
-      peer->in.take_long(!shown_);
-      peers_.push_back(std::move(peer));
-    }
-    config_.arrivals->peers_.clear();
-  }
+  config_.peers->take([this](std::unique_ptr<Peer> peer) {
+    if (peer->range < kMostRanges) by_range_[peer->range] = peer.get();
+    peer->in.take_long(!shown_);
+    peers_.push_back(std::move(peer));
+  });
   all_taken_up_ = false;
   end_peers();
 }
@@ -130,7 +109,7 @@ void SameHost::look_after_peers() {
     peer->look();
     ended |= peer->ended();
   }
-  if (config_.arrivals->any_.load(std::memory_order_acquire)) return take_new_peers();
+  if (config_.peers->any_arrived()) return take_new_peers();
   if (ended) end_peers();
 }
 
@@ -140,34 +119,33 @@ void SameHost::look_after_peers() {
 void SameHost::answer_bells() {
   std::array<epoll_event, 64> events;
   bool rung = false;
-  for (size_t i = 0; i < NewPeers::kMostPeers / events.size(); ++i) {
-    const int count = epoll_wait(config_.arrivals->events_.get(), events.data(), events.size(), 0);
+  for (size_t i = 0; i < PeerExchange::kMostPeers / events.size(); ++i) {
+    const int count = epoll_wait(config_.peers->events(), events.data(), events.size(), 0);
     rung |= count > 0;
     if (count < static_cast<int>(events.size())) break;
   }
-  if (rung || config_.arrivals->any_.load(std::memory_order_acquire)) look_after_peers();
+  if (rung || config_.peers->any_arrived()) look_after_peers();
 }
 
 // What a peer has sent before its end is still received.
 void SameHost::end_peers() {
   end_due_ = lent_;
   if (end_due_) return;
-  const auto gone = [this](const std::unique_ptr<Peer>& peer) {
+  const auto stays = [this](const std::unique_ptr<Peer>& peer) {
     const bool sends_here = peer->range < kMostRanges && by_range_[peer->range] == peer.get();
     if (peer->in.broken()) ++counters_.ring_errors;
-    if (!peer->ended() && !peer->in.broken() && sends_here) return false;
+    if (!peer->ended() && !peer->in.broken() && sends_here) return true;
     if (sends_here) {
       by_range_[peer->range] = nullptr;
       without_peer_[peer->range] = 0;
     }
-    if (!peer->in.empty()) return false;
-    epoll_ctl(config_.arrivals->events_.get(), EPOLL_CTL_DEL, peer->bell(), nullptr);
-    return true;
+    return !peer->in.empty();
   };
-  const size_t ended = std::erase_if(peers_, gone);
-  if (ended == 0) return;
-  const std::lock_guard guard(config_.arrivals->lock_);
-  config_.arrivals->count_ -= ended;
+  const auto ended = std::stable_partition(peers_.begin(), peers_.end(), stays);
+  if (ended == peers_.end()) return;
+  for (auto peer = ended; peer != peers_.end(); ++peer) config_.peers->give_back(std::move(*peer));
+  peers_.erase(ended, peers_.end());
+  config_.bury();
 }
 
 // --- sending --------------------------------------------------------------------------------------------------------
@@ -191,7 +169,7 @@ Peer* SameHost::peer_for(const io::TxPacket& packet) const {
 
 size_t SameHost::send(std::span<io::TxPacket> burst) {
   take_back();  // before acknowledgements leave: the peer takes them for room in the ring
-  if (config_.arrivals->any_.load(std::memory_order_relaxed)) take_new_peers();
+  if (config_.peers->any_arrived()) take_new_peers();
   size_t taken = 0;
   while (taken < burst.size()) {
     const std::span<io::TxPacket> rest = burst.subspan(taken);
@@ -297,7 +275,7 @@ bool SameHost::is_patient(Peer& peer) const {
 
 size_t SameHost::receive(std::span<RxPacket> out) {
   take_back();
-  if (config_.arrivals->any_.load(std::memory_order_relaxed)) take_new_peers();
+  if (config_.peers->any_arrived()) take_new_peers();
   if (peers_.empty()) return network_->receive(out);
   const uint32_t look = looks_++;
   if (look % kLooksPerPeerLook == 0) look_after_peers();
@@ -448,7 +426,7 @@ bool SameHost::prepare_to_wait() {
   take_back();
   answer_bells();
   // Those that could not be taken yet have been rung for: nobody would wake this side for them.
-  bool nothing = !config_.arrivals->any_.load(std::memory_order_acquire);
+  bool nothing = !config_.peers->any_arrived();
   for (const auto& peer : peers_) nothing &= peer->in.sleep();
   return nothing && network_->prepare_to_wait();
 }
@@ -456,7 +434,7 @@ bool SameHost::prepare_to_wait() {
 std::span<const pollfd> SameHost::wait_descriptors() const {
   const std::span<const pollfd> network = network_->wait_descriptors();
   wait_descriptors_.assign(network.begin(), network.end());
-  wait_descriptors_.push_back({config_.arrivals->events_.get(), POLLIN, 0});
+  wait_descriptors_.push_back({config_.peers->events(), POLLIN, 0});
   return wait_descriptors_;
 }
 

@@ -17,48 +17,29 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "engine/base/clock.h"
-#include "engine/base/unique_fd.h"
 #include "engine/io/packet_io.h"
 #include "engine/io/quiet_turns.h"
 #include "engine/io/same_host/peer.h"
+#include "engine/io/same_host/peer_exchange.h"
 
 namespace uroce::io {
-
-// Peers on their way to a SameHost from other threads.
-class NewPeers {
- public:
-  static constexpr size_t kMostPeers = 256;  // of a process, those that have ended not counted
-
-  NewPeers();
-  ~NewPeers();
-  // Any thread. False: it is not taken.
-  bool add(uint32_t range, PeerEnd end);
-
- private:
-  friend class SameHost;
-  const UniqueFd events_;  // epoll: the bells of all
-  std::atomic<bool> any_{false};
-  std::mutex lock_;
-  std::vector<std::unique_ptr<Peer>> peers_;
-  size_t count_ = 0;  // with those that SameHost has taken
-};
 
 class SameHost final : public PacketIo {
  public:
   struct Config {
     uint32_t range_bits;  // a process has a range of 2^range_bits QP numbers
-    // Asks for the process with that range as a peer, which may come by `arrivals`. Called while packets are sent.
+    // Asks for the process with that range as a peer, which may come by `peers`. Called while packets are sent.
     std::function<void(uint32_t range)> meet;
-    std::shared_ptr<NewPeers> arrivals;
+    // Somebody is to call peers->bury(), and not at once: the shard's lock is held.
+    std::function<void()> bury;
+    std::shared_ptr<PeerExchange> peers;
     Time (*now)() = monotonic_now;
   };
   SameHost(std::unique_ptr<PacketIo> network, Config config);

@@ -144,14 +144,14 @@ class SameHostProcesses : public SharedAddress {
 
  private:
   void put_around(Host& host) {
-    const auto arrivals = arrivals_[&host] = std::make_shared<io::NewPeers>();
+    const auto arrivals = arrivals_[&host] = std::make_shared<io::PeerExchange>();
     auto network = host.datapath.attach(std::make_unique<io::ClosedIo>(*host.datapath.wire()), nullptr);
-    host.datapath.attach(
-        std::make_unique<io::SameHost>(std::move(network), io::SameHost::Config{kRangeBits, [](uint32_t) {}, arrivals}),
-        nullptr);
+    host.datapath.attach(std::make_unique<io::SameHost>(
+                             std::move(network), io::SameHost::Config{kRangeBits, [](uint32_t) {}, [] {}, arrivals}),
+                         nullptr);
   }
 
-  std::map<const Host*, std::shared_ptr<io::NewPeers>> arrivals_;
+  std::map<const Host*, std::shared_ptr<io::PeerExchange>> arrivals_;
 };
 
 // In packets as on a wire, of 256 bytes each, and in long ones.

@@ -47,7 +47,7 @@ class HostilePeer : public SameHostTest {
   HostilePeer() {
     PeerEnd one, other;
     EXPECT_EQ(make_peers(one, other), 0);
-    EXPECT_TRUE(ours.arrivals->add(kTheirs, std::move(one)));
+    EXPECT_TRUE(ours.peers->add(kTheirs, std::move(one)));
     peer.emplace(std::move(other));
   }
   // `count` records of `size` bytes.
@@ -74,7 +74,7 @@ TEST_F(HostilePeer, RecordsThatAreNoPacketsAreCounted) {
   for (const uint32_t size : {1u, 40u, 55u}) {
     PeerEnd one, other;
     ASSERT_EQ(make_peers(one, other), 0);
-    ASSERT_TRUE(ours.arrivals->add(kTheirs, std::move(one)));
+    ASSERT_TRUE(ours.peers->add(kTheirs, std::move(one)));
     peer.emplace(std::move(other));
     const uint64_t before = ours.io->counters().rx_malformed;
     write(3, size);
@@ -99,7 +99,7 @@ TEST_F(HostilePeer, LongerThanTheLongestIsNoPacket) {
     const size_t psns = packets.empty() ? 0 : packets[0].psns;
     PeerEnd one, other;
     EXPECT_EQ(make_peers(one, other), 0);
-    EXPECT_TRUE(ours.arrivals->add(kTheirs, std::move(one)));
+    EXPECT_TRUE(ours.peers->add(kTheirs, std::move(one)));
     peer.emplace(std::move(other));
     ours.receive();
     return psns;
@@ -204,7 +204,7 @@ TEST_F(HostilePeer, ScribblesAnywhere) {
     }
     PeerEnd one, other;
     ASSERT_EQ(make_peers(one, other), 0);
-    ASSERT_TRUE(ours.arrivals->add(kTheirs, std::move(one)));
+    ASSERT_TRUE(ours.peers->add(kTheirs, std::move(one)));
     peer.emplace(std::move(other));
     theirs.receive(theirs.network);
   }
@@ -219,7 +219,7 @@ TEST_F(HostilePeer, OtherMemoryIsNotTaken) {
     EXPECT_EQ(make_peers(one, other), 0);
     one.memory.reset(memory);
     one.side = side;
-    return ours.arrivals->add(kTheirs + 1, std::move(one));
+    return ours.peers->add(kTheirs + 1, std::move(one));
   };
   const auto memory = [](off_t size, int seals) {
     const int fd = memfd_create("other", MFD_ALLOW_SEALING | MFD_CLOEXEC);

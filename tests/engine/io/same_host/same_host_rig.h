@@ -30,7 +30,8 @@ struct Process {
     io = std::make_unique<SameHost>(std::move(end),
                                     SameHost::Config{.range_bits = kRangeBits,
                                                      .meet = [this](uint32_t range) { asked.push_back(range); },
-                                                     .arrivals = arrivals,
+                                                     .bury = [] {},
+                                                     .peers = peers,
                                                      .now = [] { return test_time; }});
   }
   std::vector<RxPacket> receive(PacketIo& from) {
@@ -52,7 +53,7 @@ struct Process {
 
   MemoryEnd& network;
   std::vector<uint32_t> asked;
-  std::shared_ptr<NewPeers> arrivals = std::make_shared<NewPeers>();
+  std::shared_ptr<PeerExchange> peers = std::make_shared<PeerExchange>();
   std::unique_ptr<SameHost> io;
   std::array<RxPacket, 64> received;
 };
@@ -66,8 +67,8 @@ class SameHostTest : public testing::Test {
   void meet() {
     PeerEnd one, other;
     ASSERT_EQ(make_peers(one, other), 0);
-    ASSERT_TRUE(ours.arrivals->add(kTheirs, std::move(one)));
-    ASSERT_TRUE(theirs.arrivals->add(kOurs, std::move(other)));
+    ASSERT_TRUE(ours.peers->add(kTheirs, std::move(one)));
+    ASSERT_TRUE(theirs.peers->add(kOurs, std::move(other)));
   }
   static void add(TestBurst& burst, uint32_t psn, size_t size, uint32_t range = kTheirs) {
     burst.add(envelope_v4(), psn, size);

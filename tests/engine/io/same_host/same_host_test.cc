@@ -407,9 +407,9 @@ TEST_F(SameHostTest, APeerThatIsNewWakesWhoSleeps) {
   for (int round = 0; round < 500; ++round) {
     PeerEnd one, other;
     ASSERT_EQ(make_peers(one, other), 0);
-    ASSERT_TRUE(ours.arrivals->add(kTheirs, std::move(one)));
+    ASSERT_TRUE(ours.peers->add(kTheirs, std::move(one)));
     ours.io->send(burst.packets());
-    std::thread broker([&] { theirs.arrivals->add(kOurs, std::move(other)); });
+    std::thread broker([&] { theirs.peers->add(kOurs, std::move(other)); });
     size_t arrived = 0;
     bool woken = true;
     while (woken && arrived == 0) {
@@ -477,18 +477,18 @@ TEST_F(SameHostTest, ANewProcessWithTheRangeTakesThePlaceOfTheFormerOne) {
 }
 
 TEST_F(SameHostTest, NoMorePeersThanDescriptorsAllow) {
-  std::vector<PeerEnd> others(NewPeers::kMostPeers + 1);
+  std::vector<PeerEnd> others(PeerExchange::kMostPeers + 1);
   for (size_t i = 0; i < others.size(); ++i) {
     PeerEnd end;
     ASSERT_EQ(make_peers(end, others[i]), 0);
-    EXPECT_EQ(ours.arrivals->add(static_cast<uint32_t>(i), std::move(end)), i < NewPeers::kMostPeers);
+    EXPECT_EQ(ours.peers->add(static_cast<uint32_t>(i), std::move(end)), i < PeerExchange::kMostPeers);
   }
   ours.receive();
   others[3] = {};  // that one ends
   ours.io->prepare_to_wait();
   PeerEnd one, other;
   ASSERT_EQ(make_peers(one, other), 0);
-  EXPECT_TRUE(ours.arrivals->add(3, std::move(one)));
+  EXPECT_TRUE(ours.peers->add(3, std::move(one)));
 }
 
 }  // namespace

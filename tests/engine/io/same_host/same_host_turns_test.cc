@@ -75,7 +75,8 @@ TEST(SameHost, PassesOnLooks) {
   StubIo& stub = *network;
   SameHost io(std::move(network), SameHost::Config{.range_bits = kRangeBits,
                                                    .meet = [](uint32_t) {},
-                                                   .arrivals = std::make_shared<NewPeers>(),
+                                                   .bury = [] {},
+                                                   .peers = std::make_shared<PeerExchange>(),
                                                    .now = [] { return test_time; }});
   expect_passes_on_looks(io, stub);
 }
@@ -92,7 +93,8 @@ class BesideFrames : public SameHostTest {
     both->set_local_addresses({&local, 1});
     reader = std::make_unique<SameHost>(
         std::move(both),
-        SameHost::Config{.range_bits = kRangeBits, .meet = [](uint32_t) {}, .arrivals = theirs.arrivals, .now = +now});
+        SameHost::Config{
+            .range_bits = kRangeBits, .meet = [](uint32_t) {}, .bury = [] {}, .peers = theirs.peers, .now = +now});
   }
   std::vector<RxPacket> receive() { return theirs.receive(*reader); }
   // Packets with PSNs from 0 on.
@@ -162,8 +164,8 @@ TEST_F(BesideCopies, AlsoOfAPeerThatBeginsMeanwhile) {
   Process third{make_memory_link().first};
   PeerEnd one, other;
   ASSERT_EQ(make_peers(one, other), 0);
-  ASSERT_TRUE(third.arrivals->add(kTheirs, std::move(one)));
-  ASSERT_TRUE(theirs.arrivals->add(kTheirs + 1, std::move(other)));
+  ASSERT_TRUE(third.peers->add(kTheirs, std::move(one)));
+  ASSERT_TRUE(theirs.peers->add(kTheirs + 1, std::move(other)));
   ASSERT_EQ(kernel->send(of_others.packets()), 200u);
   ASSERT_EQ(kernel->send(burst.packets().subspan(5, 1)), 1u);
   ASSERT_EQ(third.io->send(burst.packets().subspan(6, 1)), 1u);
