@@ -4,8 +4,10 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 
+#include "engine/base/time.h"
 #include "engine/io/same_host/peer_exchange.h"
 
 namespace uroce::broker {
@@ -36,6 +38,14 @@ inline constexpr size_t kServedOfUser = 64;  // messages of all clients of a use
 inline constexpr size_t kMostAccepted = 16;  // of a listener
 inline constexpr size_t kMostClosed = 16;    // connections: to close one may take a process (client_socket.h)
 
+// --- of the broker's time -------------------------------------------------------------------------------------------
+// A user who is not the owner has kMostTime at once, for hundreds of programs that begin, and one part in kShare of the
+// time beyond.
+inline constexpr Duration kMostTime = std::chrono::milliseconds(500);
+inline constexpr int kShare = 10;
+inline constexpr Duration kLeastShare = std::chrono::milliseconds(5);  // whoever has to wait waits at least as long
+
+// --- for good --------------------------------------------------------------------------------------------------------
 // Users whose descriptors were not what may be closed (ClientSocket): each cost kMostDescriptors for good. Once they
 // are so many, nobody but the owner is believed any more that he has sockets of an earlier broker.
 inline constexpr size_t kMostDeceivers = 64;

@@ -108,9 +108,10 @@ bool Server::turn(int stop, bool waits_for_work) {
   waits_.push_back({started_ ? steering_->descriptor() : -1, POLLIN, 0});
   for (const UniqueFd& listener : listeners_) waits_.push_back({accepts(now) ? listener.get() : -1, POLLIN, 0});
   const size_t others = waits_.size();
-  // Whoever waits for an answer is not listened to, only whether it is still there.
+  // Whoever waits for an answer is not listened to, only whether it is still there; whose user has no time, not at all.
   for (const Client& client : clients_) {
-    waits_.push_back({client.socket.get(), static_cast<short>(client.postponed ? 0 : POLLIN), 0});
+    const int socket = is_listened_to(client, now) ? client.socket.get() : -1;
+    waits_.push_back({socket, static_cast<short>(client.postponed ? 0 : POLLIN), 0});
   }
   const size_t of_cm = waits_.size();
   if (cm_) cm_->add_waits(waits_);
@@ -120,7 +121,7 @@ bool Server::turn(int stop, bool waits_for_work) {
   served_.clear();
   for (auto client = clients_.begin(); client != clients_.end(); ++wait) {
     const bool served = wait->revents != 0 && has_its_turn(*client);
-    const bool goes_on = served ? serve(*client) : client->greeted || now < client->greeting_ends;
+    const bool goes_on = served ? serve_on_account(*client) : client->greeted || now < client->greeting_ends;
     client = goes_on ? std::next(client) : end_client(client);
   }
   for (size_t i = 0; i < listeners_.size(); ++i) {
@@ -130,6 +131,21 @@ bool Server::turn(int stop, bool waits_for_work) {
   if (cm_) cm_->work(std::span(waits_).subspan(of_cm), now_());
   close_some();
   return true;
+}
+
+bool Server::is_listened_to(const Client& client, Time now) const {
+  return is_owner(client.peer) || budget_.has_some(client.peer.uid, now);
+}
+
+void Server::charge(const Client& client, Duration begin) {
+  if (!is_owner(client.peer)) budget_.spend(client.peer.uid, thread_time() - begin, now_());
+}
+
+bool Server::serve_on_account(Client& client) {
+  const Duration begin = thread_time();
+  const bool goes_on = serve(client);
+  charge(client, begin);
+  return goes_on;
 }
 
 // Others do not wait for more messages of one user than so many.
@@ -148,6 +164,7 @@ int Server::patience(Time now) const {
   if (policy_.linger && is_idle()) next = std::min(next, empty_since_ + *policy_.linger);
   for (const Client& client : clients_) {
     if (!client.greeted) next = std::min(next, client.greeting_ends);
+    if (!is_listened_to(client, now)) next = std::min(next, budget_.again(client.peer.uid, now));
   }
   if (next == kNever) return -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - now).count();
@@ -580,11 +597,13 @@ void Server::release_ranges(Time now) {
 }
 
 Server::Clients::iterator Server::end_client(Clients::iterator client) {
+  const Duration begin = thread_time();
   while (!client->leases.empty()) end_lease(*client, client->leases.begin()->first);
   if (cm_) cm_->close(cm::ClientId{client->number}, now_());
   const bool observed = client->observes;
   client->socket.hang_up();
   leaving_.push_back({std::move(client->socket), std::move(client->reports), client->peer.uid});
+  charge(*client, begin);
   const auto next = clients_.erase(client);
   if (!observed && is_idle()) empty_since_ = now_();
   return next;

@@ -28,6 +28,7 @@
 #include "broker/meetings.h"
 #include "broker/protocol.h"
 #include "broker/steering.h"
+#include "broker/time_budget.h"
 #include "engine/base/clock.h"
 #include "engine/base/number_allocator.h"
 #include "engine/base/time.h"
@@ -109,7 +110,10 @@ class Server final : private CmServer::Clients {
   void accept_clients(int listener);
   bool may_connect(const Peer& peer) const;
   ClientSocket::Takes takes(const Client& client) const;
+  bool is_listened_to(const Client& client, Time now) const;
   bool has_its_turn(const Client& client);
+  bool serve_on_account(Client& client);
+  void charge(const Client& client, Duration begin);
   bool serve(Client& client);
   bool answer_first(Client& client, const Message& message);
   bool welcome(Client& client);
@@ -168,8 +172,9 @@ class Server final : private CmServer::Clients {
   Time empty_since_;
   std::vector<pollfd> waits_;       // of a turn
   std::map<uid_t, size_t> served_;  // in a turn: messages
-  bool closes_more_ = false;        // than in this turn
-  std::set<uid_t> deceivers_;       // have brought descriptors that may not be closed
+  TimeBudget budget_;
+  bool closes_more_ = false;   // than in this turn
+  std::set<uid_t> deceivers_;  // have brought descriptors that may not be closed
 };
 
 }  // namespace uroce::broker

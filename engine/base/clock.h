@@ -14,4 +14,11 @@ inline Time monotonic_now() {
   return Time(std::chrono::seconds(t.tv_sec) + Duration(t.tv_nsec));
 }
 
+// How long this thread has had a core.
+inline Duration thread_time() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
 }  // namespace uroce

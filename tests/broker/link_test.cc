@@ -159,8 +159,11 @@ struct Handed {
       ranges.push_back(range);
     };
   }
-  bool is(const std::vector<uint32_t>& expected) {
+  // In whatever order.
+  bool is(std::vector<uint32_t> expected) {
     const std::lock_guard guard(lock);
+    std::sort(ranges.begin(), ranges.end());
+    std::sort(expected.begin(), expected.end());
     return ranges == expected;
   }
 };

@@ -491,7 +491,7 @@ class Broker {
         ++own;
         leases[client.user] += lease.claimed ? 0 : 1;
       }
-      check(own <= kMostLeases, "a client has not more leases than it may");
+      check(own <= broker::kMostLeases, "a client has not more leases than it may");
     }
     check(kernel_.steered.size() <= kernel_.last_number, "there are not more leases than ranges");
     if (restarts_ > 0) return;  // a new broker does not know whose kept sockets are
