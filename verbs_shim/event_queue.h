@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <mutex>
 
+#include "engine/base/lock_watch.h"
 #include "verbs_shim/event_descriptor.h"
 
 namespace uroce::verbs {
@@ -63,7 +64,7 @@ class EventQueue {
   }
 
  private:
-  std::mutex mutex_;
+  LeafMutex mutex_;
   boost::intrusive::list<EventSource, boost::intrusive::constant_time_size<false>> sources_;
   EventDescriptor descriptor_;
 };

@@ -2,12 +2,15 @@
 #include "engine/base/fork.h"
 
 #include <algorithm>
+#include <cassert>
 #include <ctime>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <vector>
+
+#include "engine/base/lock_watch.h"
 
 namespace uroce {
 
@@ -81,6 +84,7 @@ void ForkProofLock::lock() {
 }
 
 ForkGuard::ForkGuard() {
+  assert(LockWatch::may_wait());
   guard_lock.lock();
 }
 ForkGuard::~ForkGuard() {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "engine/base/caller_state.h"
-#include "engine/base/spinlock.h"
+#include "engine/base/lock_watch.h"
 #include "engine/datapath/datapath.h"
 #include "engine/datapath/wait_policy.h"
 
@@ -80,7 +80,7 @@ class Shard {
   const std::unique_ptr<Datapath> datapath_;
 
   // Cache lines: the lock's is written twice a round. The next one is read in every round and seldom written.
-  alignas(64) OrderedSpinLock lock_;
+  alignas(64) ShardLock lock_;
   alignas(64) std::atomic<bool> made_way_{false};  // a round was left to a set-up call
   std::atomic<bool> handed_over_{false};           // doorbells were left to the background thread
   std::atomic<int64_t> polled_at_{0};  // ns; when an application thread polled last, or up to kPollNoted earlier

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/lock_watch.h"
 #include "wire/envelope.h"
 
 namespace uroce::io {
@@ -48,7 +49,7 @@ class Notices {
   };
   Entry* find(Notice::What what, const wire::IpAddress& to);
 
-  std::mutex lock_;  // of changes, and of take(); held for a few instructions
+  LeafMutex lock_;  // of changes, and of take(); held for a few instructions
   std::array<Entry, kMost> entries_;
   std::atomic<size_t> count_ = 0;
   std::atomic<bool> fresh_ = false;

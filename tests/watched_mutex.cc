@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: BSD-2-Clause
+// The mutexes of a test program: none is taken under a shard's lock (engine/base/lock_watch.h).
+#include "engine/base/lock_watch.h"
+
+#ifdef UROCE_WATCHES_LOCKS
+#include <cstdio>
+#include <cstdlib>
+#include <dlfcn.h>
+#include <pthread.h>
+
+extern "C" int pthread_mutex_lock(pthread_mutex_t* mutex) noexcept {
+  using Lock = int (*)(pthread_mutex_t*);
+  static const Lock real = reinterpret_cast<Lock>(dlsym(RTLD_NEXT, "pthread_mutex_lock"));
+  if (!uroce::LockWatch::may_wait()) {
+    std::fputs("a mutex is taken under a shard's lock (engine/base/lock_watch.h)\n", stderr);
+    std::abort();
+  }
+  return real(mutex);
+}
+#endif
