@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 
 #include "tests/run_tests.h"
+#include "tests/watched_mutex.h"
 
 int main(int argc, char** argv) {
+  uroce::test::watch_mutexes();
   testing::InitGoogleMock(&argc, argv);
   return uroce::test::run_tests();
 }

@@ -422,7 +422,7 @@ class Broker {
       std::memcpy(&message, bytes.data(), sizeof(message));
       client.leases.erase(message.range);
     }
-    if (!numbers.empty() && client.user != policy_.owner && client.user != 0) deceivers_.insert(client.user);
+    if (!numbers.empty()) deceivers_.insert(client.user);
     say(client, bytes, numbers);
   }
 
