@@ -35,6 +35,15 @@ unsigned long own_pid_namespace() {
   return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
 }
 
+// As mkdtemp() makes them. Both places are sticky: nobody else can put a directory of this user there.
+bool is_of_this_user(const std::string& directory) {
+  const int error = errno;
+  struct stat status {};
+  const bool found = lstat(directory.c_str(), &status) == 0;
+  errno = error;
+  return found && S_ISDIR(status.st_mode) && status.st_uid == geteuid() && (status.st_mode & 0077) == 0;
+}
+
 }  // namespace
 
 TreeOwner current_owner() {
@@ -77,7 +86,8 @@ size_t hidden_length(std::string_view path) {
     if (path.substr(0, place.size()) != place || path.substr(place.size(), 1) != "/") continue;
     const size_t begin = place.size() + 1;
     const size_t end = path.find('/', begin);
-    if (end != std::string_view::npos && parse_tree_name(path.substr(begin, end - begin))) return end;
+    if (end == std::string_view::npos || !parse_tree_name(path.substr(begin, end - begin))) continue;
+    if (is_of_this_user(std::string(path.substr(0, end)))) return end;
   }
   return 0;
 }

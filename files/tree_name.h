@@ -34,6 +34,8 @@ std::optional<TreeOwner> parse_tree_name(std::string_view name);
 bool is_abandoned(const TreeOwner& owner, const TreeOwner& self);
 
 // How much of a path is the directory of a tree: "/dev/shm/uroce-files-.../sys/class" -> up to "/sys". 0: none of it.
+// Of a tree of this user only, for everybody can make a directory of such a name. Not of this process only: a program
+// that was started in a directory of the view of its parent still sees it as one of /sys.
 size_t hidden_length(std::string_view path);
 
 }  // namespace uroce::files

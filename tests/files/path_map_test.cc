@@ -2,7 +2,11 @@
 // Which paths belong to the view, and what other ways there are to write them.
 #include "files/path_map.h"
 
+#include <cerrno>
+#include <cstdlib>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "files/tree_name.h"
 
@@ -90,11 +94,36 @@ TEST(TreeName, AbandonedOnlyWhenItCanBeKnown) {
 }
 
 TEST(TreeName, HiddenInPaths) {
-  const std::string tree = "/dev/shm/" + tree_name_template({0, 1, 2, 3});
+  std::string tree = "/dev/shm/" + tree_name_template(current_owner());
+  EXPECT_EQ(hidden_length(tree + "/sys/class/infiniband"), 0u) << "there is none";
+  ASSERT_NE(mkdtemp(tree.data()), nullptr);
+  errno = 0;
   EXPECT_EQ(hidden_length(tree + "/sys/class/infiniband"), tree.size());
   EXPECT_EQ(hidden_length(tree), 0u);
   EXPECT_EQ(hidden_length("/dev/shm/other/sys"), 0u);
   EXPECT_EQ(hidden_length("/home" + tree + "/sys"), 0u);
+  EXPECT_EQ(errno, 0);
+  rmdir(tree.c_str());
+}
+
+// Otherwise a user could make his /tmp/uroce-files-1-1-1-1-x/root/.ssh look like /root/.ssh to a program of root's.
+TEST(TreeName, NotHiddenUnlessATreeOfThisUser) {
+  std::string tree = "/tmp/" + tree_name_template({1, 1, 1, 1});
+  ASSERT_NE(mkdtemp(tree.data()), nullptr);
+  const std::string path = tree + "/root/.ssh";
+  EXPECT_EQ(hidden_length(path), tree.size());
+  ASSERT_EQ(chmod(tree.c_str(), 0755), 0);
+  EXPECT_EQ(hidden_length(path), 0u) << "no tree is open to others";
+  ASSERT_EQ(chmod(tree.c_str(), 0700), 0);
+  std::string link = "/tmp/" + tree_name_template({1, 1, 1, 2});
+  ASSERT_EQ(symlink(tree.c_str(), link.c_str()), 0);
+  EXPECT_EQ(hidden_length(link + "/root/.ssh"), 0u) << "anybody can make a link to a tree";
+  if (geteuid() == 0) {
+    ASSERT_EQ(chown(tree.c_str(), 65534, 65534), 0);
+    EXPECT_EQ(hidden_length(path), 0u) << "of another user";
+  }
+  unlink(link.c_str());
+  rmdir(tree.c_str());
 }
 
 }  // namespace
