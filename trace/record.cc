@@ -27,7 +27,7 @@ wire::FrameError parse_record(const Record& record, RocePart& out) {
   const size_t udp_at = udp_offset(record.frame);
   const auto datagram = std::span(record.frame).subspan(std::min(udp_at, record.frame.size()));
   const auto udp = wire::UdpView::checked(datagram);
-  if (udp_at == 0 || !udp) return error;
+  if (udp_at == 0 || !udp || udp->length() < wire::kUdpSize) return error;
   if (record.frame.size() - datagram.size() + udp->length() > record.original_length) return error;
   out.envelope.source_port = udp->source_port();
   out.envelope.ip_id_known = true;

@@ -50,6 +50,20 @@ TEST(Record, CutWithinTheHeadersIsNotRoce) {
   }
 }
 
+// parse_frame() has not seen the UDP header of a frame that was cut within its IP header, as EtherType and version say
+// it.
+TEST(Record, CutFrameOfALengthThatUdpCannotHaveIsNotRoce) {
+  for (uint16_t length = 0; length < wire::kUdpSize; ++length) {
+    Record record = roce_record(40);
+    wire::store_be16(&record.frame[12], 0x86dd);  // IPv6, and behind it version 4
+    wire::store_be16(&record.frame[wire::kEthernetSize + wire::kIpv4Size + 4], length);
+    record.frame.resize(wire::kEthernetSize + wire::kIpv4Size + wire::kUdpSize);
+    record.original_length = 100000;
+    RocePart part;
+    EXPECT_NE(parse_record(record, part), wire::FrameError::kNone) << length << ": " << part.ib_size;
+  }
+}
+
 TEST(Record, ShortFrameThatWasNotCutIsAnError) {
   Record record = roce_record(40);
   record.frame.resize(record.frame.size() - 1);
