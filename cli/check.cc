@@ -13,6 +13,7 @@
 #include <memory>
 #include <set>
 #include <system_error>
+#include <vector>
 
 #include "cli/check_report.h"
 #include "cli/complaint.h"
@@ -51,13 +52,19 @@ struct ByBytes {
 };
 using Addresses = std::set<wire::IpAddress, ByBytes>;
 
+// Of packets that are marked as outbound, or looped.
+struct Sender {
+  Addresses addresses;
+  uint64_t packets = 0;
+};
+
 // What a first reading of the file tells.
 struct Overview {
   uint64_t frames = 0, roce_packets = 0, skipped = 0;
   Time first{}, last{};
-  Addresses all;
-  std::map<uint32_t, Addresses> senders;  // by interface, of packets that are marked as outbound, or looped
-  std::string error;                      // where reading ended, if not at the end
+  std::map<wire::IpAddress, uint64_t, ByBytes> all;  // with their packets
+  std::map<uint32_t, Sender> senders;                // by interface
+  std::string error;                                 // where reading ended, if not at the end
 };
 
 class Capture {
@@ -99,15 +106,20 @@ Overview survey(Capture& capture) {
     trace::RocePart part;
     if (trace::parse_record(record, part) != wire::FrameError::kNone) return;
     ++overview.roce_packets;
-    overview.all.insert(part.envelope.source);
-    overview.all.insert(part.envelope.destination);
+    ++overview.all[part.envelope.source];
+    ++overview.all[part.envelope.destination];
     const bool looped = record.direction == trace::Direction::kUnknown && capture.is_loop(record.interface);
-    if (looped || record.direction == trace::Direction::kOut)
-      overview.senders[record.interface].insert(part.envelope.source);
+    if (!looped && record.direction != trace::Direction::kOut) return;
+    Sender& sender = overview.senders[record.interface];
+    sender.addresses.insert(part.envelope.source);
+    ++sender.packets;
   });
   overview.skipped = capture.skipped();
   return overview;
 }
+
+// Each judged host costs memory, and a look at every record. A hostile file may have a host for each of its records.
+constexpr size_t kMostHosts = 64;
 
 // One judged host, and the records that it sees: those of one interface, or all.
 struct Host {
@@ -140,14 +152,34 @@ class Hosts {
   std::vector<Host> hosts_;
 };
 
-// False: the file does not tell at which hosts it was taken, and all are judged.
-bool choose_hosts(const Overview& overview, const Addresses& at, Hosts& hosts) {
+struct Choice {
+  bool told = true;     // false: the file does not tell at which hosts it was taken, and all are judged
+  size_t left_out = 0;  // hosts that are not judged, as there are too many
+};
+
+Choice choose_hosts(const Overview& overview, const Addresses& at, Hosts& hosts) {
   for (const wire::IpAddress& address : at) hosts.add(std::nullopt, {address});
-  if (!at.empty()) return true;
-  for (const auto& [interface, addresses] : overview.senders) hosts.add(interface, addresses);
-  if (!overview.senders.empty()) return true;
-  for (const wire::IpAddress& address : overview.all) hosts.add(std::nullopt, {address});
-  return false;
+  if (!at.empty()) return {};
+  struct Candidate {
+    std::optional<uint32_t> interface;
+    Addresses addresses;
+    uint64_t packets;
+  };
+  std::vector<Candidate> candidates;
+  for (const auto& [interface, sender] : overview.senders)
+    candidates.push_back({interface, sender.addresses, sender.packets});
+  const bool told = !candidates.empty();
+  if (!told) {
+    for (const auto& [address, packets] : overview.all) candidates.push_back({std::nullopt, {address}, packets});
+  }
+  const size_t left_out = candidates.size() - std::min(candidates.size(), kMostHosts);
+  if (left_out > 0) {
+    std::stable_sort(candidates.begin(), candidates.end(),
+                     [](const Candidate& a, const Candidate& b) { return a.packets > b.packets; });
+    candidates.resize(kMostHosts);
+  }
+  for (const Candidate& candidate : candidates) hosts.add(candidate.interface, candidate.addresses);
+  return {told, left_out};
 }
 
 void say_what_is_assumed() {
@@ -223,7 +255,12 @@ int check(const CheckOptions& options) {
   }
 
   Hosts hosts(judging);
-  const bool told = choose_hosts(overview, at, hosts);
+  const auto [told, left_out] = choose_hosts(overview, at, hosts);
+  if (left_out > 0) {
+    complain(kExitOk, fmt::format("{}: only the {} hosts with the most packets are judged, and {} are not; --at names "
+                                  "those to judge",
+                                  options.file, kMostHosts, left_out));
+  }
   if (!told && !options.quiet && !options.json) say_what_is_assumed();
   Capture second(options.file);
   second.for_each("judging", [&](const trace::Record& record) { hosts.judge(record); });
@@ -231,6 +268,7 @@ int check(const CheckOptions& options) {
   CheckFindings findings = collect(hosts, overview);
   findings.file = options.file;
   findings.hosts_assumed = !told;
+  findings.hosts_left_out = left_out;
   fmt::print("{}",
              options.json ? check_json(findings, options.limit) : check_text(findings, options.limit, options.quiet));
   if (!overview.error.empty()) return kExitUsage;  // not all of it was judged

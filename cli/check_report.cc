@@ -140,11 +140,12 @@ std::string check_json(const CheckFindings& findings, uint64_t limit) {
   return fmt::format(
       "{{\n  \"file\": {},\n  \"read_error\": {},\n  \"frames\": {},\n  \"roce_packets\": {},\n  \"judged_hosts\": "
       "{},\n"
-      "  \"judged_packets\": {},\n  \"hosts_assumed\": {},\n  \"errors\": {},\n  \"quirks\": {},\n"
+      "  \"judged_packets\": {},\n  \"hosts_left_out\": {},\n  \"hosts_assumed\": {},\n  \"errors\": {},\n  "
+      "\"quirks\": {},\n"
       "  \"violations\": {},\n  \"connections\": {},\n  \"cm_exchanges\": {}\n}}\n",
       json_string(findings.file), findings.read_error.empty() ? "null" : json_string(findings.read_error),
-      findings.frames, findings.roce_packets, findings.judged_hosts, findings.judged_packets, findings.hosts_assumed,
-      findings.errors, findings.quirks, lines_json(violations, violation),
+      findings.frames, findings.roce_packets, findings.judged_hosts, findings.judged_packets, findings.hosts_left_out,
+      findings.hosts_assumed, findings.errors, findings.quirks, lines_json(violations, violation),
       lines_json(findings.connections, connection_json), lines_json(findings.exchanges, exchange_json));
 }
 

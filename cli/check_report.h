@@ -16,6 +16,7 @@ struct CheckFindings {
   std::string read_error;  // where reading ended, if not at the end
   uint64_t frames = 0, roce_packets = 0;
   uint64_t judged_hosts = 0, judged_packets = 0;
+  uint64_t hosts_left_out = 0;                  // not judged, as there are too many
   bool hosts_assumed = false;                   // the file does not say at which host it was taken
   Time start{};                                 // of the first frame
   std::vector<oracle::Violation> violations{};  // those that the oracle has kept, in the order of the file

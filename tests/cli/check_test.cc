@@ -199,6 +199,29 @@ TEST_F(CheckCommand, WithoutDirectionsEveryAddressIsJudged) {
   EXPECT_THAT(out, HasSubstr("8 packets of 2 judged hosts: 0 violations"));
 }
 
+// A file may have an address of its own for every packet, and every one is a host to judge.
+TEST_F(CheckCommand, OfManyHostsThoseWithTheMostPacketsAreJudged) {
+  Trace t(Trace::Undeclared{});
+  for (uint8_t peer = 10; peer < 210; ++peer) {
+    oracle::Spec spec = send(100u + peer);
+    spec.peer = peer;
+    t.out(spec);
+    if (peer >= 200) t.out(spec);
+  }
+  write_file(t.records, false);
+  options.json = true;
+  EXPECT_EQ(run(), kExitOk) << err;
+  EXPECT_THAT(out, HasSubstr("\"judged_hosts\": 64,"));
+  EXPECT_THAT(out, HasSubstr("\"hosts_left_out\": 137,"));
+  EXPECT_THAT(err, HasSubstr("only the 64 hosts with the most packets are judged, and 137 are not; --at names"));
+  for (const char* address : {"10.0.0.1", "10.0.0.200", "10.0.0.209"}) {
+    options.at = {address};
+    run();
+    EXPECT_THAT(out, HasSubstr("\"judged_hosts\": 1,"));
+    EXPECT_EQ(err, "");
+  }
+}
+
 TEST_F(CheckCommand, AtNamesTheHost) {
   write_file(bad_records(), false);
   options.at = {"10.0.0.2"};
