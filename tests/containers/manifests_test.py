@@ -87,6 +87,16 @@ class Manifests(unittest.TestCase):
             mounted = {mount["name"] for container in containers for mount in container.get("volumeMounts", [])}
             self.assertEqual(mounted, {volume["name"] for volume in spec.get("volumes", [])}, name)
 
+    def test_pods_write_nothing_of_the_nodes(self):
+        """A pod that could would put a socket in the place of the broker's, or a library in that of the node's, for all pods."""
+        for name, document in documents(source):
+            if document["kind"] != "Pod":
+                continue
+            of_the_node = {volume["name"] for volume in document["spec"].get("volumes", []) if "hostPath" in volume}
+            for container in document["spec"]["containers"]:
+                for mount in container.get("volumeMounts", []):
+                    self.assertTrue(mount["name"] not in of_the_node or mount.get("readOnly"), f"{name}: {mount}")
+
 
 if __name__ == "__main__":
     source = Path(sys.argv[1])

@@ -69,7 +69,8 @@ class Image:
 
     def start(self, host, command, user=0, drop=(), add=(), confined=True, mounts=(), env=None):
         """`docker run` of the command in the network namespace of a host. drop, add: as --cap-drop (or ("ALL",)) and --cap-add;
-        confined=False: --security-opt seccomp=unconfined; mounts: {host's directory: container's}."""
+        confined=False: --security-opt seccomp=unconfined; mounts: {host's directory: container's}, with ":ro" behind
+        it as for --volume."""
         capabilities = () if "ALL" in drop else [name for name in DEFAULT_CAPABILITIES if name not in drop]
         capabilities = [*capabilities, *add]
         # Docker gives an ordinary user no more than the bounding set.
@@ -96,7 +97,8 @@ class Image:
             },
             "root": {"path": str(self.root)},
             "hostname": f"container-{self.containers}",
-            "mounts": MOUNTS + [{"destination": inside, "source": str(outside), "type": "bind", "options": ["rbind"]}
+            "mounts": MOUNTS + [{"destination": inside.removesuffix(":ro"), "source": str(outside), "type": "bind",
+                                 "options": ["rbind", "ro"] if inside.endswith(":ro") else ["rbind"]}
                                 for outside, inside in dict(mounts).items()],
             "linux": linux,
         }

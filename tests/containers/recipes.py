@@ -92,17 +92,20 @@ def broker_of(lab, start):
     wait_until(lambda: (directory / "socket").exists() or not broker.running(), 10, "the broker listens")
     check(broker.running(), broker.output)
     try:
-        yield {"mounts": {directory: DIRECTORY}, "env": {"UROCE_BROKER": SOCKET}}
+        yield {"mounts": {directory: DIRECTORY + ":ro"}, "env": {"UROCE_BROKER": SOCKET}}
     finally:
         broker.kill()
 
 
 def hosts_broker(lab):
-    """docker run --network host -v /run/uroced:/run/uroced --user 65534 --cap-drop ALL: root's broker on the host serves it."""
+    """docker run --network host -v /run/uroced:/run/uroced:ro --user 65534 --cap-drop ALL: root's broker on the host serves it."""
     start = lambda directory: lab.a.start([lab.build / "bin/uroced", "--socket", directory / "socket", "--verbose"], uroce=False)
     with broker_of(lab, start) as how:
         pair(lab, lab.a, lab.b, client=UNPRIVILEGED, server={**UNPRIVILEGED, **how})
         pair(lab, lab.b, lab.a, server=UNPRIVILEGED, client={**UNPRIVILEGED, **how})
+        # Nobody has to be able to put a socket of his own there, not even the root of a container.
+        other = lab.image.start(lab.a, ["rm", "--force", SOCKET], **how)
+        check(other.wait(20) not in (0, None) and "Read-only file system" in other.output, other.output)
         # Two users beside each other.
         pair(lab, lab.a, lab.a, **how, server=UNPRIVILEGED, client={"user": NOBODY - 1, "drop": ("ALL",)})
 
