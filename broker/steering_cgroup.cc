@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "broker/steering_cgroup.h"
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <fcntl.h>
 #include <filesystem>
@@ -17,6 +19,7 @@ namespace uroce::broker {
 namespace {
 
 constexpr const char* kPrefix = "uroce-sockets-";  // and the process that made it
+constexpr std::array kGuarded = {"", "/cgroup.procs"};
 
 struct Mount {
   std::string root;  // what of the hierarchy is seen
@@ -64,16 +67,47 @@ int move_to(const std::string& directory) {
   return write(file.get(), "0", 1) == 1 ? 0 : errno;
 }
 
+// Nobody else may make cgroups in it, nor move processes to and from it.
+bool is_roots_only(const std::string& directory) {
+  return std::all_of(kGuarded.begin(), kGuarded.end(), [&](const char* name) {
+    struct stat status {};
+    return stat((directory + name).c_str(), &status) == 0 && status.st_uid == 0 && (status.st_mode & S_IWOTH) == 0 &&
+           (status.st_gid == 0 || (status.st_mode & S_IWGRP) == 0);
+  });
+}
+
+// On the way from `point` down to `own`, the last of those that are root's only. Empty: not even `point` is.
+std::string innermost_of_root(const std::string& point, const std::string& own) {
+  std::string found;
+  for (size_t end = point.size(); is_roots_only(own.substr(0, end));
+       end = std::min(own.find('/', end + 1), own.size())) {
+    found = own.substr(0, end);
+    if (end == own.size()) break;
+  }
+  return found;
+}
+
 }  // namespace
 
-std::string own_cgroup() {
+std::string own_cgroup(std::string* why) {
+  const auto none = [why](std::string text) {
+    if (why != nullptr) *why = std::move(text);
+    return std::string();
+  };
   Mount mount = find_mount();
   if (mount.point.empty()) mount = {"/", mount_for_itself()};
-  if (mount.point.empty()) return {};
+  if (mount.point.empty()) return none("cgroup v2 is not mounted, and mounting it is not permitted");
   std::string path = path_of_this_process();
   if (mount.root != "/" && path.rfind(mount.root, 0) == 0) path.erase(0, mount.root.size());
-  const std::string own = mount.point + path;
-  return access((own + "/cgroup.procs").c_str(), F_OK) == 0 ? own : mount.point;
+  std::string own = mount.point + (path == "/" ? "" : path);
+  if (access((own + "/cgroup.procs").c_str(), F_OK) != 0) own = mount.point;
+  if (geteuid() != 0) return own;
+  std::string of_root = innermost_of_root(mount.point, own);
+  return of_root.empty() ? none("others than root may change the cgroups in " + mount.point) : of_root;
+}
+
+void remove_cgroup_of(pid_t process, const std::string& parent) {
+  rmdir((parent + "/" + kPrefix + std::to_string(process)).c_str());
 }
 
 // Not those of processes that are about to move in.

@@ -3,16 +3,23 @@
 #pragma once
 
 #include <string>
+#include <sys/types.h>
 
 namespace uroce::broker {
 
-// Where this process may make one. Empty: no cgroup v2 is mounted, nor may this process mount it.
-std::string own_cgroup();
+// Where this process may make one: in its own cgroup. As root in the innermost one around it that nobody but root may
+// change, as all around that: who may change one moves processes in and out of those below it, and freezes them,
+// whoever they belong to. Empty: there is none, and `why` says why.
+std::string own_cgroup(std::string* why = nullptr);
+
+// Removes the one that a process made, which has ended.
+void remove_cgroup_of(pid_t process, const std::string& parent);
 
 // Removes what was left by brokers that ended while they made sockets.
 void remove_left_cgroups(const std::string& parent);
 
 // Made, and the calling process moved into it; leave() undoes both, which the destructor does if it was not called.
+// Where the parent takes no processes it undoes nothing: remove_cgroup_of().
 class SocketCgroup {
  public:
   explicit SocketCgroup(std::string parent);

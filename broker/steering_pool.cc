@@ -127,8 +127,6 @@ SocketPool::SocketPool(bool v6) : v6_(v6) {
   auto* const made = std::get_if<PortSockets>(&sockets);
   if (made == nullptr) {
     stop_holding(std::get<IoError>(sockets).what);
-  } else if (!is_held(made->v4.get())) {
-    stop_holding("the programs of a cgroup do not hold sockets here");
   } else {
     sockets_.push_back(std::move(*made));
   }
@@ -140,8 +138,9 @@ SocketPool::~SocketPool() {
 }
 
 void SocketPool::load_programs() {
-  parent_ = own_cgroup();
-  if (parent_.empty()) return stop_holding("cgroup v2 is not mounted, and mounting it is not permitted");
+  std::string why;
+  parent_ = own_cgroup(&why);
+  if (parent_.empty()) return stop_holding(why);
   programs_.reset(socket_lock__open_and_load());
   if (!programs_) stop_holding("BPF programs of a cgroup: " + message_of(errno));
 }
@@ -194,11 +193,20 @@ void SocketPool::receive() {
   auto message = receive_descriptors(maker_.get(), MSG_DONTWAIT);
   maker_.reset();
   waitpid(maker_process_, nullptr, 0);
+  remove_cgroup_of(maker_process_, parent_);  // where it could not leave it
   failure_.reset();
   const size_t each = v6_ ? 2 : 1;
   if (!message || message->descriptors.size() != kBatch * each) {
     const std::string why = message ? message->text : "the process that makes them ended";
     failure_ = IoError{EIO, "sockets for a client: " + why, "restart uroced"};
+    return;
+  }
+  // Of every socket, and not of the first one that there ever was: who may change the cgroup can move the maker out of
+  // it at any moment.
+  if (!std::all_of(message->descriptors.begin(), message->descriptors.end(),
+                   [](const UniqueFd& fd) { return is_held(fd.get()); })) {
+    failure_ = IoError{EPERM, "the programs of a cgroup do not hold sockets that were made in it: " + parent_,
+                       "see who moves processes between cgroups there"};
     return;
   }
   for (size_t i = 0; i < kBatch; ++i) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // Which kind of steering a process gets, and what it is told when the port is taken.
 #include <array>
+#include <atomic>
+#include <cstdio>
+#include <fcntl.h>
 #include <filesystem>
 #include <functional>
 #include <gmock/gmock.h>
@@ -14,11 +17,13 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 #include "broker/steering.h"
 #include "broker/steering_cgroup.h"
 #include "broker/steering_holders.h"
+#include "broker/steering_pool.h"
 #include "engine/io/udp/socket.h"
 #include "tests/broker/port_lab.h"
 
@@ -129,6 +134,108 @@ TEST_F(OpenSteering, DoesNotIsolateWithoutCgroups) {
               const PortSockets client = admit(*steering, 1);
               lab_->send(AF_INET6, 0x4000);
               return receive(client.v6.get()) == Arrived{0x4000, 1} ? 0 : 5;
+            }),
+            0);
+}
+
+bool move_to_cgroup(const std::string& directory, const std::string& process = "0") {
+  const UniqueFd file(open((directory + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));
+  return file && write(file.get(), process.data(), process.size()) == static_cast<ssize_t>(process.size());
+}
+
+// A cgroup for the time of a test, below that of the process, which is back in that then.
+class OwnCgroup {
+ public:
+  explicit OwnCgroup(const std::string& name) : above_(own_cgroup()), path_(above_ + "/" + name) {
+    if (mkdir(path_.c_str(), 0755) != 0) path_.clear();
+  }
+  ~OwnCgroup() {
+    move_to_cgroup(above_);
+    rmdir(path_.c_str());
+  }
+  OwnCgroup(const OwnCgroup&) = delete;
+  OwnCgroup& operator=(const OwnCgroup&) = delete;
+
+  const std::string& above() const { return above_; }
+  const std::string& path() const { return path_; }
+
+ private:
+  const std::string above_;
+  std::string path_;
+};
+
+// As in a terminal under user@1000.service, where the user has the cgroups above that of `sudo uroced`, too.
+TEST_F(OpenSteering, MakesSocketsInCgroupsThatOnlyRootChanges) {
+  constexpr uid_t kUser = 65534;
+  EXPECT_EQ(in_a_child([&] {
+              const OwnCgroup base("uroce-test-" + std::to_string(getpid()));  // beside other brokers
+              if (!move_to_cgroup(base.path()) || own_cgroup() != base.path()) return 1;
+              const OwnCgroup outer("outer");
+              if (!move_to_cgroup(outer.path()) || own_cgroup() != outer.path()) return 1;
+              const OwnCgroup inner("inner");
+              if (!move_to_cgroup(inner.path()) || own_cgroup() != inner.path()) return 2;
+              for (const std::string& file : {outer.path(), outer.path() + "/cgroup.procs"}) {
+                if (chown(file.c_str(), kUser, kUser) != 0 || own_cgroup() != outer.above()) return 3;
+                if (chown(file.c_str(), 0, 0) != 0 || own_cgroup() != inner.path()) return 4;
+                if (chmod(file.c_str(), 0777) != 0 || own_cgroup() != outer.above()) return 5;
+                if (chmod(file.c_str(), 0755) != 0 || own_cgroup() != inner.path()) return 6;
+              }
+              if (chown(outer.path().c_str(), kUser, kUser) != 0) return 7;
+              {
+                auto result = Steering::open();
+                if (std::holds_alternative<io::IoError>(result)) return 8;
+                const auto& steering = std::get<std::unique_ptr<Steering>>(result);
+                if (!steering->isolates() || steering->start()) return 9;
+                const PortSockets client = admit(*steering, 1);
+                lab_->send(AF_INET6, 0x4000);
+                if (receive(client.v6.get()) != Arrived{0x4000, 1}) return 10;
+              }
+              // Nothing of it is left, there or below.
+              for (const std::string& parent : {base.path(), outer.path(), inner.path()}) {
+                for (const auto& entry : std::filesystem::directory_iterator(parent)) {
+                  if (entry.path().filename().string().rfind("uroce-sockets-", 0) == 0) return 11;
+                }
+              }
+              return 0;
+            }),
+            0);
+}
+
+// Whether the child that makes them is moved out at any moment, or never, or too late.
+TEST_F(OpenSteering, GivesOutNoSocketsThatAreNotHeld) {
+  EXPECT_EQ(in_a_child([] {
+              const OwnCgroup base("uroce-test-" + std::to_string(getpid()));  // beside other brokers
+              if (!move_to_cgroup(base.path())) return 3;
+              const std::string parent = own_cgroup(), prefix = "uroce-sockets-";
+              std::atomic<bool> done{false};
+              SocketPool pool(true);
+              if (!pool.obstacle().empty()) return 1;
+              std::thread mover([&] {
+                while (!done) {
+                  for (const auto& entry : std::filesystem::directory_iterator(parent)) {
+                    const std::string name = entry.path().filename();
+                    if (name.rfind(prefix, 0) == 0) move_to_cgroup(parent, name.substr(prefix.size()));
+                  }
+                }
+              });
+              std::string wrong;
+              for (int i = 0; i < 400 && wrong.empty(); ++i) {
+                const auto result = pool.take();
+                if (const auto* const error = std::get_if<io::IoError>(&result)) {
+                  if (error->what.find("do not hold sockets") == std::string::npos) wrong = error->text();
+                  continue;
+                }
+                const auto& sockets = std::get<PortSockets>(result);
+                for (const int fd : {sockets.v4.get(), sockets.v6.get()}) {
+                  const int value = 0;
+                  if (setsockopt(fd, SOL_SOCKET, SO_PRIORITY, &value, sizeof value) == 0) wrong = "not held";
+                }
+              }
+              done = true;
+              mover.join();
+              if (wrong.empty()) return 0;
+              std::fprintf(stderr, "%s\n", wrong.c_str());
+              return 2;
             }),
             0);
 }
