@@ -113,7 +113,8 @@ size_t RxDemux::deliver(Arrivals arrivals, bool looped, Row& row, Time now) {
   packet.envelope = &rx.envelope;
   const bool reliable =
       packet.info->transport == wire::Transport::kRc || packet.info->transport == wire::Transport::kXrc;
-  if (reliable) packet.psns = rx.psns;
+  if (rx.psns != 1 && !reliable) return drop(Counter::kDropParse);  // engine/transport/common/long_packet.h
+  packet.psns = rx.psns;
   if (packet.bth.dest_qp.value() == kMulticastQpn && rx.envelope.destination.is_multicast()) {
     deliver_to_group(rx, looped, packet, now);
     return 1;

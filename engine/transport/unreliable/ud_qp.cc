@@ -12,6 +12,8 @@ void UdQp::enter(QpState to) {
   if (to == QpState::kReset) congestion_.reset();
 }
 
+// The path MTU is the port's, as the engine sets it: a message has one packet (IBTA 9.8.3).
+//
 // A datagram that cannot be taken is lost, and nobody is told (IBTA 9.8.3). A receive buffer that may not be written is
 // an error of this side.
 void UdQp::on_packet(const Packet& packet, Time now) {
@@ -20,6 +22,8 @@ void UdQp::on_packet(const Packet& packet, Time now) {
   if (packet.info->transport != wire::Transport::kUd) return qp_.counters.add(Counter::kDropWrongTransport);
   if (packet.deth.qkey != qp_.attr.qkey) return qp_.counters.add(Counter::kDropWrongQkey);
   qp_.counters.add(Counter::kRxRequests);
+  // Sockets put datagrams together that came in IP fragments, up to 64 KB.
+  if (packet.payload.size() > qp_.attr.path_mtu) return qp_.counters.add(Counter::kDropMessage);
   if (!receive_ && !receive_.take()) return qp_.counters.add(Counter::kDropNoReceive);
   const auto length = static_cast<uint32_t>(wire::kGrhSize + packet.payload.size());
   if (length > receive_.length()) return settle(drop_too_long());

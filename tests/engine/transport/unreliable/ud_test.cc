@@ -162,6 +162,17 @@ TEST_F(UdReceiver, LongerThanTheReceiveRequestIsLostAndTheRequestStays) {
   EXPECT_THAT(host_.receives(), ElementsAre(IsCompletion(1, WcStatus::kSuccess), IsCompletion(2, WcStatus::kSuccess)));
 }
 
+// Whatever the receive request has room for: a peer can send it in IP fragments, which sockets put together.
+TEST_F(UdReceiver, LongerThanThePathMtuIsLostAndTheRequestStays) {
+  host_.post_receive(1, {buffer_.sge(0, kGrh + 2 * kMtu)});
+  for (const uint32_t size : {kMtu + 1, 2 * kMtu}) host_.receive(datagram_of(pattern(size)));
+  EXPECT_THAT(host_.receives(), IsEmpty());
+  EXPECT_EQ(host_.count(Counter::kDropMessage), 2u);
+  EXPECT_EQ(buffer_.bytes, pattern(4 * kMtu, 3));
+  host_.receive(datagram_of(pattern(kMtu)));
+  EXPECT_THAT(host_.receives(), ElementsAre(IsCompletion(1, WcStatus::kSuccess)));
+}
+
 TEST_F(UdReceiver, ReceiveBufferThatMayNotBeWrittenEndsTheQp) {
   host_.post_receive(1, {{kIova, kGrh + kMtu, buffer_.key + 1}});
   host_.receive(datagram_of(pattern(5)));
