@@ -131,6 +131,7 @@ std::string Engine::counters_text() const {
   line("times the kernel refused a run: packets sent one by one for a while", io->tx_run_refusals);
   line("drop: not a well-formed IP/UDP packet", io->rx_malformed);
   line("drop: came in on another netdev (a run counts as one)", io->rx_wrong_netdev);
+  line("drop: from the wire, with an address of this host as its source", io->rx_forged);
   line("drop: frame longer than a packet: a run that nobody cut, and that AF_XDP cannot take", io->rx_too_long);
   line("drop: no receive buffer (of a UDP socket, a run counts as one)", io->rx_no_buffer);
   line("backpressure while sending", io->tx_backpressure);

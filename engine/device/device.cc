@@ -85,6 +85,8 @@ Device::Outcome Device::open_in_silence() {
   const uint32_t max_udp_length = opened.io.front()->max_udp_length();
   attach(opened);
   opened_ = std::move(opened);
+  host_addresses_.clear();
+  tell_host_addresses();
   io_due_.store(Time{});
   progress.wake();                        // to what it has to watch now
   max_udp_length_.store(max_udp_length);  // from here on polls run rounds
@@ -139,6 +141,19 @@ void Device::steer_addresses() {
   }
   steered_ = opened_.set_addresses(netdev_.mac, addresses) == 0;
   if (!steered_) progress.wake();  // to say so
+}
+
+// Caller holds `setup`.
+void Device::tell_host_addresses() {
+  if (!opened_.set_host_addresses) return;
+  std::vector<wire::IpAddress> addresses;
+  for (const net::Netdev& netdev : view_->netdevs()) {
+    addresses.insert(addresses.end(), netdev.addresses.begin(), netdev.addresses.end());
+  }
+  if (addresses == host_addresses_) return;
+  Progress::Guard guard(progress);
+  opened_.set_host_addresses(addresses);
+  host_addresses_ = std::move(addresses);
 }
 
 std::optional<io::IoCounters> Device::io_counters() {

@@ -89,6 +89,7 @@ class Device {
   void attach(OpenedIo& opened);
   void close_io();
   void steer_addresses();
+  void tell_host_addresses();
   Time watch_network(bool readable);
   Time look_at_network(bool readable);
   bool report();
@@ -113,7 +114,8 @@ class Device {
   OpenedIo opened_;                        // without the packet I/O itself, which the datapaths have
   bool open_ = false;
   bool kernel_routes_ = false;
-  bool steered_ = true;  // the packet I/O has taken the addresses
+  bool steered_ = true;                          // the packet I/O has taken the addresses
+  std::vector<wire::IpAddress> host_addresses_;  // as it was told last
 
   std::atomic<bool> present_{true};  // the netdev is there and usable
   std::atomic<uint32_t> max_qp_;

@@ -33,6 +33,7 @@ void Device::learn_netdev() {
   const bool moved = netdev->addresses != netdev_.addresses || netdev->mac != netdev_.mac;
   netdev_ = *netdev;
   if (moved || !steered_) steer_addresses();
+  if (moved) tell_host_addresses();
 }
 
 PortStatus Device::port_status() {
@@ -187,6 +188,7 @@ void Device::follow_netdev() {
   netdev_ = now_netdev;
   const net::Netdev before = std::exchange(announced_, std::move(now_netdev));
   if (before.addresses != netdev_.addresses || before.mac != netdev_.mac || !steered_) steer_addresses();
+  tell_host_addresses();
   announce(before, netdev_, was_present && !present_);
 }
 

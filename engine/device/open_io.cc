@@ -135,7 +135,11 @@ std::variant<OpenedIo, io::IoError> open_af_xdp(const net::Netdev& netdev, const
     std::move(others.begin(), others.end(), std::back_inserter(texts));
     return texts;
   };
-  opened.io.push_back(std::make_unique<io::FramesAndSockets>(frames->take_io(), std::move(sockets)));
+  auto both = std::make_unique<io::FramesAndSockets>(frames->take_io(), std::move(sockets));
+  opened.set_host_addresses = [all = both.get()](std::span<const wire::IpAddress> addresses) {
+    all->set_local_addresses(addresses);
+  };
+  opened.io.push_back(std::move(both));
   share(own, netdev.index, opened);
   return opened;
 }
@@ -189,11 +193,11 @@ std::variant<OpenedIo, io::IoError> open_dpdk(const net::Netdev& netdev, const O
   if (frames->gets_copies()) filter = io::CopyFilter::open(netdev.index, netdev.mac, netdev.addresses, config.qpns);
   auto both = std::make_unique<io::FramesAndSockets>(std::move(port), std::move(sockets),
                                                      filter ? Copies::kDropped : Copies::kOfAll);
-  both->set_local_addresses(netdev.addresses);
-  opened.set_addresses = [frames, all = both.get(), filter](const wire::MacAddress& mac,
-                                                            std::span<const wire::IpAddress> addresses) {
-    frames->set_mac(mac);
+  opened.set_host_addresses = [all = both.get()](std::span<const wire::IpAddress> addresses) {
     all->set_local_addresses(addresses);
+  };
+  opened.set_addresses = [frames, filter](const wire::MacAddress& mac, std::span<const wire::IpAddress> addresses) {
+    frames->set_mac(mac);
     if (filter) {  // what it does not know of is copied
       filter->set_mac(mac);
       filter->set_local_addresses(addresses);

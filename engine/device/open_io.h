@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -30,6 +31,9 @@ struct OpenedIo {
   // Tells the packet I/O that the netdev's MAC address, its addresses or its multicast groups changed; may be empty. 0
   // or an errno value: not all has been taken; call again. report() says so.
   std::function<int(const wire::MacAddress&, std::span<const wire::IpAddress>)> set_addresses;
+  // Tells it of all addresses of this host, from which no wire brings packets; may be empty. Called under the locks of
+  // all shards.
+  std::function<void(std::span<const wire::IpAddress>)> set_host_addresses;
   // Looks whether the netdev, as it is now, has changed in a way for which the packet I/O has to be opened anew, and
   // does it: that may take long, so only the steps that it hands to `exclusively` run while nobody moves packets.
   // max_udp_length() may be another one after each. Returns when to look again at the latest. May be empty.

@@ -6,9 +6,39 @@
 
 namespace uroce::io {
 
+namespace {
+
+bool precedes(const wire::IpAddress& a, const wire::IpAddress& b) {
+  return a.bytes < b.bytes;
+}
+
+// Those to keep come to the front. Returns how many that are.
+template <class Keep>
+size_t keep_if(std::span<RxPacket> packets, Keep keep) {
+  size_t kept = 0;
+  for (RxPacket& packet : packets) {
+    if (!keep(packet)) continue;
+    if (&packets[kept] != &packet) packets[kept] = packet;
+    ++kept;
+  }
+  return kept;
+}
+
+}  // namespace
+
 FramesAndSockets::FramesAndSockets(std::unique_ptr<PacketIo> frames, std::unique_ptr<PacketIo> sockets, Copies copies,
                                    Time (*now)())
     : frames_(std::move(frames)), sockets_(std::move(sockets)), copies_(copies), turns_of_sockets_(now) {}
+
+void FramesAndSockets::set_local_addresses(std::span<const wire::IpAddress> addresses) {
+  local_addresses_.assign(addresses.begin(), addresses.end());
+  std::sort(local_addresses_.begin(), local_addresses_.end(), precedes);
+  remote_ = {};
+}
+
+bool FramesAndSockets::is_local(const wire::IpAddress& address) const {
+  return std::binary_search(local_addresses_.begin(), local_addresses_.end(), address, precedes);
+}
 
 // Beside their turn, the sockets are looked into where nothing is in the rings, and the last packets came through
 // sockets or somebody wants to know what there is.
@@ -24,7 +54,21 @@ size_t FramesAndSockets::receive(std::span<RxPacket> out) {
 size_t FramesAndSockets::receive_frames(std::span<RxPacket> out) {
   const size_t count = frames_->receive(out);
   if (count > 0) busy_ = frames_.get();
-  return count;
+  return drop_forged(out.first(count));
+}
+
+// What a host sends to its own addresses does not leave it. The kernel drops such frames too, but for some of IPv6.
+size_t FramesAndSockets::drop_forged(std::span<RxPacket> packets) {
+  return keep_if(packets, [this](const RxPacket& packet) {
+    const wire::IpAddress& source = packet.envelope.source;
+    if (source == remote_) return true;
+    if (is_local(source)) {
+      ++forged_dropped_;
+      return false;
+    }
+    remote_ = source;
+    return true;
+  });
 }
 
 size_t FramesAndSockets::receive_from_sockets(std::span<RxPacket> out) {
@@ -38,20 +82,13 @@ size_t FramesAndSockets::receive_from_sockets(std::span<RxPacket> out) {
   return kept;
 }
 
-// Those that stay come to the front.
 size_t FramesAndSockets::drop_copies(std::span<RxPacket> packets) {
-  size_t kept = 0;
-  for (RxPacket& packet : packets) {
-    const auto& source = packet.envelope.source;
-    if (packet.in_run ||
-        std::find(local_addresses_.begin(), local_addresses_.end(), source) != local_addresses_.end()) {
-      packets[kept++] = packet;
-    } else {
-      ++copies_dropped_.rx_packets;
-      copies_dropped_.rx_bytes += packet.ib.size() + wire::kUdpSize;
-    }
-  }
-  return kept;
+  return keep_if(packets, [this](const RxPacket& packet) {
+    if (packet.in_run || is_local(packet.envelope.source)) return true;
+    ++copies_dropped_.rx_packets;
+    copies_dropped_.rx_bytes += packet.ib.size() + wire::kUdpSize;
+    return false;
+  });
 }
 
 // A frame to the netdev's own MAC address would leave and never come back.
@@ -119,6 +156,7 @@ IoCounters FramesAndSockets::counters() const {
     sockets.rx_packets -= copies_dropped_.rx_packets;
     sockets.rx_bytes -= copies_dropped_.rx_bytes;
   }
+  counters.rx_forged += forged_dropped_;
   if (copies_ == Copies::kOfAll) sockets.rx_no_buffer = 0;  // nearly all that they lose has come as frames
   return counters += sockets;
 }

@@ -25,11 +25,10 @@ class FramesAndSockets final : public PacketIo {
   FramesAndSockets(std::unique_ptr<PacketIo> frames, std::unique_ptr<PacketIo> sockets, Copies copies = Copies::kNone,
                    Time (*now)() = monotonic_now);
 
-  // Where there are copies: from sockets only packets are taken that come from one of these addresses, which are this
-  // host's and come as frames nowhere, and runs, which as frames are too long. May be called while traffic flows.
-  void set_local_addresses(std::span<const wire::IpAddress> addresses) {
-    local_addresses_.assign(addresses.begin(), addresses.end());
-  }
+  // All of this host's: no wire brings what comes from one of them, so frames from there are forged, and dropped. Where
+  // there are copies, only that is taken from sockets, and runs, which as frames are too long. Caller holds the lock of
+  // the shard.
+  void set_local_addresses(std::span<const wire::IpAddress> addresses);
 
   size_t receive(std::span<RxPacket> out) override;
   void look_everywhere() override;
@@ -49,12 +48,16 @@ class FramesAndSockets final : public PacketIo {
  private:
   size_t receive_frames(std::span<RxPacket> out);
   size_t receive_from_sockets(std::span<RxPacket> out);
+  size_t drop_forged(std::span<RxPacket> packets);
   size_t drop_copies(std::span<RxPacket> packets);
+  bool is_local(const wire::IpAddress& address) const;
   PacketIo& way_of(const io::TxPacket& packet) const;
 
   const std::unique_ptr<PacketIo> frames_, sockets_;
   const Copies copies_;
-  std::vector<wire::IpAddress> local_addresses_;
+  std::vector<wire::IpAddress> local_addresses_;  // in order
+  wire::IpAddress remote_{};                      // of the last frame, if that is none of them
+  uint64_t forged_dropped_ = 0;
   IoCounters copies_dropped_;
   mutable std::vector<pollfd> wait_descriptors_;
   const PacketIo* busy_ = nullptr;  // had packets last

@@ -67,6 +67,7 @@ struct IoCounters {
   // A socket that is bound to no netdev, as those from the broker are, got it from another one than the device's. A run
   // counts as one.
   uint64_t rx_wrong_netdev = 0;
+  uint64_t rx_forged = 0;    // a frame from the wire with an address of this host as its source
   uint64_t rx_too_long = 0;  // longer than any packet: mostly a run that nobody has cut; AF_XDP only, which drops it
   // The kernel dropped it: ring full, no chunk, socket buffer full. A socket counts messages: a run of packets is one.
   uint64_t rx_no_buffer = 0;
@@ -89,6 +90,7 @@ struct IoCounters {
     rx_bytes += other.rx_bytes;
     rx_malformed += other.rx_malformed;
     rx_wrong_netdev += other.rx_wrong_netdev;
+    rx_forged += other.rx_forged;
     rx_too_long += other.rx_too_long;
     rx_no_buffer += other.rx_no_buffer;
     tx_packets += other.tx_packets;

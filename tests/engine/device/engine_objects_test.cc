@@ -434,6 +434,54 @@ TEST(EngineMulticast, TheHostIsInAGroupWhileAQpIs) {
   }
 }
 
+// Addresses of other netdevs as well, and as they come.
+TEST(EngineAddresses, ThePacketIoKnowsWhichAreOfThisHost) {
+  using testing::ElementsAre;
+  class TwoNetdevs final : public FixedNetView {
+   public:
+    std::vector<net::Netdev> netdevs() override {
+      std::vector<net::Netdev> all = {*netdev(1)};
+      if (!second) return all;
+      all.push_back(all[0]);
+      all[1].index = 2;
+      all[1].addresses = {GrowingNetView::kSecondAddress};
+      return all;
+    }
+    void add_second() {
+      second = true;
+      net::News news;
+      news.netdevs = true;
+      tell_listeners(news);
+    }
+    std::atomic<bool> second{false};
+  };
+  auto view = std::make_shared<TwoNetdevs>();
+  std::mutex lock;
+  std::vector<wire::IpAddress> told;
+  const auto open = [&](const net::Netdev&, const Options&) {
+    OpenedIo opened;
+    opened.io.push_back(io::make_memory_loop());
+    opened.set_host_addresses = [&](std::span<const wire::IpAddress> addresses) {
+      std::lock_guard guard(lock);
+      told.assign(addresses.begin(), addresses.end());
+    };
+    return std::variant<OpenedIo, io::IoError>(std::move(opened));
+  };
+  auto engine = std::make_shared<Engine>(std::make_unique<Device>(*view->netdev(1), view, Options{}, open));
+  UdQp ud(*engine);
+  {
+    std::lock_guard guard(lock);
+    EXPECT_THAT(told, ElementsAre(kOwnAddress));
+  }
+  view->add_second();
+  ASSERT_TRUE(eventually([&] {
+    std::lock_guard guard(lock);
+    return told.size() == 2;
+  }));
+  std::lock_guard guard(lock);
+  EXPECT_THAT(told, ElementsAre(kOwnAddress, GrowingNetView::kSecondAddress));
+}
+
 TEST(EngineMulticast, LimitOfQpsInOneGroup) {
   auto engine = make_engine();
   std::vector<std::unique_ptr<UdQp>> qps;

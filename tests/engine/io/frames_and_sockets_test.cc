@@ -122,6 +122,40 @@ TEST(FramesAndSockets, CopiesAreDroppedAndNotCounted) {
   exchange(*two.kernel, *two.io, own);
 }
 
+// What this host sends to itself comes through sockets. From the wire that is forged.
+TEST(FramesAndSockets, FramesFromOwnAddressesAreDroppedAndCounted) {
+  Two two;
+  const std::array<wire::IpAddress, 2> local = {envelope_v6().source, ipv4(198, 51, 100, 1)};
+  two.io->set_local_addresses(local);
+  TestBurst mixed, remote, own;
+  for (uint32_t psn = 0; psn < 50; ++psn) {
+    wire::Envelope second = envelope_v4();
+    second.source = local[1];
+    mixed.add(envelope_v4(), psn, 100);
+    remote.add(envelope_v4(), psn, 100);
+    for (const wire::Envelope& forged : {envelope_v6(), second}) {
+      mixed.add(forged, psn, 100);
+      own.add(forged, psn, 100);
+    }
+  }
+  ASSERT_EQ(two.wire->send(mixed.packets()), 150u);
+  uint32_t next = 0;
+  std::array<RxPacket, 32> packets;
+  for (int look = 0; look < 20; ++look) {
+    const size_t count = two.io->receive(packets);
+    for (size_t i = 0; i < count; ++i) {
+      EXPECT_EQ(packets[i].envelope.source, envelope_v4().source);
+      EXPECT_EQ(psn_of(packets[i]), next++);
+    }
+  }
+  EXPECT_EQ(next, 50u);
+  EXPECT_EQ(two.io->counters().rx_forged, 100u);
+  exchange(*two.kernel, *two.io, own);
+  two.io->set_local_addresses({});
+  exchange(*two.wire, *two.io, own);
+  EXPECT_EQ(two.io->counters().rx_forged, 100u);
+}
+
 // Whatever comes by one way does not keep the other one waiting.
 TEST(FramesAndSockets, NeitherStarvesTheOther) {
   for (const bool flood_of_frames : {true, false}) {
