@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // Extended completion queues: one completion at a time, read field by field. ibv_start_poll takes the first and keeps
-// the queue for the calling thread until ibv_end_poll; both work on Cq::current.
+// the queue for the calling thread until ibv_end_poll; both work on Cq::current and Cq::wallclock.
 
 #include <cerrno>
-#include <ctime>
 
 #include "verbs_shim/cq.h"
 #include "verbs_shim/dispatch.h"
@@ -35,6 +34,7 @@ int start_poll(ibv_cq_ex* verbs, ibv_poll_cq_attr* attr) {
   if (orphaned(cq.context)) return ENOENT;
   const auto take_and_keep = [&] {
     cq.extended_poll_lock.lock();
+    cq.wallclock.begin_batch();
     if (take_next(cq)) return true;
     end_poll(verbs);  // the application calls it after success only
     return false;
@@ -90,14 +90,8 @@ uint32_t read_flow_tag(ibv_cq_ex*) {
   return 0;
 }
 
-uint64_t now_ns(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
-
 uint64_t read_completion_wallclock_ns(ibv_cq_ex* cq) {
-  return from(cq).current.timestamp + (now_ns(CLOCK_REALTIME) - now_ns(CLOCK_MONOTONIC));
+  return from(cq).wallclock.of(from(cq).current.timestamp);
 }
 
 // Functions for the fields that were asked for; status, opcode, vendor error and flags are always there.

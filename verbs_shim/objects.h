@@ -27,6 +27,7 @@
 #include "engine/queue/work_queue.h"
 #include "verbs_shim/async_source.h"
 #include "verbs_shim/event_queue.h"
+#include "verbs_shim/wallclock.h"
 
 namespace uroce::verbs {
 
@@ -265,6 +266,7 @@ struct Cq : ibv_cq_ex, CqMemory, queue::CompletionQueue, EventSource {
   // ibv_start_poll .. ibv_end_poll.
   OptionalLock extended_poll_lock;
   queue::Cqe current;
+  CompletionWallclock<> wallclock;
 };
 
 inline Cq& from(ibv_cq_ex* cq) {

@@ -309,6 +309,28 @@ TEST_F(ExtendedCqTest, EveryFieldCanBeRead) {
   EXPECT_EQ(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), 0);
 }
 
+// Within a batch and from batch to batch. wallclock_test.cc sets the clocks.
+TEST_F(ExtendedCqTest, WallClockTimesNeverDecrease) {
+  constexpr uint32_t kCount = 8;
+  ibv_cq_ex* cq = create(kTimes);
+  ASSERT_NE(cq, nullptr);
+  exchange(cq, kCount);
+  uint64_t last = 0;
+  for (uint32_t seen = 0; seen < 2 * kCount;) {
+    ASSERT_EQ(start(cq), 0);
+    do {
+      const uint64_t time = ibv_wc_read_completion_wallclock_ns(cq);
+      EXPECT_GE(time, last);
+      EXPECT_EQ(ibv_wc_read_completion_wallclock_ns(cq), time) << "read twice";
+      last = time;
+      ++seen;
+    } while (seen % 3 != 0 && ibv_next_poll(cq) == 0);
+    ibv_end_poll(cq);
+  }
+  destroy_qps();
+  EXPECT_EQ(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), 0);
+}
+
 TEST_F(ExtendedCqTest, WhatCannotBeIsRefused) {
   EXPECT_EQ(create(IBV_WC_EX_WITH_TM_INFO), nullptr);
   EXPECT_EQ(errno, EOPNOTSUPP);
