@@ -24,10 +24,14 @@ constexpr uint8_t kAckDelay = 15;
 // All ones is what rxe says for "none"; 0 is taken for a device that failed to answer. The part stays 0.
 constexpr uint32_t kVendorId = 0xffffff;
 
+// IBV_DEVICE_MEM_MGT_EXTENSIONS: SEND with invalidate and LOCAL_INV, which SPDK asks for. It also stands for the
+// registering of memory by work requests, and for a key for all memory, which only the kernel has: libibverbs has no
+// call for either.
 constexpr unsigned int kCapabilities =
     IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID |
     IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_UD_AV_PORT_ENFORCE | IBV_DEVICE_BAD_PKEY_CNTR | IBV_DEVICE_BAD_QKEY_CNTR |
-    IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_XRC | IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
+    IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_XRC | IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_MGT_EXTENSIONS |
+    IBV_DEVICE_MEM_WINDOW_TYPE_2B;
 constexpr uint64_t kNewerCapabilities = kDeviceFlushGlobal | kDeviceAtomicWrite;
 
 // Nothing is pinned, so every operation pages on demand.

@@ -235,6 +235,8 @@ TEST_F(ClientTest, MemoryCapabilitiesAreReported) {
   EXPECT_TRUE(attr.orig_attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW);
   EXPECT_TRUE(attr.orig_attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B);
   EXPECT_FALSE(attr.orig_attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2A);
+  EXPECT_TRUE(attr.orig_attr.device_cap_flags &
+              IBV_DEVICE_MEM_MGT_EXTENSIONS);  // WindowTraffic.*, of SENDs and LOCAL_INV
   EXPECT_TRUE(attr.device_cap_flags_ex & (1ull << 38)) << "FLUSH, global visibility";
   EXPECT_FALSE(attr.device_cap_flags_ex & (1ull << 39)) << "persistence";
   EXPECT_EQ(attr.odp_caps.general_caps, static_cast<uint64_t>(IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT));
