@@ -58,7 +58,7 @@ def list_for_trace(library):
 
 # They take most of the time, and call nothing that others do not call.
 SLOW_TESTS = ["*.MayGoAwayUnderTraffic/*", "*.LetProgramsExitWhileTheyPoll/*", "*.AreOpened*", "LimitsTest.*", "MemoryLimits.*",
-              "*/ForkOverWire.*", "NameService.*", "ThreadsTest.*"]
+              "*/ForkOverWire.*", "NameService.*", "ThreadsTest.*", "LongMessages.*"]
 
 
 def run_tests(options):
