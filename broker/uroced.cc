@@ -79,8 +79,8 @@ int stop_signals() {
 std::vector<UniqueFd> sockets_of_systemd() {
   constexpr int kFirst = 3;
   std::vector<UniqueFd> sockets;
-  const char* const pid = std::getenv("LISTEN_PID");
-  const char* const count = std::getenv("LISTEN_FDS");
+  const char* const pid = secure_getenv("LISTEN_PID");
+  const char* const count = secure_getenv("LISTEN_FDS");
   if (pid == nullptr || count == nullptr || std::atoi(pid) != getpid()) return sockets;
   for (int fd = kFirst; fd < kFirst + std::atoi(count); ++fd) {
     fcntl(fd, F_SETFD, FD_CLOEXEC);

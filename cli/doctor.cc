@@ -285,7 +285,7 @@ bool has_failure(const Section& section) {
 }
 
 DpdkFacts collect_dpdk_facts() {
-  const char* const variable = std::getenv("UROCE_IO");
+  const char* const variable = secure_getenv("UROCE_IO");
   const std::string_view wanted = variable == nullptr ? "" : variable;
   constexpr std::string_view kPort = "dpdk:";
   std::optional<io::DpdkDevargs> devargs;
@@ -302,7 +302,7 @@ DpdkFacts collect_dpdk_facts() {
 }
 
 BrokerFacts find_broker() {
-  const char* const address = std::getenv("UROCE_BROKER");
+  const char* const address = secure_getenv("UROCE_BROKER");
   auto link = broker::Link::open(address != nullptr ? address : "", nullptr);
   if (auto* const error = std::get_if<io::IoError>(&link)) return {.serves = "", .refuses = std::move(*error)};
   const auto& found = std::get<std::shared_ptr<broker::Link>>(link);

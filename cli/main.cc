@@ -6,7 +6,12 @@
 #include <cerrno>
 #include <cstdlib>
 #include <fmt/format.h>
+#include <string>
+#include <string_view>
+#include <sys/auxv.h>
+#include <unistd.h>
 #include <utility>
+#include <vector>
 
 #include "broker/statistics.h"
 #include "broker/usage.h"
@@ -261,7 +266,7 @@ int show_doctor(const std::string& netdev, bool json) {
     device.no_udp = host.broker.found() ? host.broker.refuses : udp_obstacle(device.netdev);
   }
   const Report report = diagnose(host, *devices);
-  const bool colour = Screen::is_there() && std::getenv("NO_COLOR") == nullptr;
+  const bool colour = Screen::is_there() && secure_getenv("NO_COLOR") == nullptr;
   fmt::print("{}", json ? format_json(report) : format_text(report, colour));
   return report.usable ? kExitOk : kExitFailed;
 }
@@ -323,7 +328,20 @@ int complain_about_usage(const CLI::App& app, const CLI::App& run, const CLI::Pa
   return complain(kExitUsage, fmt::format("{}; see {} --help", what, command));
 }
 
+// Of a program that gained privileges when it was started (set-user-ID, file capabilities) the environment is its
+// caller's. CLI11 asks getenv(), and what uroce starts would get them, too.
+void forget_settings_of_the_caller() {
+  if (getauxval(AT_SECURE) == 0) return;
+  std::vector<std::string> names;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view text(*variable);
+    if (text.starts_with("UROCE_")) names.emplace_back(text.substr(0, text.find('=')));
+  }
+  for (const std::string& name : names) unsetenv(name.c_str());
+}
+
 int main(int argc, char** argv) {
+  forget_settings_of_the_caller();
   CLI::App app{"RoCE v2 in user space: RDMA programs on any Ethernet netdev, no RDMA device and no kernel module"};
   app.name("uroce");
   app.require_subcommand(0, 1);

@@ -30,7 +30,7 @@ namespace uroce::cli {
 namespace {
 
 std::string environment(const char* name, const char* otherwise = "") {
-  const char* value = std::getenv(name);
+  const char* value = secure_getenv(name);
   return value == nullptr ? otherwise : value;
 }
 

@@ -53,7 +53,7 @@ void take_by_default(int number) {
 }  // namespace
 
 bool Screen::is_there() {
-  const char* const terminal = std::getenv("TERM");
+  const char* const terminal = secure_getenv("TERM");
   return isatty(STDOUT_FILENO) != 0 && terminal != nullptr && std::string_view(terminal) != "dumb";
 }
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env -S python3 -B
 # SPDX-License-Identifier: BSD-2-Clause
 """The rules of rooms.toml: who includes whom, what stays without I/O, clock, allocation and locks, and that the table in
-docs/architecture.md says the same. And that nothing asks the kernel about the network under the progress lock.
+docs/architecture.md says the same. That nothing asks the kernel about the network under the progress lock, and that nothing reads
+the environment of a program that gained privileges when it was started.
 
 Usage: architecture_test.py SOURCE_DIR BUILD_DIR
 """
@@ -77,6 +78,20 @@ def asks_network_under_lock():
                 guard = depth
 
 
+# Of the parser of the command line, which asks getenv(), forget_settings_of_the_caller() in cli/main.cc takes care.
+TRUSTS_ENVIRONMENT = re.compile(r"(?<!secure_)\bgetenv\s*\(")
+
+
+def trusts_environment():
+    """Whatever may run in a program that gained privileges when it was started does not read its caller's environment."""
+    for file in chain(source.glob("*/**/*.cc"), source.glob("*/**/*.h")):
+        if file.relative_to(source).parts[0] in ("tests", "bench", "build"):
+            continue
+        for number, line in enumerate(file.read_text().splitlines(), 1):
+            if TRUSTS_ENVIRONMENT.search(line.partition("//")[0]):
+                yield f"{file.relative_to(source)}:{number}: getenv(); secure_getenv()"
+
+
 def complaints():
     files = list(rooms.sources(source))
     yield from rooms.broken_includes(files, source)
@@ -88,6 +103,7 @@ def complaints():
     yield from asks_network_in_datapath()
     yield from asks_network_under_lock()
     document = (source / "docs/architecture.md").read_text()
+    yield from trusts_environment()
     if not rooms.TABLE.search(document) or rooms.with_table(document, source) != document:
         yield "docs/architecture.md does not have the table of rooms.toml: tools/lib/rooms.py --write"
 

@@ -109,6 +109,26 @@ if [[ $EUID -eq 0 ]]; then
   chown 65534 "$directory/privileged"
   chmod u+s "$directory/privileged"
   expect 126 '^uroce: .*/privileged gains privileges when started' run "$directory/privileged"
+  # What gains privileges itself takes nothing from the environment of who starts it: neither settings nor descriptors.
+  chmod 755 "$directory"
+  for program in uroce uroced; do
+    install --mode=4755 "$(dirname "$uroce")/$program" "$directory/$program"
+  done
+  as_nobody() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@" 2>&1; }
+  by_rights=$(UROCE_IO=nonsense setpriv --reuid=65534 --regid=65534 --clear-groups "$uroce" devices 2>&1)
+  gained=$(UROCE_IO=nonsense as_nobody "$directory/uroce" devices)
+  if [[ $by_rights != *'UROCE_IO: nonsense'* || $gained == *nonsense* ]]; then
+    printf 'FAILED: UROCE_IO: %s\nset-user-ID: %s\n' "$by_rights" "$gained"
+    failures=$((failures + 1))
+  fi
+  # shellcheck disable=SC2016  # expanded by the shell that becomes uroced
+  started='LISTEN_FDS=1 LISTEN_PID=$$ exec "$0" --socket /nonexistent/socket 3</dev/null'
+  by_rights=$(as_nobody sh -c "$started" "$(dirname "$uroce")/uroced")
+  gained=$(as_nobody sh -c "$started" "$directory/uroced")
+  if [[ $by_rights != *LISTEN_FDS* || $gained != uroced:* || $gained == *LISTEN_FDS* ]]; then
+    printf 'FAILED: LISTEN_FDS: %s\nset-user-ID: %s\n' "$by_rights" "$gained"
+    failures=$((failures + 1))
+  fi
 fi
 
 expect 127 '^uroce: no-such-command: command not found$' run no-such-command
