@@ -241,6 +241,22 @@ def perftest(place, program, arguments=()):
     return Case(f"{place}/{program}" + "".join(f" {word}" for word in arguments), run)
 
 
+def events_under_load(seconds):
+    """A receiver that polls and sleeps by turns, and our thread beside it, while others want the cores: nobody sleeps for ever."""
+
+    def run(lab):
+        load = [lab.b.start(["nice", "-n", "5", "sh", "-c", "while :; do :; done"], uroce=False) for _ in range(os.cpu_count())]
+        runs, end = 0, time.monotonic() + seconds
+        while time.monotonic() < end:
+            for place in PLACES:
+                perftest(place, "ib_send_bw", ("-e", "-s", 65536, "-t", 1 + runs % 8, "-n", 5000 + runs)).run(lab)
+            runs += 1
+        check(all(each.running() for each in load), "the load has ended")
+        return f"{runs} runs of each"
+
+    return Case(f"events-under-load-{seconds}", run, quick=False)
+
+
 def broker_killed(lab):
     """kill -9 of the broker: what runs goes on, and the next broker takes it over and serves others."""
     running = [endless(lab, lab.a, lab.b), endless(lab, lab.a, lab.a)]
@@ -442,6 +458,7 @@ CASES = [
     perftest("same-host", "ib_write_bw", ("-x", 1, "-q", 16)),
     # A receiver that polls and then sleeps on its channel, beside our thread: it slept for ever with a full ring.
     *[perftest("same-host", "ib_send_bw", ("-e", "-s", 65536, "-t", 1, "-n", count)) for count in (5000, 5001)],
+    events_under_load(600),
     Case("broker-killed", broker_killed),
     client_killed("client-killed", [("b", 0), ("a", 1)]),
     client_killed("client-killed-other-side", [("b", 1), ("a", 0)], quick=False),
