@@ -137,6 +137,7 @@ std::string Engine::counters_text() const {
   line("backpressure while sending", io->tx_backpressure);
   line("packets the kernel refused to send", io->tx_errors);
   line("packets lost because a process of this host does not read", io->tx_unread);
+  line("times that a process of this host has read nothing for a second", io->tx_stalls);
   line("times the kernel refused to send: netdev down", io->kick_errors);
   line("entries of rings that cannot be true", io->ring_errors);
   line("packets that captures missed: too slow", io->capture_dropped);

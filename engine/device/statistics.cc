@@ -32,6 +32,7 @@ constexpr std::pair<const char*, uint64_t io::IoCounters::*> kIoCounters[] = {
     {"rx_by_memory", &io::IoCounters::rx_by_memory},
     {"tx_by_memory", &io::IoCounters::tx_by_memory},
     {"drop_tx_unread", &io::IoCounters::tx_unread},
+    {"tx_stalls", &io::IoCounters::tx_stalls},
     {"rx_runs", &io::IoCounters::rx_runs},
     {"rx_run_packets", &io::IoCounters::rx_run_packets},
     {"tx_runs", &io::IoCounters::tx_runs},

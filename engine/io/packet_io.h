@@ -79,8 +79,9 @@ struct IoCounters {
   uint64_t tx_run_refusals = 0;                 // times that the kernel refused a run whose packets it took one by one
   uint64_t rx_by_memory = 0, tx_by_memory = 0;  // of all packets, those from and to other processes of this host
   uint64_t tx_unread = 0;                       // lost: another process of this host has not read what it was sent
-  uint64_t tx_backpressure = 0;                 // send() took fewer packets than offered
-  uint64_t tx_errors = 0;                       // the kernel refused a packet; it is lost, retransmission repairs it
+  uint64_t tx_stalls = 0;        // times that such a process has read nothing for a second; it is woken once more
+  uint64_t tx_backpressure = 0;  // send() took fewer packets than offered
+  uint64_t tx_errors = 0;        // the kernel refused a packet; it is lost, retransmission repairs it
   uint64_t kick_errors = 0;  // the kernel refused to look at what was queued: the netdev is down; nothing is lost yet
   uint64_t ring_errors = 0;  // entries of rings (the kernel's, another process's) that cannot be true
   uint64_t capture_dropped = 0;  // packets that moved and are missing in captures, which were too slow
@@ -103,6 +104,7 @@ struct IoCounters {
     rx_by_memory += other.rx_by_memory;
     tx_by_memory += other.tx_by_memory;
     tx_unread += other.tx_unread;
+    tx_stalls += other.tx_stalls;
     tx_backpressure += other.tx_backpressure;
     tx_errors += other.tx_errors;
     kick_errors += other.kick_errors;

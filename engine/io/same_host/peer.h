@@ -40,6 +40,8 @@ class Peer {
   RingReader in;
   std::optional<Time> waited_since;  // for room in `out`
   uint64_t read_then = 0;            // out.known_read()
+  std::optional<Time> stands_since;  // out.read()
+  uint64_t stands_at = 0;            // likewise
   bool taken_up = false;             // `in`: what came by the network before has been received
   Peer* next = nullptr;              // in a list of PeerExchange
   uint32_t late_long = 0;            // long packets that may still come since it was told that none are taken any more

@@ -38,6 +38,9 @@ class RingWriter {
   // Bytes that the reader has read, by what it said when room was missed last. Whatever it says: not more than a ring
   // less than what was written.
   uint64_t known_read() const { return limit_ - kRingSize; }
+  // What the reader says that it has read, and whether that is all.
+  uint64_t read() const { return control_.head.load(std::memory_order_relaxed); }
+  bool all_read() const { return read() == published_; }
   // The reader takes long packets.
   bool may_be_long() const { return control_.takes_long.load(std::memory_order_relaxed) != 0; }
   // The reader gets to see what was added. True: it sleeps, and the caller is the one to wake it.

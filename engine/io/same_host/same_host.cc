@@ -20,6 +20,8 @@ namespace {
 constexpr uint32_t kLooksPerPeerLook = 1024;
 // How long a peer with a full ring is waited for, before packets to it are lost.
 constexpr Duration kPatience = std::chrono::milliseconds(10);
+// How long a peer may leave what there is for it before that is counted, and it is woken once more.
+constexpr Duration kStall = std::chrono::seconds(1);
 // Packets that the network may have for this process when a peer begins to use the memory: two sockets of 16 MiB, as
 // the kernel counts, hold some 44 000 short ones. A look takes so many at least, if they are there.
 constexpr size_t kMostBefore = 49152, kLeastOfALook = 16;
@@ -105,12 +107,27 @@ void SameHost::show_packets(bool shown) {
 // For who polls, which leaves rings to the thread that sleeps, whose they are.
 void SameHost::look_after_peers() {
   bool ended = false;
+  const Time now = config_.now();
   for (const auto& peer : peers_) {
     peer->look();
+    watch(*peer, now);
     ended |= peer->ended();
   }
   if (config_.peers->any_arrived()) return take_new_peers();
   if (ended) end_peers();
+}
+
+// A peer that leaves unread what there is has been stopped, or sleeps on: the latter would be a defect, of it or of us.
+void SameHost::watch(Peer& peer, Time now) {
+  const uint64_t read = peer.out.read();
+  if (!peer.stands_since || peer.out.all_read() || read != peer.stands_at) {
+    peer.stands_since = now;
+    peer.stands_at = read;
+  } else if (now - *peer.stands_since >= kStall) {
+    peer.stands_since = now;
+    ++counters_.tx_stalls;
+    peer.wake();
+  }
 }
 
 // Takes the rings of all peers. Only for the thread that sleeps, before it does: if another took a ring, that thread
@@ -124,7 +141,9 @@ void SameHost::answer_bells() {
     rung |= count > 0;
     if (count < static_cast<int>(events.size())) break;
   }
-  if (rung || config_.peers->any_arrived()) look_after_peers();
+  if (rung || config_.peers->any_arrived()) return look_after_peers();
+  const Time now = config_.now();
+  for (const auto& peer : peers_) watch(*peer, now);
 }
 
 // What a peer has sent before its end is still received.

@@ -84,6 +84,7 @@ class SameHost final : public PacketIo {
   void take_new_peers();
   void look_after_peers();
   void answer_bells();
+  void watch(Peer& peer, Time now);
   void end_peers();
 
   const std::unique_ptr<PacketIo> network_;

@@ -425,6 +425,28 @@ TEST_F(SameHostTest, APeerThatIsNewWakesWhoSleeps) {
   }
 }
 
+// As after a wake-up that was lost.
+TEST_F(SameHostTest, APeerThatReadsNothingForASecondIsCountedAndWoken) {
+  meet();
+  theirs.io->prepare_to_wait();
+  TestBurst burst = burst_of(3);
+  ours.io->send(burst.packets());
+  theirs.io->prepare_to_wait();  // the ring is taken, and it sleeps on
+  EXPECT_FALSE(theirs.would_wake());
+  ours.io->prepare_to_wait();
+  test_time += std::chrono::milliseconds(999);
+  ours.io->prepare_to_wait();
+  EXPECT_EQ(ours.io->counters().tx_stalls, 0u);
+  test_time += std::chrono::milliseconds(1);
+  for (int i = 0; i < 5; ++i) ours.io->prepare_to_wait();
+  EXPECT_EQ(ours.io->counters().tx_stalls, 1u);
+  EXPECT_TRUE(theirs.would_wake());
+  EXPECT_EQ(theirs.receive_some().size(), 3u);
+  test_time += std::chrono::seconds(5);
+  for (int i = 0; i < 5; ++i) ours.io->prepare_to_wait();
+  EXPECT_EQ(ours.io->counters().tx_stalls, 1u) << "there is nothing to read";
+}
+
 // --- peers that end -------------------------------------------------------------------------------------------------
 
 TEST_F(SameHostTest, WhatAPeerHasSentBeforeItsEndArrives) {
