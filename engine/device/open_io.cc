@@ -60,7 +60,7 @@ io::IoResult<io::UdpIo> open_sockets(const net::Netdev& netdev, const broker::Le
 }
 
 // With other processes of this host packets are exchanged through memory, as soon as they have met.
-std::unique_ptr<io::PacketIo> with_same_host(const std::shared_ptr<broker::Lease>& lease,
+std::unique_ptr<io::SameHost> with_same_host(const std::shared_ptr<broker::Lease>& lease,
                                              std::unique_ptr<io::PacketIo> network) {
   const auto peers = std::make_shared<io::PeerExchange>();
   lease->take_peers([peers](uint32_t range, io::PeerEnd end) { peers->add(range, std::move(end)); },
@@ -74,7 +74,13 @@ std::unique_ptr<io::PacketIo> with_same_host(const std::shared_ptr<broker::Lease
 
 // What the netdev's other users make different.
 void share(const std::shared_ptr<broker::Lease>& lease, int ifindex, OpenedIo& opened) {
-  opened.io.front() = with_same_host(lease, std::move(opened.io.front()));
+  auto same_host = with_same_host(lease, std::move(opened.io.front()));
+  opened.set_host_addresses = [peers = same_host.get(), below = std::move(opened.set_host_addresses)](
+                                  std::span<const wire::IpAddress> addresses) {
+    if (below) below(addresses);
+    peers->set_local_addresses(addresses);
+  };
+  opened.io.front() = std::move(same_host);
   opened.qpns = qpns_of(*lease);
   opened.held = lease;
   const auto member = [lease, ifindex](const wire::IpAddress& group, bool joins) {

@@ -84,6 +84,19 @@ SameHost::SameHost(std::unique_ptr<PacketIo> network, Config config)
   peers_.reserve(PeerExchange::kMostPeers);
 }
 
+void SameHost::set_local_addresses(std::span<const wire::IpAddress> addresses) {
+  local_addresses_.emplace(addresses.begin(), addresses.end());
+  last_source_.reset();
+}
+
+bool SameHost::is_local(const wire::IpAddress& address) {
+  if (!local_addresses_ || address == last_source_) return true;
+  const auto found = std::find(local_addresses_->begin(), local_addresses_->end(), address);
+  if (found == local_addresses_->end()) return false;
+  last_source_ = address;
+  return true;
+}
+
 // A range that has a new process has no other one. What was sent to it by the network leaves first.
 void SameHost::take_new_peers() {
   if (!network_->flush()) return;
@@ -399,6 +412,7 @@ bool SameHost::read(Peer& peer, std::span<const uint8_t> record, RxPacket& packe
   const std::span<const uint8_t> ib = record.subspan(sizeof(prefix));
   const bool is_long = prefix.more_psns > 0;
   if (ib.size() > (is_long ? kLongest : max_udp_length() - wire::kUdpSize)) return false;
+  if (!is_local(prefix.source)) return false;
   if (is_long && shown_) {
     if (peer.late_long == 0) return false;
     --peer.late_long;

@@ -19,6 +19,7 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -43,6 +44,10 @@ class SameHost final : public PacketIo {
     Time (*now)() = monotonic_now;
   };
   SameHost(std::unique_ptr<PacketIo> network, Config config);
+
+  // All of this host's: a record whose source is none of them is malformed, as a peer speaks for this host only. Until
+  // it is told, any will do. Caller holds the lock of the shard.
+  void set_local_addresses(std::span<const wire::IpAddress> addresses);
 
   size_t receive(std::span<RxPacket> out) override;
   void look_everywhere() override;
@@ -80,6 +85,7 @@ class SameHost final : public PacketIo {
   size_t receive_from(Peer& peer, std::span<RxPacket> out);
   bool read(Peer& peer, std::span<const uint8_t> record, RxPacket& packet);
   size_t headers_apart(std::span<const uint8_t> ib) const;
+  bool is_local(const wire::IpAddress& address);
   void take_back();
   void take_new_peers();
   void look_after_peers();
@@ -92,11 +98,13 @@ class SameHost final : public PacketIo {
   std::vector<std::unique_ptr<Peer>> peers_;
   std::array<Peer*, kMostRanges> by_range_{};         // null: none to send to
   std::array<uint32_t, kMostRanges> without_peer_{};  // packets that went by the network for want of one
-  size_t first_ = 0;                                  // whose turn it is
-  bool all_taken_up_ = true;                          // Peer::taken_up
-  size_t before_ = 0;                                 // packets of the network, while one that is not has a record
-  bool network_busy_ = true;                          // it had packets last
-  QuietTurns turns_of_network_;                       // where a look may be a system call
+  std::optional<std::vector<wire::IpAddress>> local_addresses_;
+  std::optional<wire::IpAddress> last_source_;  // that was one of them
+  size_t first_ = 0;                            // whose turn it is
+  bool all_taken_up_ = true;                    // Peer::taken_up
+  size_t before_ = 0;                           // packets of the network, while one that is not has a record
+  bool network_busy_ = true;                    // it had packets last
+  QuietTurns turns_of_network_;                 // where a look may be a system call
   uint32_t looks_ = 0;
   bool shown_ = false;                // packets arrive as on a wire
   bool lent_ = false;                 // receive() has handed out payload that is still in rings

@@ -85,6 +85,30 @@ TEST_F(HostilePeer, RecordsThatAreNoPacketsAreCounted) {
   expect_network_goes_on();
 }
 
+TEST_F(HostilePeer, SpeaksForThisHostOnly) {
+  TestBurst burst = burst_of(3);
+  const wire::IpAddress local = burst.packets()[0].envelope->source, other = burst.packets()[0].envelope->destination;
+  meet();
+  theirs.receive();
+  const auto arrive = [&] {
+    TestBurst sent;
+    for (uint32_t psn = 0; psn < 3; ++psn) add(sent, psn, 100, kOurs);
+    theirs.io->send(sent.packets());
+    size_t count = 0;
+    for (int i = 0; i < 20; ++i) count += ours.receive().size();
+    return count;
+  };
+  EXPECT_EQ(arrive(), 3u) << "before it is told";
+  ours.io->set_local_addresses({&other, 1});
+  EXPECT_EQ(arrive(), 0u);
+  EXPECT_EQ(ours.io->counters().rx_malformed, 3u);
+  const std::array both{other, local};
+  ours.io->set_local_addresses(both);
+  EXPECT_EQ(arrive(), 3u);
+  ours.io->set_local_addresses({});
+  EXPECT_EQ(arrive(), 0u);
+}
+
 // What a record says of its PSNs stands in front of the BTH.
 TEST_F(HostilePeer, LongerThanTheLongestIsNoPacket) {
   ours.receive();
