@@ -74,7 +74,8 @@ void ConnectionManager::on(const wire::Req& req, const In& in) {
     return refuse_with(found.bad_names ? wire::RejReason::kConsumer : wire::RejReason::kServiceId);
   }
   if (!is_reached(in.datagram.source, in)) return refuse_with(wire::RejReason::kConsumer);
-  if (req.primary.local_gid != in.datagram.source && !is_reached(req.primary.local_gid, in)) {
+  const bool is_own_gid = req.primary.local_gid == in.datagram.source;
+  if (!is_own_gid && !(limits_.takes_other_gids && is_reached(req.primary.local_gid, in))) {
     return refuse_with(wire::RejReason::kGid);
   }
   Endpoint* const opened = open_request(*found.listener, req.local_id, in);

@@ -231,6 +231,10 @@ struct Limits {
   // were to end next end.
   uint32_t ended = 16384;
   uint32_t abandoned = 4096;
+
+  // Where REQ says that data is to go to another address than the datagram's source. Nobody asks that address, and who
+  // sends the REQ knows QPN and PSN: so only where all peers are to be trusted.
+  bool takes_other_gids = false;
 };
 
 }  // namespace uroce::cm

@@ -65,14 +65,14 @@ class ServiceTest : public testing::Test, public Surroundings, public Output {
     wire::CmaHeader{.source = gid, .destination = v4(1)}.emit(req.private_data.data());
     return req;
   }
-  void arrive(const wire::CmMessage& message) {
-    service.on_datagram({.netdev = kNetdev,
-                         .ca_guid = kGuid,
-                         .source = v4(9),
-                         .destination = v4(1),
-                         .mad = wire::emit_cm({.transaction = wire::TransactionId{++transaction}, .message = message})},
-                        now);
+  Datagram datagram(const wire::CmMessage& message) {
+    return {.netdev = kNetdev,
+            .ca_guid = kGuid,
+            .source = v4(9),
+            .destination = v4(1),
+            .mad = wire::emit_cm({.transaction = wire::TransactionId{++transaction}, .message = message})};
   }
+  void arrive(const wire::CmMessage& message) { service.on_datagram(datagram(message), now); }
   template <class Message>
   Message last_sent() {
     wire::CmMad mad;
@@ -272,11 +272,31 @@ TEST_F(CmSources, ARequestComesFromWhereTheNetdevLeads) {
   EXPECT_EQ(last_sent<wire::Rej>().reason, wire::RejReason::kConsumer);
   EXPECT_EQ(service.manager().counters().get(Counter::kNotReached), 1u);
   unreached = v4(8);
+  arrive(request());
+  EXPECT_EQ(events.size(), 1u);
+}
+
+// Data is not sent to whoever has not asked for it.
+TEST_F(CmSources, ARequestIsForWhoSendsIt) {
+  const Reply bound = bind(kPort);
+  ASSERT_EQ(listen(bound.binding, kPort).error, 0);
   arrive(request(v4(8)));
   EXPECT_TRUE(events.empty());
   EXPECT_EQ(last_sent<wire::Rej>().reason, wire::RejReason::kGid);
-  arrive(request());
-  EXPECT_EQ(events.size(), 1u);
+}
+
+TEST_F(CmSources, OrForAnotherAddressWhereThatIsWanted) {
+  Service trusting{{.takes_other_gids = true}, [this] { return static_cast<uint32_t>(random()); }, *this, *this};
+  const Reply bound = trusting.ask(kAlice, BindRequest{{.port = kPort}}, now);
+  const ListenRequest listen{bound.binding, {.service = wire::service_id(wire::PortSpace::kTcp, kPort)}};
+  ASSERT_EQ(trusting.ask(kAlice, listen, now).error, 0);
+  unreached = v4(8);
+  trusting.on_datagram(datagram(request(v4(8))), now);
+  EXPECT_TRUE(events.empty());
+  EXPECT_EQ(last_sent<wire::Rej>().reason, wire::RejReason::kGid) << "but only where the netdev leads";
+  trusting.on_datagram(datagram(request(v4(7))), now);
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].qp.path.remote, v4(7));
 }
 
 TEST_F(CmSources, TheKernelIsAskedForListenersOnly) {
