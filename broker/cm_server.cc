@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "engine/base/random.h"
-#include "engine/net/netdev_settings.h"
 
 namespace uroce::broker {
 namespace {
@@ -40,9 +39,10 @@ void add_counters(const std::string& prefix, const Counters& counters, Connectio
 }  // namespace
 
 CmServer::CmServer(std::unique_ptr<net::NetView> view, const std::optional<io::FaultSpec>& faults,
-                   const cm::Limits& limits, Clients& clients, size_t most_unread)
+                   const cm::Limits& limits, Clients& clients, size_t most_unread, PortsOf ports_of)
     : others_(clients),
       most_unread_(most_unread),
+      ports_of_(std::move(ports_of)),
       view_(std::move(view)),
       host_(*view_),
       capture_(*view_),
@@ -57,7 +57,8 @@ UniqueFd CmServer::open(cm::ClientId client, Time now) {
   close(client, now);
   std::array<int, 2> ends{-1, -1};
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) != 0) return {};
-  clients_.emplace(client, Client{ClientSocket(UniqueFd(ends[0])), {}});
+  clients_.emplace(client,
+                   Client{ClientSocket(UniqueFd(ends[0])), others_.is_root(client), others_.account_of(client), {}});
   return UniqueFd(ends[1]);
 }
 
@@ -66,6 +67,10 @@ void CmServer::close(cm::ClientId client, Time now) {
   now_ = now;
   lost_.erase(client);
   service_.end_client(client, now);
+}
+
+void CmServer::end_rest() {
+  while (service_.is_ending()) service_.on_timer(now_);
 }
 
 // --- a turn ----------------------------------------------------------------------------------------------------------
@@ -100,8 +105,12 @@ Time CmServer::deadline() const {
 }
 
 cm::PortRange CmServer::port_range() {
-  const net::LocalPorts ports = net::local_ports();
-  return {ports.first, ports.last};
+  if (now_ >= ports_stay_until_) {
+    const net::LocalPorts ports = ports_of_();
+    ports_ = {ports.first, ports.last};
+    ports_stay_until_ = now_ + kPortsStay;
+  }
+  return ports_;
 }
 
 void CmServer::end_lost(Time now) {

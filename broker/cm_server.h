@@ -4,8 +4,9 @@
 //
 // Clients may be hostile. kRequestsInATurn requests of each are answered in a turn, and none while it has not read what
 // it was told; so what waits for it are the events of the ids that it has, which are bounded (cm::Limits), and
-// kMostUnread of them. Whoever lets more wait, or says what is no request, loses the connection and its ids, and nobody
-// else does. What a client may do with addresses, ports and QP numbers is checked by the service.
+// kMostUnread of them. What ends with a client is ended in slices. Whoever lets more wait, or says what is no request,
+// loses the connection and its ids, and nobody else does. What a client may do with addresses, ports and QP numbers is
+// checked by the service.
 #pragma once
 
 #include <deque>
@@ -24,6 +25,7 @@
 #include "cm/codec.h"
 #include "cm/service.h"
 #include "engine/net/host_net.h"
+#include "engine/net/netdev_settings.h"
 
 namespace uroce::broker {
 
@@ -31,23 +33,30 @@ class CmServer final : private cm::Surroundings, private cm::Output {
  public:
   static constexpr size_t kRequestsInATurn = 16;
   static constexpr size_t kMostUnread = 16384;
+  static constexpr Duration kPortsStay = std::chrono::seconds(1);  // until the range for port 0 is read again
+  using PortsOf = std::function<net::LocalPorts()>;
 
   // What it is to know of the broker's clients.
   class Clients {
    public:
     virtual bool is_others_qpn(cm::ClientId client, wire::Qpn qpn) = 0;
+    // Asked once, when a client comes.
     virtual bool is_root(cm::ClientId client) = 0;
+    virtual cm::Account account_of(cm::ClientId client) = 0;
 
    protected:
     ~Clients() = default;
   };
   CmServer(std::unique_ptr<net::NetView> view, const std::optional<io::FaultSpec>& faults, const cm::Limits& limits,
-           Clients& clients, size_t most_unread = kMostUnread);
+           Clients& clients, size_t most_unread = kMostUnread, PortsOf ports_of = net::local_ports);
+  ~CmServer() { end_rest(); }
 
   // The client's end of a new connection, in place of the one that it had. Empty: no more descriptors.
   UniqueFd open(cm::ClientId client, Time now);
-  // The client is gone: its ids end, its ports are free.
+  // The client is gone: its ids end and its ports are free, over as many turns as it takes (cm::Limits).
   void close(cm::ClientId client, Time now);
+  // All that is left of clients that are gone, at once. Before the broker ends, as the other sides are to be told.
+  void end_rest();
 
   // QP1: the sockets to send from, and what comes to them.
   void use(int v4, int v6) { gsi_.use(v4, v6); }
@@ -66,6 +75,8 @@ class CmServer final : private cm::Surroundings, private cm::Output {
  private:
   struct Client {
     ClientSocket socket;
+    bool is_root;
+    cm::Account account;
     std::deque<cm::Encoded> unread;
   };
 
@@ -83,7 +94,8 @@ class CmServer final : private cm::Surroundings, private cm::Output {
   }
   wire::Guid guid(uint32_t netdev) override { return host_.guid(netdev); }
   bool is_others_qpn(cm::ClientId client, wire::Qpn qpn) override { return others_.is_others_qpn(client, qpn); }
-  bool is_privileged(cm::ClientId client) override { return others_.is_root(client); }
+  bool is_privileged(cm::ClientId client) override { return clients_.at(client).is_root; }
+  cm::Account account_of(cm::ClientId client) override { return clients_.at(client).account; }
   cm::PortRange port_range() override;
   // cm::Output
   void send(const cm::Datagram& datagram) override { gsi_.send(datagram, now_); }
@@ -91,6 +103,9 @@ class CmServer final : private cm::Surroundings, private cm::Output {
 
   Clients& others_;
   const size_t most_unread_;
+  const PortsOf ports_of_;
+  cm::PortRange ports_;
+  Time ports_stay_until_{};
   const std::unique_ptr<net::NetView> view_;
   net::HostNet host_;
   GsiCapture capture_;

@@ -433,6 +433,13 @@ bool Server::is_root(cm::ClientId client) {
   });
 }
 
+cm::Account Server::account_of(cm::ClientId client) {
+  for (const Client& each : clients_) {
+    if (cm::ClientId{each.number} == client) return {cm::UserId{each.peer.uid}, is_owner(each.peer)};
+  }
+  return {.has_reserve = false};
+}
+
 // What the client had of the broker before this one.
 bool Server::take_over(Client& client, const Message& request, Descriptors& descriptors) {
   const ClientSocket& socket = client.socket;

@@ -132,6 +132,7 @@ class Server final : private CmServer::Clients {
   bool open_cm(const Client& client);
   bool is_others_qpn(cm::ClientId client, wire::Qpn qpn) override;
   bool is_root(cm::ClientId client) override;
+  cm::Account account_of(cm::ClientId client) override;
   bool take_over(Client& client, const Message& request, Descriptors& descriptors);
   void end_lease(Client& client, uint32_t range);
   void forget_lease(uint32_t range);

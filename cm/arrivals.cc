@@ -176,16 +176,17 @@ bool ConnectionManager::is_reached(const wire::IpAddress& address, const In& in)
   return false;
 }
 
-// A new id of the listener's client. Null, and counted: there are too many; nobody answers, and the other side tries
-// again.
+// A new id of the listener's client. Null, and counted: there are too many, or the client has ended; nobody answers,
+// and the other side tries again.
 Endpoint* ConnectionManager::open_request(Listener& listener, Id remote_id, const In& in) {
-  if (listener.untaken >= listener.listen.backlog) return counters_.add(Counter::kDropBacklog), nullptr;
-  if (listener.half_open >= limits_.half_open_of_listener || half_open_ >= limits_.half_open ||
-      !room_for(listener.client)) {
-    return counters_.add(Counter::kDropLimit), nullptr;
-  }
+  const uint32_t most_untaken = std::min(listener.listen.backlog, limits_.half_open_of_listener);
+  if (listener.untaken.size() >= most_untaken) return counters_.add(Counter::kDropBacklog), nullptr;
+  const bool is_somebodys = has(listener.client, listener.id);
+  const Account account = is_somebodys ? output_.account_of(listener.client) : Account{};
+  if (!is_somebodys || !room_for(listener.client, account)) return counters_.add(Counter::kDropLimit), nullptr;
+  make_room(listener, in.now);
   counters_.add(Counter::kRequests);
-  Endpoint& endpoint = open(listener.client, fresh_id());
+  Endpoint& endpoint = open(listener.client, account, fresh_id());
   endpoint.peer = in.datagram.source;
   endpoint.remote_id = remote_id;
   endpoint.transaction = in.transaction;
@@ -194,6 +195,20 @@ Endpoint* ConnectionManager::open_request(Listener& listener, Id remote_id, cons
     e.taken = false;
   });
   return &endpoint;
+}
+
+// Whoever sends requests in others' names cannot keep those away who answer: theirs do not stay half open for long, and
+// the oldest one goes. It goes as if the other side had given it up, of which it is not told: it may ask again.
+void ConnectionManager::make_room(const Listener& listener, Time now) {
+  const bool is_full = listener.half_open.size() >= limits_.half_open_of_listener;
+  if (!is_full && half_open_.size() < limits_.half_open) return;
+  const auto& oldest = listener.half_open.empty() ? half_open_ : listener.half_open;
+  if (oldest.empty()) return;
+  Endpoint& e = *table_.find(oldest.begin()->second);
+  counters_.add(Counter::kGaveWay);
+  const bool known_to_both = e.state == State::kRepSent;
+  tell(e, EventKind::kRejected, static_cast<int32_t>(wire::RejReason::kTimeout));
+  enter(e, known_to_both ? State::kTimeWait : State::kSpent, now);
 }
 
 Event ConnectionManager::request_event(const Endpoint& endpoint, const std::optional<wire::CmaHeader>& names) {

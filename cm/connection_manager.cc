@@ -33,9 +33,11 @@ wire::CmAnswered rejected_message(State state) {
 // --- commands --------------------------------------------------------------------------------------------------------
 
 Opened ConnectionManager::listen(ClientId client, const Listen& listen) {
-  if (!room_for(client)) return {.error = ENFILE};
+  const Account account = output_.account_of(client);
+  if (!room_for(client, account)) return {.error = ENFILE};
   const Id id = fresh_id();
-  if (!listeners_.add(id, client, listen)) return {.error = EADDRINUSE};
+  if (const int error = listeners_.add(id, client, account, listen); error != 0) return {.error = error};
+  ids_.add(account.user);
   waiting_.begun();
   clients_[client].insert(id);
   return {.id = id};
@@ -45,8 +47,9 @@ Opened ConnectionManager::connect(ClientId client, const Connect& connect, Time 
   const bool datagrams = connect.transport == Transport::kUd;
   if (!fits(connect.data, datagrams ? kSidrReqData : kReqData, connect.names.has_value())) return {.error = EINVAL};
   if (!can_be_reached(connect.path.remote)) return {.error = EINVAL};
-  if (!room_for(client)) return {.error = ENFILE};
-  Endpoint& endpoint = open(client, fresh_id());
+  const Account account = output_.account_of(client);
+  if (!room_for(client, account)) return {.error = ENFILE};
+  Endpoint& endpoint = open(client, account, fresh_id());
   endpoint.transport = connect.transport;
   endpoint.service = connect.service;
   endpoint.local_qpn = connect.parameters.qpn;
@@ -154,14 +157,9 @@ int ConnectionManager::disconnect(ClientId client, Id id, const PrivateData& dat
 }
 
 int ConnectionManager::destroy(ClientId client, Id id, Time now) {
-  if (Listener* const listener = listeners_.find(id); listener != nullptr && listener->client == client) {
-    end_listener(*listener, now);
-    return 0;
-  }
-  const auto [endpoint, error] = owned(client, id);
-  if (endpoint == nullptr) return error;
-  abandon(*endpoint);
-  say_farewell(*endpoint, now);
+  if (!disown(client, id)) return ENOENT;
+  end(id, now);
+  end_some(now);
   return 0;
 }
 
@@ -170,8 +168,9 @@ int ConnectionManager::adopt(ClientId client, const Adopt& adopt) {
   if (adopt.id == kNoId || adopt.remote_id == kNoId || adopt.transport == Transport::kUd) return EINVAL;
   if (!can_be_reached(path.remote)) return EINVAL;
   if (table_.find(adopt.id) != nullptr || listeners_.find(adopt.id) != nullptr) return EEXIST;
-  if (!room_for(client)) return ENFILE;
-  Endpoint& endpoint = open(client, adopt.id);
+  const Account account = output_.account_of(client);
+  if (!room_for(client, account)) return ENFILE;
+  Endpoint& endpoint = open(client, account, adopt.id);
   endpoint.remote_id = adopt.remote_id;
   endpoint.transport = adopt.transport;
   endpoint.service = adopt.service;
@@ -184,32 +183,50 @@ int ConnectionManager::adopt(ClientId client, const Adopt& adopt) {
   return 0;
 }
 
-void ConnectionManager::end_client(ClientId client, Time now) {
-  // An id that goes can end the memory of another one, whose turn comes later.
-  ending_ = client;
-  // With a listener more than one id goes.
-  for (auto ids = clients_.find(client); ids != clients_.end(); ids = clients_.find(client)) {
-    destroy(client, *ids->second.begin(), now);
-  }
-  ending_.reset();
+uint64_t ConnectionManager::end_client(ClientId client, Time now) {
+  auto ids = clients_.extract(client);
+  if (ids.empty()) return 0;
+  leaving_.push_back(std::move(ids.mapped()));
+  const uint64_t leaving = ended_ + leaving_.size();
+  end_some(now);
+  return leaving;
 }
 
+void ConnectionManager::end_some(Time now) {
+  for (; !leaving_.empty() && to_end_ > 0; --to_end_) {
+    std::set<Id>& ids = leaving_.front();  // stays where it is: end() only adds others
+    const Id id = *ids.begin();
+    ids.erase(ids.begin());
+    end(id, now);
+    if (!ids.empty()) continue;
+    leaving_.pop_front();
+    ++ended_;
+  }
+}
+
+void ConnectionManager::end(Id id, Time now) {
+  if (const Listener* const listener = listeners_.find(id); listener != nullptr) return end_listener(*listener, now);
+  Endpoint& endpoint = *table_.find(id);
+  change(endpoint, [](Endpoint& e) {
+    e.abandoned = true;
+    e.taken = true;
+  });
+  say_farewell(endpoint, now);
+}
+
+// Those of its requests that the application does not know of go with it, those that it does are on their own.
 void ConnectionManager::end_listener(const Listener& listener, Time now) {
-  const Id id = listener.id;
+  if (listener.listen.service_mask == UINT64_MAX) waiting_.ended(listener.listen.service, now);
   const ClientId client = listener.client;
-  if (listener.listen.service_mask == UINT64_MAX) {
-    waiting_.ended(listener.listen.service, now);
+  std::set<Id> orphans;
+  for (const Id id : listener.untaken) {
+    table_.find(id)->listener = kNoId;
+    if (disown(client, id)) orphans.insert(id);  // else its turn comes anyway
   }
-  listeners_.remove(id);
-  std::vector<Id> untaken;
-  for (const Id other : clients_.at(client)) {
-    Endpoint* const endpoint = table_.find(other);
-    if (endpoint == nullptr || endpoint->listener != id) continue;
-    endpoint->listener = kNoId;
-    if (!endpoint->taken) untaken.push_back(other);
-  }
-  disown(client, id);
-  for (const Id other : untaken) destroy(client, other, now);
+  for (const auto& [number, id] : listener.half_open) table_.find(id)->listener = kNoId;
+  ids_.remove(listener.user);
+  listeners_.remove(listener.id);
+  if (!orphans.empty()) leaving_.push_back(std::move(orphans));
 }
 
 void ConnectionManager::say_farewell(Endpoint& endpoint, Time now) {
@@ -242,6 +259,8 @@ void ConnectionManager::say_farewell(Endpoint& endpoint, Time now) {
 // --- time ------------------------------------------------------------------------------------------------------------
 
 void ConnectionManager::on_timer(Time now) {
+  to_end_ = limits_.ended_in_a_turn;
+  end_some(now);
   while (Endpoint* const endpoint = table_.expired(now)) expire(*endpoint, now);
   if (waiting_.deadline() > now) return;
   const auto listens = [this](const WaitingRequests::Service& service) { return listeners_.has(service.id); };
@@ -282,15 +301,19 @@ void ConnectionManager::end_memory(Endpoint& endpoint, Time now) {
 
 // --- states ----------------------------------------------------------------------------------------------------------
 
-void ConnectionManager::count(const Endpoint& endpoint, int sign) {
+void ConnectionManager::count(const Endpoint& endpoint, bool counts) {
   const StateInfo& state = info_of(endpoint.state);
-  const auto add = [sign](uint32_t& number, bool one) { number += static_cast<uint32_t>(one ? sign : 0); };
-  add(half_open_, state.half_open);
-  add(abandoned_, endpoint.abandoned && state.awaits_answer);
-  if (Listener* const listener = listeners_.find(endpoint.listener); listener != nullptr) {
-    add(listener->half_open, state.half_open);
-    add(listener->untaken, !endpoint.taken);
-  }
+  const auto among = [&](std::map<uint64_t, Id>& half_open) {
+    if (!counts) half_open.erase(endpoint.number);
+    if (counts && state.half_open) half_open.emplace(endpoint.number, endpoint.id);
+  };
+  among(half_open_);
+  if (endpoint.abandoned && state.awaits_answer) counts ? ++abandoned_ : --abandoned_;
+  Listener* const listener = endpoint.listener == kNoId ? nullptr : listeners_.find(endpoint.listener);
+  if (listener == nullptr) return;
+  among(listener->half_open);
+  if (!counts) listener->untaken.erase(endpoint.id);
+  if (counts && !endpoint.taken) listener->untaken.insert(endpoint.id);
 }
 
 void ConnectionManager::mark_taken(Endpoint& endpoint) {
@@ -314,16 +337,9 @@ void ConnectionManager::enter(Endpoint& endpoint, State state, Time now) {
   }
 }
 
-void ConnectionManager::abandon(Endpoint& endpoint) {
-  disown(endpoint.client, endpoint.id);
-  change(endpoint, [](Endpoint& e) {
-    e.abandoned = true;
-    e.taken = true;
-  });
-}
-
 void ConnectionManager::forget(Endpoint& endpoint) {
-  count(endpoint, -1);
+  count(endpoint, false);
+  ids_.remove(endpoint.user);
   table_.remove(endpoint);
 }
 
@@ -378,7 +394,7 @@ Event ConnectionManager::event_of(const Endpoint& endpoint, EventKind kind, int3
 
 void ConnectionManager::tell(Endpoint& endpoint, const Event& event) {
   if (event.kind == EventKind::kDisconnected) endpoint.disconnected = true;
-  if (!endpoint.abandoned && endpoint.client != ending_) output_.on_event(event);
+  if (has(endpoint.client, endpoint.id)) output_.on_event(event);
 }
 
 void ConnectionManager::tell(Endpoint& endpoint, EventKind kind, int32_t status, const PrivateData& data) {
@@ -389,9 +405,14 @@ void ConnectionManager::tell(Endpoint& endpoint, EventKind kind, int32_t status,
 
 // --- ids -------------------------------------------------------------------------------------------------------------
 
-bool ConnectionManager::room_for(ClientId client) const {
+bool ConnectionManager::room_for(ClientId client, const Account& account) const {
   const auto ids = clients_.find(client);
-  return size() < limits_.ids && (ids == clients_.end() || ids->second.size() < limits_.ids_of_client);
+  return ids_.has_room(account) && (ids == clients_.end() || ids->second.size() < limits_.ids_of_client);
+}
+
+bool ConnectionManager::has(ClientId client, Id id) const {
+  const auto ids = clients_.find(client);
+  return ids != clients_.end() && ids->second.contains(id);
 }
 
 Id ConnectionManager::fresh_id() {
@@ -405,22 +426,26 @@ wire::TransactionId ConnectionManager::fresh_transaction() {
   return wire::TransactionId{high << 32 | random_()};
 }
 
-Endpoint& ConnectionManager::open(ClientId client, Id id) {
+Endpoint& ConnectionManager::open(ClientId client, const Account& account, Id id) {
   clients_[client].insert(id);
-  return table_.add(id, client);
+  ids_.add(account.user);
+  Endpoint& endpoint = table_.add(id, client);
+  endpoint.user = account.user;
+  endpoint.number = ++last_number_;
+  return endpoint;
 }
 
-void ConnectionManager::disown(ClientId client, Id id) {
+// False: it has no such id.
+bool ConnectionManager::disown(ClientId client, Id id) {
   const auto ids = clients_.find(client);
-  ids->second.erase(id);
+  if (ids == clients_.end() || ids->second.erase(id) == 0) return false;
   if (ids->second.empty()) clients_.erase(ids);
+  return true;
 }
 
 ConnectionManager::Owned ConnectionManager::owned(ClientId client, Id id) {
-  Endpoint* const endpoint = table_.find(id);
-  if (endpoint != nullptr && endpoint->client == client && !endpoint->abandoned) return {endpoint, 0};
-  const Listener* const listener = listeners_.find(id);
-  return {nullptr, listener != nullptr && listener->client == client ? EINVAL : ENOENT};
+  if (!has(client, id)) return {nullptr, ENOENT};
+  return {table_.find(id), EINVAL};
 }
 
 // --- for who looks on ------------------------------------------------------------------------------------------------
@@ -434,6 +459,7 @@ void ConnectionManager::list(const std::function<void(const Listing&)>& visit) c
   listeners_.for_each([&](const Listener& listener) {
     visit({.id = listener.id,
            .client = listener.client,
+           .abandoned = !has(listener.client, listener.id),
            .state = "LISTEN",
            .transport = listener.listen.datagrams ? Transport::kUd : Transport::kRc,
            .service = listener.listen.service,
@@ -442,7 +468,7 @@ void ConnectionManager::list(const std::function<void(const Listing&)>& visit) c
   table_.for_each([&](const Endpoint& endpoint) {
     visit({.id = endpoint.id,
            .client = endpoint.client,
-           .abandoned = endpoint.abandoned,
+           .abandoned = !has(endpoint.client, endpoint.id),
            .state = info_of(endpoint.state).name,
            .transport = endpoint.transport,
            .service = endpoint.service,

@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -26,6 +27,7 @@
 #include "cm/counters.h"
 #include "cm/endpoint_table.h"
 #include "cm/listeners.h"
+#include "cm/shares.h"
 #include "cm/types.h"
 #include "cm/waiting_requests.h"
 #include "engine/base/time.h"
@@ -42,6 +44,11 @@ class Output {
   virtual bool reaches(uint32_t netdev, const wire::IpAddress& local, const wire::IpAddress& remote) {
     static_cast<void>(netdev), static_cast<void>(local), static_cast<void>(remote);
     return true;
+  }
+  // Whose the client is, which has not ended: asked for each id that it is to have.
+  virtual Account account_of(ClientId client) {
+    static_cast<void>(client);
+    return {};
   }
   // Somebody has the port that the service id stands for, listening or not.
   virtual bool is_bound(wire::ServiceId service) {
@@ -76,18 +83,24 @@ class ConnectionManager {
  public:
   // `random` gives 32 uniformly distributed bits: ids, transaction ids and PSNs cannot be guessed.
   ConnectionManager(const Limits& limits, std::function<uint32_t()> random, Output& output)
-      : limits_(limits), random_(std::move(random)), output_(output) {}
+      : limits_(limits),
+        random_(std::move(random)),
+        output_(output),
+        listeners_(limits),
+        waiting_(limits.waiting_services, limits.waiting_requests),
+        ids_(limits.ids),
+        to_end_(limits.ended_in_a_turn) {}
   ConnectionManager(const ConnectionManager&) = delete;
   ConnectionManager& operator=(const ConnectionManager&) = delete;
 
   // --- the network ---------------------------------------------------------------------------------------------------
   void on_datagram(const Datagram& datagram, Time now);
-  Time deadline() const { return std::min(table_.deadline(), waiting_.deadline()); }
+  Time deadline() const { return is_ending() ? Time{} : std::min(table_.deadline(), waiting_.deadline()); }
   void on_timer(Time now);
 
   // --- commands ------------------------------------------------------------------------------------------------------
   // ENOENT: the client has no such id. EINVAL: not in this state, or a value that cannot be sent. EADDRINUSE: somebody
-  // listens there. ENFILE: too many ids.
+  // listens there. ENFILE: too many ids. ENOSPC: too many listeners for one service, or for several at a time.
   Opened listen(ClientId client, const Listen& listen);
   Opened connect(ClientId client, const Connect& connect, Time now);
   // The application has been told of the request. Until then (or until it is answered) it counts for the backlog, and
@@ -105,8 +118,13 @@ class ConnectionManager {
   // A connection that another connection manager has made, which is gone: established from now on. EEXIST: the id is
   // in use. EINVAL: what no connection is.
   int adopt(ClientId client, const Adopt& adopt);
-  // The client has died: all of its ids are destroyed.
-  void end_client(ClientId client, Time now);
+  // The client has died: all of its ids are destroyed, at once for who asks for them, but no more of all clients than
+  // Limits::ended_in_a_turn until the next on_timer(). Until has_ended() of what is returned, nobody else can listen
+  // where it did. Another client may have its number at once.
+  uint64_t end_client(ClientId client, Time now);
+  bool has_ended(uint64_t leaving) const { return ended_ >= leaving; }
+  // There are some left, of clients or of listeners.
+  bool is_ending() const { return !leaving_.empty(); }
 
   // --- for who looks on ----------------------------------------------------------------------------------------------
   // The QP attributes agreed on so far. Null: the client has no such id, or it is a listener.
@@ -149,6 +167,7 @@ class ConnectionManager {
   Found find_listener(wire::ServiceId service, bool datagrams, std::span<const uint8_t> data, const Datagram& datagram);
   bool is_reached(const wire::IpAddress& address, const In& in);
   Endpoint* open_request(Listener& listener, Id remote_id, const In& in);
+  void make_room(const Listener& listener, Time now);
   static Event request_event(const Endpoint& endpoint, const std::optional<wire::CmaHeader>& names);
   void respond(Endpoint& endpoint, const wire::Rep& rep, const In& in);
   void end_stale(Endpoint& endpoint, Time now);
@@ -176,29 +195,33 @@ class ConnectionManager {
   // Of whatever the limits count.
   template <class Change>
   void change(Endpoint& endpoint, Change&& change) {
-    count(endpoint, -1);
+    count(endpoint, false);
     change(endpoint);
-    count(endpoint, +1);
+    count(endpoint, true);
   }
-  void count(const Endpoint& endpoint, int sign);
+  void count(const Endpoint& endpoint, bool counts);
   void mark_taken(Endpoint& endpoint);
   void expire(Endpoint& endpoint, Time now);
   void give_up(Endpoint& endpoint, Time now);
   void end_memory(Endpoint& endpoint, Time now);
-  void abandon(Endpoint& endpoint);
   void forget(Endpoint& endpoint);
   void say_farewell(Endpoint& endpoint, Time now);
+  // Of ids that nobody has any more.
+  void end(Id id, Time now);
   void end_listener(const Listener& listener, Time now);
+  void end_some(Time now);
 
   static Event event_of(const Endpoint& endpoint, EventKind kind, int32_t status = 0);
   void tell(Endpoint& endpoint, const Event& event);
   void tell(Endpoint& endpoint, EventKind kind, int32_t status = 0, const PrivateData& data = {});
 
   // --- ids
-  bool room_for(ClientId client) const;
+  // Whether the client can have one more.
+  bool room_for(ClientId client, const Account& account) const;
   Id fresh_id();
-  Endpoint& open(ClientId client, Id id);
-  void disown(ClientId client, Id id);
+  Endpoint& open(ClientId client, const Account& account, Id id);
+  bool has(ClientId client, Id id) const;
+  bool disown(ClientId client, Id id);
   wire::TransactionId fresh_transaction();
   // The client's; null and an errno value: it has no such id, or a listener.
   struct Owned {
@@ -215,9 +238,13 @@ class ConnectionManager {
   WaitingRequests waiting_;
   EndpointTable table_;
   std::map<ClientId, std::set<Id>> clients_;  // and their ids
-  std::optional<ClientId> ending_;            // hears nothing more
-  uint32_t half_open_ = 0;
+  std::deque<std::set<Id>> leaving_;          // ids that nobody has any more and that are to be ended
+  uint64_t ended_ = 0;                        // of these sets
+  Shares ids_;                                // of all users, those included that nobody has any more
+  std::map<uint64_t, Id> half_open_;          // the oldest first
+  uint64_t last_number_ = 0;
   uint32_t abandoned_ = 0;  // that still send
+  uint32_t to_end_;         // until the next on_timer()
 };
 
 }  // namespace uroce::cm

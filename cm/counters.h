@@ -29,7 +29,8 @@ namespace uroce::cm {
   X(kConnects, "connections asked for")                                     \
   X(kEstablished, "connections established")                                \
   X(kRejected, "REJs received that ended a connection")                     \
-  X(kEvicted, "ended connections forgotten early, as there were too many")
+  X(kEvicted, "ended connections forgotten early, as there were too many")  \
+  X(kGaveWay, "requests ended early: too many were half open")
 
 enum class Counter : uint8_t {
 #define X(name, text) name,

@@ -11,6 +11,8 @@ namespace uroce::cm {
 struct Endpoint {
   Id id = kNoId;
   ClientId client{};
+  UserId user{};
+  uint64_t number = 0;     // of those before it
   bool abandoned = false;  // the client has destroyed it: no events
   State state = State::kSpent;
   Transport transport{};

@@ -2,6 +2,7 @@
 #include "cm/listeners.h"
 
 #include <algorithm>
+#include <cerrno>
 
 namespace uroce::cm {
 namespace {
@@ -9,6 +10,10 @@ namespace {
 bool same_place(const Listen& a, const Listen& b) {
   return a.ip == b.ip && a.datagrams == b.datagrams && a.address == b.address && a.netdev == b.netdev &&
          (!a.address.is_unspecified() || (a.takes_v4 && b.takes_v4) || (a.takes_v6 && b.takes_v6));
+}
+
+bool has_mask(const Listen& listen) {
+  return listen.service_mask != UINT64_MAX;
 }
 
 // How well it fits; 0: not at all.
@@ -24,31 +29,41 @@ int fit(const Listen& listen, const std::optional<wire::CmaHeader>& names, const
 
 }  // namespace
 
-bool Listeners::add(Id id, ClientId client, const Listen& listen) {
-  Services& services = services_[listen.service_mask];
+int Listeners::add(Id id, ClientId client, const Account& account, const Listen& listen) {
+  const bool masks = has_mask(listen);
+  const auto own = masks_of_clients_.find(client);
+  const bool has_enough = own != masks_of_clients_.end() && own->second >= masks_of_client_;
+  if (masks && (has_enough || !masks_.has_room(account))) return ENOSPC;
   const uint64_t service = static_cast<uint64_t>(listen.service) & listen.service_mask;
+  Services& services = services_[listen.service_mask];
+  uint32_t places = 0;
   const auto [begin, end] = services.equal_range(service);
-  for (auto other = begin; other != end; ++other) {
-    if (same_place(listeners_.at(other->second).listen, listen)) return false;
+  for (auto other = begin; other != end; ++other, ++places) {
+    if (same_place(listeners_.at(other->second).listen, listen)) return EADDRINUSE;
   }
+  if (places >= places_) return ENOSPC;
   services.emplace(service, id);
-  listeners_[id] = {.id = id, .client = client, .listen = listen};
-  return true;
+  listeners_[id] = {.id = id, .client = client, .user = account.user, .listen = listen};
+  if (!masks) return 0;
+  masks_.add(account.user);
+  ++masks_of_clients_[client];
+  return 0;
 }
 
 void Listeners::remove(Id id) {
   const auto found = listeners_.find(id);
   if (found == listeners_.end()) return;
-  const Listen& listen = found->second.listen;
+  const Listener& listener = found->second;
+  const Listen& listen = listener.listen;
   const auto services = services_.find(listen.service_mask);
   const auto [begin, end] = services->second.equal_range(static_cast<uint64_t>(listen.service) & listen.service_mask);
-  for (auto other = begin; other != end; ++other) {
-    if (other->second == id) {
-      services->second.erase(other);
-      break;
-    }
-  }
+  services->second.erase(std::find_if(begin, end, [id](const auto& other) { return other.second == id; }));
   if (services->second.empty()) services_.erase(services);
+  if (has_mask(listen)) {
+    masks_.remove(listener.user);
+    const auto own = masks_of_clients_.find(listener.client);
+    if (--own->second == 0) masks_of_clients_.erase(own);
+  }
   listeners_.erase(found);
 }
 

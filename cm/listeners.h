@@ -4,7 +4,9 @@
 
 #include <map>
 #include <optional>
+#include <set>
 
+#include "cm/shares.h"
 #include "cm/types.h"
 
 namespace uroce::cm {
@@ -12,15 +14,19 @@ namespace uroce::cm {
 struct Listener {
   Id id = kNoId;
   ClientId client{};
+  UserId user{};
   Listen listen;
-  uint32_t untaken = 0;    // requests that the application has not been told of
-  uint32_t half_open = 0;  // requests that came through it and are not established
+  std::set<Id> untaken{};              // requests that the application has not been told of
+  std::map<uint64_t, Id> half_open{};  // requests that came through it and are not established, the oldest first
 };
 
 class Listeners {
  public:
-  // False: somebody listens exactly there.
-  bool add(Id id, ClientId client, const Listen& listen);
+  explicit Listeners(const Limits& limits)
+      : places_(limits.places), masks_of_client_(limits.masks_of_client), masks_(limits.masks) {}
+
+  // EADDRINUSE: somebody listens exactly there. ENOSPC: too many for this service id, or too many with masks.
+  int add(Id id, ClientId client, const Account& account, const Listen& listen);
   void remove(Id id);
   Listener* find(Id id);
   const Listener* find(Id id) const { return const_cast<Listeners*>(this)->find(id); }
@@ -39,11 +45,15 @@ class Listeners {
   }
 
  private:
-  // By mask, of which there are few, then by the bits of the service id that it leaves.
+  // By mask, of which there are few (Limits::masks), then by the bits of the service id that it leaves: as few as
+  // Limits::places.
   using Services = std::multimap<uint64_t, Id>;
 
   std::map<Id, Listener> listeners_;
   std::map<uint64_t, Services> services_;
+  const uint32_t places_, masks_of_client_;
+  Shares masks_;  // listeners that have one
+  std::map<ClientId, uint32_t> masks_of_clients_;
 };
 
 }  // namespace uroce::cm

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "cm/port_spaces.h"
 
-#include <algorithm>
 #include <cerrno>
 
 namespace uroce::cm {
@@ -9,104 +8,98 @@ namespace {
 
 constexpr uint16_t kFirstUnprivileged = 1024;
 
-bool is_any(const Bind& bind) {
-  return bind.address.is_unspecified();
-}
-
-// Of one family only: whoever binds an IPv4 address, and an IPv6 address unless it is :: without V6ONLY.
-bool one_family(const Bind& bind) {
-  return bind.v4 || bind.v6_only || !is_any(bind);
-}
-
 }  // namespace
 
-// 0, or why `wanted` cannot have its port beside the others: EADDRNOTAVAIL if a wildcard is involved, as in Linux.
-int PortSpaces::conflict(const Binding& wanted, BindingId except, bool may_share) const {
-  const auto [begin, end] = by_port_.equal_range({wanted.bind.space, wanted.bind.port});
-  for (auto other = begin; other != end; ++other) {
-    if (other->second == except) continue;
-    const Binding& owner = bindings_.at(other->second);
-    const Bind& a = wanted.bind;
-    const Bind& b = owner.bind;
-    if (may_share && a.reuse_address && b.reuse_address && !owner.listening) continue;
-    if (a.v4 != b.v4 && one_family(a) && one_family(b)) continue;
-    if (is_any(a) || is_any(b)) return EADDRNOTAVAIL;
-    if (a.address == b.address && a.netdev == b.netdev) return EADDRINUSE;
-  }
-  return 0;
-}
-
-Bound PortSpaces::bind(ClientId client, const Bind& bind, const PortRange& range) {
-  if (bind.port != 0 && bind.port < kFirstUnprivileged && !bind.privileged) return {.error = EACCES};
-  const auto count = counts_.find(client);
-  if (count != counts_.end() && count->second >= kMostOfClient) return {.error = ENFILE};
-  Binding binding{.client = client, .bind = bind};
-  if (bind.port == 0) {
-    binding.bind.port = free_port(bind.space, range);
-    if (binding.bind.port == 0) return {.error = EADDRNOTAVAIL};
-  } else if (const int error = conflict(binding, {}, true); error != 0) {
-    return {.error = error};
-  }
+Bound PortSpaces::bind(ClientId client, const Account& account, const Bind& wanted, const PortRange& range) {
+  if (wanted.port != 0 && wanted.port < kFirstUnprivileged && !wanted.privileged) return {.error = EACCES};
+  const auto own = clients_.find(client);
+  if (own != clients_.end() && own->second.size() >= limits_.bindings_of_client) return {.error = ENFILE};
+  if (!shares_.has_room(account)) return {.error = ENFILE};
+  Bind bind = wanted;
+  if (const int error = find_port(account, bind, range); error != 0) return {.error = error};
   while (bindings_.count(BindingId{next_}) > 0 || next_ == 0) ++next_;
   const BindingId id{next_++};
-  bindings_.emplace(id, binding);
-  by_port_.emplace(PortKey{bind.space, binding.bind.port}, id);
-  ++counts_[client];
-  return {.id = id, .port = binding.bind.port};
+  bindings_.emplace(id, Binding{.user = account.user, .bind = bind});
+  ports_[{bind.space, bind.port}].add(bind, false);
+  Space& space = space_of(bind);
+  space.taken.add(bind.port);
+  space.shares.add(account.user);
+  shares_.add(account.user);
+  clients_[client].insert(id);
+  return {.id = id, .port = bind.port};
 }
 
-// From a random one on, so that nobody can foretell it; 0: none.
-uint16_t PortSpaces::free_port(wire::PortSpace space, const PortRange& range) const {
-  const uint32_t ports = uint32_t{range.last} - range.first + 1;
-  const uint32_t start = random_() % ports;
-  for (uint32_t i = 0; i < ports; ++i) {
-    const auto port = static_cast<uint16_t>(range.first + (start + i) % ports);
-    if (port != 0 && by_port_.count({space, port}) == 0) return port;
-  }
+// For port 0 a random one, so that nobody can foretell it. All that a user has in the port space counts for the share
+// of the range.
+int PortSpaces::find_port(const Account& account, Bind& bind, const PortRange& range) {
+  if (bind.port != 0 && has(bind.space, bind.port)) return use_of(bind).conflict(bind, true);
+  if (bind.port != 0 && !range.has(bind.port)) return 0;
+  const Space& space = space_of(bind);
+  const uint32_t taken = space.taken.count(range), all = range.size();
+  if (taken >= all) return EADDRNOTAVAIL;
+  if (!Shares::leaves_enough(all, taken, space.shares.of(account.user), account)) return ENFILE;
+  if (bind.port == 0) bind.port = space.taken.free_one(range, random_() % (all - taken));
   return 0;
 }
 
 int PortSpaces::listen(ClientId client, BindingId id) {
   Binding* const binding = find_binding(client, id);
   if (binding == nullptr) return ENOENT;
-  if (const int error = conflict(*binding, id, false); error != 0) return error;
-  binding->listening = true;
-  return 0;
+  PortUse& use = use_of(binding->bind);
+  use.remove(binding->bind, binding->listening);
+  const int error = use.conflict(binding->bind, false);
+  if (error == 0) binding->listening = true;
+  use.add(binding->bind, binding->listening);
+  return error;
 }
 
 int PortSpaces::set_reuse_address(ClientId client, BindingId id, bool reuse) {
   Binding* const binding = find_binding(client, id);
   if (binding == nullptr) return ENOENT;
   if (binding->listening) return EINVAL;
+  PortUse& use = use_of(binding->bind);
+  use.remove(binding->bind, false);
   binding->bind.reuse_address = reuse;
+  use.add(binding->bind, false);
   return 0;
 }
 
 int PortSpaces::release(ClientId client, BindingId id) {
-  const Binding* const binding = find_binding(client, id);
-  if (binding == nullptr) return ENOENT;
-  const auto [begin, end] = by_port_.equal_range({binding->bind.space, binding->bind.port});
-  by_port_.erase(std::find_if(begin, end, [id](const auto& entry) { return entry.second == id; }));
-  if (--counts_.at(client) == 0) counts_.erase(client);
-  bindings_.erase(id);
+  const auto own = clients_.find(client);
+  if (own == clients_.end() || own->second.erase(id) == 0) return ENOENT;
+  if (own->second.empty()) clients_.erase(own);
+  free(id);
   return 0;
 }
 
-void PortSpaces::end_client(ClientId client) {
-  for (auto next = bindings_.begin(); next != bindings_.end();) {
-    const auto [id, binding] = *next++;
-    if (binding.client == client) release(client, id);
+std::set<BindingId> PortSpaces::disown(ClientId client) {
+  auto own = clients_.extract(client);
+  return own.empty() ? std::set<BindingId>() : std::move(own.mapped());
+}
+
+void PortSpaces::free(BindingId id) {
+  const auto found = bindings_.find(id);
+  const auto& [user, bind, listening] = found->second;
+  const auto use = ports_.find({bind.space, bind.port});
+  use->second.remove(bind, listening);
+  Space& space = space_of(bind);
+  if (use->second.is_free()) {
+    ports_.erase(use);
+    space.taken.remove(bind.port);
   }
+  space.shares.remove(user);
+  shares_.remove(user);
+  bindings_.erase(found);
 }
 
 PortSpaces::Binding* PortSpaces::find_binding(ClientId client, BindingId id) {
-  const auto found = bindings_.find(id);
-  return found != bindings_.end() && found->second.client == client ? &found->second : nullptr;
+  const auto own = clients_.find(client);
+  return own != clients_.end() && own->second.contains(id) ? &bindings_.at(id) : nullptr;
 }
 
 const Bind* PortSpaces::find(ClientId client, BindingId id) const {
-  const auto found = bindings_.find(id);
-  return found != bindings_.end() && found->second.client == client ? &found->second.bind : nullptr;
+  const Binding* const binding = const_cast<PortSpaces*>(this)->find_binding(client, id);
+  return binding == nullptr ? nullptr : &binding->bind;
 }
 
 }  // namespace uroce::cm

@@ -31,19 +31,43 @@ bool may_be_a_port(const Listen& listen) {
 }  // namespace
 
 Service::Service(const Limits& limits, std::function<uint32_t()> random, Surroundings& surroundings, Output& output)
-    : surroundings_(surroundings), output_(output), manager_(limits, random, *this), ports_(std::move(random)) {}
+    : surroundings_(surroundings),
+      output_(output),
+      manager_(limits, random, *this),
+      ports_(limits, std::move(random)),
+      freed_in_a_turn_(limits.ended_in_a_turn),
+      to_free_(freed_in_a_turn_) {}
+
+void Service::on_timer(Time now) {
+  manager_.on_timer(now);
+  to_free_ = freed_in_a_turn_;
+  free_some();
+}
 
 Reply Service::ask(ClientId client, const Request& request, Time now) {
   return std::visit([&](const auto& what) { return on(what, {client, now}); }, request);
 }
 
 void Service::end_client(ClientId client, Time now) {
-  manager_.end_client(client, now);
-  for (auto next = listeners_.begin(); next != listeners_.end();) {
-    const auto [binding, listener] = *next++;
-    if (ports_.find(client, binding) != nullptr) forget_listener(binding, listener);
+  const uint64_t ids = manager_.end_client(client, now);
+  std::set<BindingId> bindings = ports_.disown(client);
+  if (!bindings.empty()) leaving_.push_back({ids, std::move(bindings)});
+  free_some();
+}
+
+// Whoever has the port next can listen on it: nobody else listens there any more.
+void Service::free_some() {
+  for (; !leaving_.empty() && manager_.has_ended(leaving_.front().ids) && to_free_ > 0; --to_free_) {
+    std::set<BindingId>& bindings = leaving_.front().bindings;
+    const BindingId binding = *bindings.begin();
+    bindings.erase(bindings.begin());
+    ports_.free(binding);
+    for (auto next = listeners_.lower_bound({binding, kNoId}); next != listeners_.end() && next->first == binding;) {
+      const Id listener = next++->second;
+      forget_listener(binding, listener);
+    }
+    if (bindings.empty()) leaving_.pop_front();
   }
-  ports_.end_client(client);
 }
 
 // --- ports -----------------------------------------------------------------------------------------------------------
@@ -53,7 +77,8 @@ Reply Service::on(const BindRequest& request, const Asked& asked) {
   const bool anywhere = bind.address.is_unspecified() || is_loopback(bind.address);
   if (!anywhere && !surroundings_.has_address(bind.netdev, bind.address)) return {.error = EADDRNOTAVAIL};
   bind.privileged = surroundings_.is_privileged(asked.client);
-  const Bound bound = ports_.bind(asked.client, bind, surroundings_.port_range());
+  const Bound bound =
+      ports_.bind(asked.client, surroundings_.account_of(asked.client), bind, surroundings_.port_range());
   return {.error = bound.error, .binding = bound.id, .port = bound.port};
 }
 
@@ -98,6 +123,7 @@ Reply Service::on(const ListenRequest& request, const Asked& asked) {
   if (!listen.address.is_unspecified() && !surroundings_.has_address(listen.netdev, listen.address)) {
     return {.error = EADDRNOTAVAIL};
   }
+  if (listen.netdev != 0 && surroundings_.guid(listen.netdev) == wire::Guid{}) return {.error = ENODEV};
   const Opened opened = manager_.listen(client, listen);
   if (opened.error != 0 || !bound) return {.error = opened.error, .id = opened.id};
   if (const int error = ports_.listen(client, request.binding); error != 0) {

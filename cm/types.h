@@ -220,17 +220,46 @@ struct Event {
 
 // --- bounds ----------------------------------------------------------------------------------------------------------
 
-// What a hostile network or client can make the connection manager remember. An entry is about a kilobyte.
+// Whose a client is. What the clients of a user have counts together, also what is left of those that are gone.
+enum class UserId : uint64_t {};
+struct Account {
+  UserId user{};
+  bool has_reserve = true;  // nobody is kept from anything by what others have, but only by what there is
+};
+
+// What a hostile network or client can make the connection manager remember, and do at a time. An id is about a
+// kilobyte. Beyond, commands fail with ENFILE (where no other error is said), and requests are dropped.
 struct Limits {
-  uint32_t ids = 65536;                   // of all clients; the network's requests too
-  uint32_t ids_of_client = 16384;         // of each
-  uint32_t half_open_of_listener = 4096;  // requests that came through it and are not established, beside its backlog
-  uint32_t half_open = 16384;             // of all listeners
+  // --- what there is. A user may have as much as others leave, so half of it alone; and of it one part in kReserved is
+  // kept for clients that have the reserve (Shares).
+  static constexpr uint32_t kReserved = 32;
+  uint32_t ids = 65536;  // listeners and connections; the network's requests too
+  uint32_t bindings =
+      65536;            // of ports, in all port spaces. Of the range for port 0 a user has no larger share, either
+  uint32_t masks = 64;  // listeners for more than one service id, at which each request looks. ENOSPC
+
+  // --- of a client
+  uint32_t ids_of_client = 16384;
+  uint32_t bindings_of_client = 16384;
+  uint32_t masks_of_client = 8;  // ENOSPC
+
+  // --- of a service
+  uint32_t places = 128;                  // listeners at different addresses or netdevs; a request looks at all. ENOSPC
+  uint32_t half_open_of_listener = 4096;  // requests that came through it and are not established, whatever its backlog
+  uint32_t half_open = 16384;             // of all listeners. Beyond both, the oldest one ends (make_room())
+
+  // --- that only the connection manager remembers
   // Connections that have ended and whose ids are kept for a while, and SIDR requests that were answered, for the sake
   // of late datagrams; and connections of clients that are gone, for which DREQs are still sent. Beyond, those that
   // were to end next end.
   uint32_t ended = 16384;
   uint32_t abandoned = 4096;
+  uint32_t waiting_services = 1024;  // whose listeners have ended a moment ago (WaitingRequests)
+  uint32_t waiting_requests = 256;   // for a listener
+
+  // --- at a time
+  uint32_t ended_in_a_turn =
+      256;  // ids, and as many bindings, of clients that are gone, and requests of ended listeners
 
   // Where REQ says that data is to go to another address than the datagram's source. Nobody asks that address, and who
   // sends the REQ knows QPN and PSN: so only where all peers are to be trusted.

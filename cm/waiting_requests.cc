@@ -26,12 +26,17 @@ uint64_t key_of(wire::ServiceId service) {
 }  // namespace
 
 void WaitingRequests::ended(wire::ServiceId service, Time now) {
-  std::erase_if(services_, [now](const auto& entry) { return entry.second <= now; });
-  if (services_.size() >= kMostServices) {
-    services_.erase(std::min_element(services_.begin(), services_.end(),
-                                     [](const auto& a, const auto& b) { return a.second < b.second; }));
-  }
-  services_[key_of(service)] = now + kMemory;
+  while (!order_.empty() && (order_.front().second <= now || order_.size() >= most_services_)) forget_oldest();
+  const Time until = now + kMemory;
+  services_[key_of(service)] = until;
+  order_.emplace_back(key_of(service), until);
+}
+
+void WaitingRequests::forget_oldest() {
+  const auto [key, until] = order_.front();
+  order_.pop_front();
+  const auto found = services_.find(key);
+  if (found != services_.end() && found->second == until) services_.erase(found);
 }
 
 bool WaitingRequests::keep(const Service& service, const Datagram& request, bool bound, Time now) {
@@ -39,7 +44,7 @@ bool WaitingRequests::keep(const Service& service, const Datagram& request, bool
   if (!bound && (known == services_.end() || known->second <= now)) return false;
   const auto again = [&](const Request& other) { return is_copy(other.datagram, request); };
   if (std::any_of(requests_.begin(), requests_.end(), again)) return true;
-  if (requests_.size() >= kMostRequests) return false;
+  if (requests_.size() >= most_requests_) return false;
   requests_.push_back({service, request, now + kPatience});
   return true;
 }

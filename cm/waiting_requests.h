@@ -9,6 +9,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "cm/types.h"
@@ -22,9 +23,10 @@ class WaitingRequests {
   // count as one whatever their port space: perftest's QPs of datagrams come after a control connection of RDMA_PS_TCP.
   static constexpr Duration kMemory = std::chrono::seconds(2);
   static constexpr Duration kPatience = std::chrono::seconds(2);
+
   // More services are forgotten, the oldest first; more requests are refused at once.
-  static constexpr size_t kMostServices = 1024;
-  static constexpr size_t kMostRequests = 256;
+  WaitingRequests(uint32_t most_services, uint32_t most_requests)
+      : most_services_(most_services), most_requests_(most_requests) {}
 
   struct Service {
     wire::ServiceId id{};
@@ -52,8 +54,13 @@ class WaitingRequests {
     Time until;
   };
 
-  // Until when requests wait: by port, or by service id where it is none.
+  void forget_oldest();
+
+  const uint32_t most_services_, most_requests_;
+  // Until when requests wait: by port, or by service id where it is none. And in the order of these times, each of
+  // which a later one may have replaced.
   std::map<uint64_t, Time> services_;
+  std::deque<std::pair<uint64_t, Time>> order_;
   std::deque<Request> requests_;  // in the order of their ends
   bool look_ = false;
 };

@@ -35,7 +35,9 @@ LocalAgent::LocalAgent(cm::Surroundings& surroundings, Devices devices, Handler 
 LocalAgent::~LocalAgent() {
   {
     const std::lock_guard guard(lock_);
-    service_.end_client(kThisProcess, monotonic_now());
+    const Time now = monotonic_now();
+    service_.end_client(kThisProcess, now);
+    while (service_.is_ending()) service_.on_timer(now);
   }
   ends_ = true;
   wake();

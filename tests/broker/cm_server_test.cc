@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <gtest/gtest.h>
+#include <map>
 #include <sys/socket.h>
 
 #include "engine/base/concat.h"
@@ -26,11 +27,15 @@ class CmServerTest : public testing::Test, public CmServer::Clients {
  public:
   bool is_others_qpn(cm::ClientId client, wire::Qpn qpn) override { return qpn.value() >> 8 == 9 && client != kAlice; }
   bool is_root(cm::ClientId client) override { return client == kAlice; }
+  cm::Account account_of(cm::ClientId client) override { return accounts[client]; }
 
   void start(const std::optional<io::FaultSpec>& faults = {}, size_t most_unread = CmServer::kMostUnread) {
     auto view = std::make_unique<FakeView>();
     view_ = view.get();
-    server_ = std::make_unique<CmServer>(std::move(view), faults, cm::Limits{}, *this, most_unread);
+    server_ = std::make_unique<CmServer>(std::move(view), faults, limits, *this, most_unread, [this] {
+      ++ports_read;
+      return net::LocalPorts{40000, 40999};
+    });
   }
   void turn() {
     waits_.clear();
@@ -63,6 +68,9 @@ class CmServerTest : public testing::Test, public CmServer::Clients {
   }
 
   Time now{1h};
+  cm::Limits limits;
+  int ports_read = 0;
+  std::map<cm::ClientId, cm::Account> accounts;
   FakeView* view_ = nullptr;
 
  private:
@@ -445,6 +453,90 @@ TEST_F(CmHostile, WhoLeavesTooManyEventsLosesTheConnection) {
   EXPECT_TRUE(mallory.lost());
   EXPECT_EQ(alice.ask(cm::BindRequest{{.port = kPort}}).error, 0);
   EXPECT_EQ(alice.expect(cm::EventKind::kRejected).status, static_cast<int>(wire::RejReason::kConsumer));
+}
+
+// The range for port 0 is the kernel's to say, but it is not asked with each request.
+TEST_F(CmHostile, PortsWithoutEndReadTheRangeOnceASecond) {
+  End mallory(*this, kBob);
+  for (int i = 0; i < 100; ++i) {
+    const uint16_t port = mallory.ask(cm::BindRequest{{.port = 0}}).port;
+    EXPECT_TRUE(port >= 40000 && port <= 40999) << port;
+  }
+  EXPECT_EQ(ports_read, 1);
+  now += CmServer::kPortsStay;
+  mallory.ask(cm::BindRequest{{.port = 0}});
+  EXPECT_EQ(ports_read, 2);
+}
+
+// However much one leaves, a turn ends no more of it than it may, and others are served in it.
+TEST_F(CmHostile, WhoLeavesMuchHoldsUpNobody) {
+  End mallory(*this, kBob), alice(*this, kAlice);
+  const auto in_a_turn = limits.ended_in_a_turn;
+  const size_t all = 10 * in_a_turn;
+  for (size_t i = 0; i < all; ++i) {
+    mallory.say(cm::ListenRequest{cm::kNoBinding, {.service = wire::ServiceId{1ULL << 60 | i}, .ip = false}});
+    if (i % 16 == 15) turn(), mallory.listen();
+  }
+  turns(5);
+  ASSERT_EQ(ids(), all);
+  mallory.die();
+  EXPECT_EQ(ids(), all - in_a_turn);
+  End next(*this, kBob);
+  next.say(cm::BindRequest{{.port = kPort}});
+  alice.say(cm::BindRequest{{.port = kPort + 1}});
+  size_t turns_of_all = 0;
+  for (size_t before = ids(); before > 0; before = ids(), ++turns_of_all) {
+    EXPECT_LE(server().deadline(), now) << "there is more to do";
+    turn();
+    EXPECT_LE(before - ids(), in_a_turn);
+    next.listen();
+    alice.listen();
+    EXPECT_EQ(next.replies().size(), 1u);
+    EXPECT_EQ(alice.replies().size(), 1u) << "in the first turn";
+  }
+  EXPECT_EQ(turns_of_all, 9u);
+  EXPECT_GT(server().deadline(), now);
+  EXPECT_TRUE(next.events().empty());
+}
+
+// The broker may have nobody left to serve, and end (--linger): the other sides are told nevertheless.
+TEST_F(CmHostile, WhatIsLeftOfClientsIsEndedBeforeTheBrokerEnds) {
+  limits.ended_in_a_turn = 2;
+  start();
+  End alice(*this, kAlice);
+  for (uint32_t i = 0; i < 20; ++i) {
+    ASSERT_EQ(alice.ask(cm::ConnectRequest{End::connection(kEth1, fake_v4(0, 1), fake_v4(0, 77), 16 + i)}).error, 0);
+  }
+  const auto sent = [&] { return server().counters().get(GsiCounter::kDropNotSent); };  // there is no socket
+  const uint64_t before = sent();
+  alice.die();
+  EXPECT_EQ(sent() - before, 2u);
+  server().end_rest();
+  EXPECT_EQ(sent() - before, 20u);
+}
+
+TEST_F(CmHostile, ClientsOfOneUserShareWhatAUserMayHave) {
+  limits.ids = 64;
+  const cm::ClientId dave{4};
+  accounts = {{kAlice, {cm::UserId{1000}, false}},
+              {kBob, {cm::UserId{1000}, false}},
+              {kCarol, {cm::UserId{1001}, false}},
+              {dave, {cm::UserId{0}, true}}};
+  start();
+  End first(*this, kAlice), second(*this, kBob), other(*this, kCarol), root(*this, dave);
+  uint64_t service = 1ULL << 60;
+  const auto most = [&](End& end) {
+    for (size_t i = 0;; ++i) {
+      const int error = end.ask(cm::ListenRequest{cm::kNoBinding, {.service = wire::ServiceId{++service}}}).error;
+      if (error == 0) continue;
+      EXPECT_EQ(error, ENFILE);
+      return i;
+    }
+  };
+  EXPECT_EQ(most(first), 31u);
+  EXPECT_EQ(most(second), 0u);
+  EXPECT_EQ(most(other), 16u);
+  EXPECT_EQ(most(root), 17u);
 }
 
 // One who asks without end has no more than his share of a turn.

@@ -186,6 +186,14 @@ std::string Host::state(Id id) const {
   return found;
 }
 
+std::vector<Id> Host::in_state(const std::string& state) const {
+  std::vector<Id> ids;
+  cm.list([&](const Listing& listing) {
+    if (listing.state == state) ids.push_back(listing.id);
+  });
+  return ids;
+}
+
 // --- Peer ------------------------------------------------------------------------------------------------------------
 
 void Peer::send(const wire::CmMessage& message, uint64_t transaction, uint32_t modifier) {
@@ -223,6 +231,13 @@ wire::Rep Peer::rep(Id id, Id remote, uint32_t qpn) const {
   rep.ca_guid = guid;
   rep.qpn = wire::Qpn(qpn);
   return rep;
+}
+
+wire::Rtu Peer::rtu(Id id, Id remote) {
+  wire::Rtu rtu;
+  rtu.local_id = id;
+  rtu.remote_id = remote;
+  return rtu;
 }
 
 Pair establish(Lab& lab, Host& from, Host& to, uint16_t port) {

@@ -84,6 +84,10 @@ class Host final : public Output {
 
   void send(const Datagram& datagram) override;
   void on_event(const Event& event) override;
+  Account account_of(ClientId client) override {
+    const auto found = accounts.find(client);
+    return found == accounts.end() ? Account{} : found->second;
+  }
 
   // --- commands with plain parameters
   Id listen(uint16_t port, ClientId client = kAlice, uint32_t backlog = 16);
@@ -108,10 +112,13 @@ class Host final : public Output {
   std::string sent_kinds();
   // ESTABLISHED, or "" if there is no such id.
   std::string state(Id id) const;
+  // Those ids, by their own numbers.
+  std::vector<Id> in_state(const std::string& state) const;
 
   Lab& lab;
   const wire::IpAddress address;
   ConnectionManager cm;
+  std::map<ClientId, Account> accounts;  // of those that are not alone
   std::deque<Event> events;
   std::function<void(const Event&)> watch;  // sees each event as it happens
   std::deque<Sent> sent;                    // stay where they are
@@ -137,6 +144,7 @@ class Peer {
   void send(const wire::CmMessage& message, uint64_t transaction = 1, uint32_t modifier = 0);
   wire::Req req(Id id, uint16_t port, uint32_t qpn = 0x500) const;
   wire::Rep rep(Id id, Id remote, uint32_t qpn = 0x500) const;
+  static wire::Rtu rtu(Id id, Id remote);
   wire::Guid guid{0xfeed};
   const wire::IpAddress address;
 

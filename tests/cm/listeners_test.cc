@@ -122,6 +122,40 @@ TEST_F(ListenersTest, TheSamePlaceTwice) {
   EXPECT_EQ(b.cm.listen(kBob, here).error, 0);
 }
 
+// A request looks at all masks, and at all listeners for its service.
+TEST_F(ListenersTest, ListenersForSeveralServicesAreFew) {
+  Host c(lab, v4(3), {.masks = 32, .masks_of_client = 8});
+  uint32_t last = 0;
+  const auto most = [&](ClientId client, const Account& account) {
+    c.accounts[client] = account;
+    for (uint32_t i = 0;; ++i) {
+      const int error = c.cm.listen(client, {.service = wire::ServiceId{1}, .service_mask = ~uint64_t{++last}}).error;
+      if (error == 0) continue;
+      EXPECT_EQ(error, ENOSPC);
+      return i;
+    }
+  };
+  const Account mallory{UserId{1}, false};
+  const Id own = c.cm.listen(kAlice, {.service = wire::ServiceId{2}, .service_mask = ~uint64_t{0xff00}}).id;
+  EXPECT_EQ(most(kAlice, mallory), 7u) << "8 of a client";
+  EXPECT_EQ(most(kBob, mallory), 8u) << "and as many of a user as others can have";
+  EXPECT_EQ(most(ClientId{3}, mallory), 0u);
+  EXPECT_EQ(most(ClientId{4}, {UserId{2}, false}), 8u);
+  EXPECT_EQ(most(ClientId{5}, {}), 8u) << "all that there is";
+  EXPECT_EQ(most(ClientId{6}, {}), 0u);
+  EXPECT_EQ(c.cm.listen(kAlice, {.service = wire::ServiceId{3}}).error, 0) << "for one service";
+  EXPECT_EQ(c.cm.destroy(kAlice, own, lab.now), 0);
+  EXPECT_EQ(most(ClientId{6}, {}), 1u);
+}
+
+TEST_F(ListenersTest, PlacesOfAServiceAreFew) {
+  const uint32_t most = Limits{}.places;
+  for (uint32_t i = 1; i <= most; ++i) EXPECT_EQ(b.cm.listen(kAlice, {.service = kService, .netdev = i}).error, 0);
+  EXPECT_EQ(b.cm.listen(kBob, {.service = kService, .netdev = most + 1}).error, ENOSPC);
+  EXPECT_EQ(b.cm.listen(kBob, {.service = kService, .netdev = 1}).error, EADDRINUSE);
+  EXPECT_EQ(b.cm.listen(kBob, {.service = wire::ServiceId{5}, .netdev = most + 1}).error, 0);
+}
+
 TEST_F(ListenersTest, TheBacklogIsOfRequestsThatNobodyHasSeen) {
   b.listen(kPort, kAlice, 2);
   std::vector<Id> ids;
@@ -218,7 +252,7 @@ TEST_F(ListenersTest, AnotherListenerIsOfNoUseToWhoWaits) {
 // More than can wait are refused at once; those that wait are each answered once.
 TEST_F(ListenersTest, TooManyWait) {
   b.destroy(b.listen(kPort));
-  const size_t all = WaitingRequests::kMostRequests + 20;
+  const size_t all = Limits{}.waiting_requests + 20;
   for (size_t i = 0; i < all; ++i) a.connect(b, kPort);
   lab.run_for(100ms);
   EXPECT_EQ(a.events.size(), 20u);

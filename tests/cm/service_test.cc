@@ -32,6 +32,7 @@ class ServiceTest : public testing::Test, public Surroundings, public Output {
   }
   bool is_privileged(ClientId client) override { return client == kAlice; }
   PortRange port_range() override { return {40000, 40009}; }
+  Account account_of(ClientId client) override { return {UserId{client == kAlice ? 0U : 1U}, client == kAlice}; }
 
   void send(const Datagram& datagram) override { sent.push_back(datagram); }
   void on_event(const Event& event) override { events.push_back(event); }
@@ -208,6 +209,48 @@ TEST_F(CmPorts, AreFreeAtOnceWhenTheirClientEnds) {
   EXPECT_EQ(service.manager().size(), 0u);
   const Reply next = bind(kPort, kBob);
   EXPECT_EQ(listen(next.binding, kPort, kBob).error, 0);
+}
+
+// Of one that leaves much: in slices, and a port only when nobody listens there any more.
+TEST_F(CmPorts, AreFreeWhenTheIdsOfTheirClientHaveEnded) {
+  const uint32_t in_a_turn = Limits{}.ended_in_a_turn;
+  for (uint32_t i = 0; i < 3 * in_a_turn; ++i) {
+    const auto port = static_cast<uint16_t>(2000 + i);
+    ASSERT_EQ(listen(bind(port).binding, port).error, 0);
+  }
+  service.end_client(kAlice, now);
+  EXPECT_EQ(service.manager().size(), 2 * in_a_turn);
+  EXPECT_EQ(service.ports().size(), 3 * in_a_turn);
+  EXPECT_EQ(bind(2000).error, EADDRNOTAVAIL) << "whoever has its number";
+  EXPECT_EQ(bind(7000).error, 0) << "has ports of its own";
+  int turns = 0;
+  for (; service.is_ending(); ++turns) {
+    EXPECT_LE(service.deadline(), now);
+    const size_t ids = service.manager().size(), ports = service.ports().size();
+    service.on_timer(now);
+    EXPECT_LE(ids - service.manager().size(), in_a_turn);
+    EXPECT_LE(ports - service.ports().size(), in_a_turn);
+  }
+  EXPECT_LE(turns, 5);
+  EXPECT_EQ(service.ports().size(), 1u) << "the new one's";
+  EXPECT_EQ(listen(bind(2000, kBob).binding, 2000, kBob).error, 0);
+}
+
+TEST_F(CmPorts, OfAUserAreAsManyAsOthersLeave) {
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(bind(0, ClientId{10U + static_cast<uint64_t>(i)}).error, 0);
+  EXPECT_EQ(bind(0, kBob).error, ENFILE);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(bind(0).error, 0) << "root";
+  EXPECT_EQ(bind(0).error, EADDRNOTAVAIL);
+}
+
+TEST_F(CmPorts, AListenerIsOfANetdevThatThereIs) {
+  const auto on = [&](uint32_t netdev) {
+    return ask(ListenRequest{kNoBinding,
+                             {.service = wire::ServiceId{0x1000000000000001}, .ip = false, .netdev = netdev}})
+        .error;
+  };
+  EXPECT_EQ(on(kNetdev), 0);
+  EXPECT_EQ(on(77), ENODEV);
 }
 
 // A listener that could not be is not left behind.

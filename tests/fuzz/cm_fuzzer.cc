@@ -25,8 +25,17 @@ namespace {
 using cm::Id;
 
 constexpr cm::ClientId kClients[] = {cm::ClientId{1}, cm::ClientId{2}};
-constexpr cm::Limits kLimits{
-    .ids = 24, .ids_of_client = 14, .half_open_of_listener = 6, .half_open = 8, .ended = 5, .abandoned = 3};
+constexpr cm::Limits kLimits{.ids = 24,
+                             .masks = 4,
+                             .ids_of_client = 14,
+                             .places = 4,
+                             .half_open_of_listener = 6,
+                             .half_open = 8,
+                             .ended = 5,
+                             .abandoned = 3,
+                             .waiting_services = 3,
+                             .waiting_requests = 3,
+                             .ended_in_a_turn = 3};
 constexpr uint64_t kServices[] = {0x01061d2f, 0x01111d2f, 0x013f0001};
 
 wire::IpAddress address(uint8_t choice) {
@@ -67,8 +76,7 @@ class Session final : public cm::Output {
     for (int timers = 0; cm_.deadline() != kNever; ++timers) {
       check(timers < 100000, "timers end");
       now_ = std::max(now_, cm_.deadline());
-      cm_.on_timer(now_);
-      check(cm_.deadline() > now_, "a timer has expired");
+      turn();
     }
     check(cm_.size() == 0, "nothing is left");
   }
@@ -79,6 +87,11 @@ class Session final : public cm::Output {
     check(!datagram.destination.is_unspecified() && !datagram.destination.is_multicast(), "to one host");
     ++sent_;
     last_ = datagram;
+  }
+
+  // The second one has what the first one leaves.
+  cm::Account account_of(cm::ClientId client) override {
+    return {cm::UserId{static_cast<uint64_t>(client)}, client == kClients[0]};
   }
 
   void on_event(const cm::Event& event) override {
@@ -226,8 +239,12 @@ class Session final : public cm::Output {
 
   void wait() {
     now_ += std::chrono::milliseconds(int64_t{1} << input_.below(20));
+    turn();
+  }
+
+  void turn() {
     cm_.on_timer(now_);
-    check(cm_.deadline() > now_, "a timer has expired");
+    check(cm_.is_ending() || cm_.deadline() > now_, "a timer has expired");
   }
 
   void deliver(const wire::IpAddress& from, const wire::IpAddress& to, const wire::Mad& mad) {
