@@ -51,7 +51,9 @@ Endpoint* ConnectionManager::match(Id ours, Id theirs, const Datagram& datagram)
     return none(Counter::kDropWrongPeer);
   }
   const bool first_answer = endpoint->state == State::kReqSent;  // tells the other side's id
-  return first_answer || endpoint->remote_id == theirs ? endpoint : none(Counter::kDropUnknownId);
+  if (!first_answer && endpoint->remote_id != theirs) return none(Counter::kDropUnknownId);
+  proven_.add(datagram.source);  // it knows the id, which is random
+  return endpoint;
 }
 
 // --- requests --------------------------------------------------------------------------------------------------------
@@ -367,6 +369,8 @@ void ConnectionManager::react(Endpoint& e, Reaction reaction, const PrivateData&
       return answer(in, make_drep(e.id, e.remote_id, {}));
     case Reaction::kRepeat:
       return repeat(e, e.transport == Transport::kUd ? wire::CmAttribute::kSidrRep : wire::CmAttribute::kRtu);
+    case Reaction::kRepeatReply:
+      return repeat_reply(e, in.now);
     case Reaction::kRepeatRefusal:
       return repeat(e, wire::CmAttribute::kRej);
     case Reaction::kRefuse:
@@ -387,6 +391,17 @@ void ConnectionManager::react(Endpoint& e, Reaction reaction, const PrivateData&
 void ConnectionManager::repeat(const Endpoint& endpoint, wire::CmAttribute kind) {
   if (endpoint.last_kind != kind) return counters_.add(Counter::kDropDuplicate);
   counters_.add(Counter::kAnsweredAgain);
+  send_again(endpoint);
+}
+
+// To an address that is not proven the timer sends little (may_repeat()): who asks again is answered again. Not a copy
+// of the REQ, which comes at once.
+void ConnectionManager::repeat_reply(Endpoint& endpoint, Time now) {
+  if (proven_.has(endpoint.peer) || now - endpoint.sent_at < kLeastApart) {
+    return counters_.add(Counter::kDropDuplicate);
+  }
+  counters_.add(Counter::kAnsweredAgain);
+  endpoint.sent_at = now;
   send_again(endpoint);
 }
 

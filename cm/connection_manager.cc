@@ -271,9 +271,22 @@ void ConnectionManager::expire(Endpoint& endpoint, Time now) {
   if (!info_of(endpoint.state).awaits_answer) return end_memory(endpoint, now);
   if (endpoint.retries == 0) return give_up(endpoint, now);
   --endpoint.retries;
-  counters_.add(Counter::kRetransmissions);
-  send_again(endpoint);
+  if (may_repeat(endpoint, now)) {
+    counters_.add(Counter::kRetransmissions);
+    endpoint.sent_at = now;
+    send_again(endpoint);
+  }
   table_.schedule(endpoint, now + endpoint.wait);
+}
+
+// A REP goes to who has sent the REQ, or to somebody in whose name it was sent.
+bool ConnectionManager::may_repeat(Endpoint& endpoint, Time now) {
+  if (endpoint.state != State::kRepSent) return true;
+  if (now - endpoint.sent_at < endpoint.wait) return false;  // repeat_reply()
+  if (proven_.has(endpoint.peer)) return true;
+  if (endpoint.repeats == 0) return false;
+  --endpoint.repeats;
+  return true;
 }
 
 // Nothing has come for the last message, however often it was sent.
@@ -368,7 +381,10 @@ void ConnectionManager::send_again(const Endpoint& endpoint) {
 }
 
 void ConnectionManager::await(Endpoint& endpoint, Time now) {
-  endpoint.wait = endpoint.patience;
+  const bool proven = endpoint.state != State::kRepSent || proven_.has(endpoint.peer);
+  endpoint.wait = proven ? endpoint.patience : std::max(endpoint.patience, kLeastApart);
+  endpoint.sent_at = now;
+  endpoint.repeats = limits_.repeats_unproven;
   endpoint.retries = endpoint.max_retries;
   endpoint.mras = endpoint.max_retries;
   table_.schedule(endpoint, now + endpoint.wait);

@@ -27,6 +27,7 @@
 #include "cm/counters.h"
 #include "cm/endpoint_table.h"
 #include "cm/listeners.h"
+#include "cm/proven_peers.h"
 #include "cm/shares.h"
 #include "cm/types.h"
 #include "cm/waiting_requests.h"
@@ -88,6 +89,7 @@ class ConnectionManager {
         output_(output),
         listeners_(limits),
         waiting_(limits.waiting_services, limits.waiting_requests),
+        proven_(limits.proven),
         ids_(limits.ids),
         to_end_(limits.ended_in_a_turn) {}
   ConnectionManager(const ConnectionManager&) = delete;
@@ -177,6 +179,7 @@ class ConnectionManager {
   // Where the message itself does not matter any more, but for its private data.
   void react(Endpoint& endpoint, Reaction reaction, const PrivateData& data, const In& in);
   void repeat(const Endpoint& endpoint, wire::CmAttribute kind);
+  void repeat_reply(Endpoint& endpoint, Time now);
   void refuse(Id ours, Id theirs, wire::CmAnswered message, const In& in);
 
   // --- sending
@@ -185,7 +188,7 @@ class ConnectionManager {
   // Remembered as the last message.
   void send(Endpoint& endpoint, const wire::CmMessage& message, wire::TransactionId transaction, uint32_t modifier = 0);
   void send_again(const Endpoint& endpoint);
-  // Waits for the answer to what was sent last.
+  // Waits for the answer to what was sent last, now.
   void await(Endpoint& endpoint, Time now);
   void send_dreq(Endpoint& endpoint, const PrivateData& data, Time now);
 
@@ -202,6 +205,7 @@ class ConnectionManager {
   void count(const Endpoint& endpoint, bool counts);
   void mark_taken(Endpoint& endpoint);
   void expire(Endpoint& endpoint, Time now);
+  bool may_repeat(Endpoint& endpoint, Time now);
   void give_up(Endpoint& endpoint, Time now);
   void end_memory(Endpoint& endpoint, Time now);
   void forget(Endpoint& endpoint);
@@ -236,6 +240,7 @@ class ConnectionManager {
   Counters counters_;
   Listeners listeners_;
   WaitingRequests waiting_;
+  ProvenPeers proven_;
   EndpointTable table_;
   std::map<ClientId, std::set<Id>> clients_;  // and their ids
   std::deque<std::set<Id>> leaving_;          // ids that nobody has any more and that are to be ended

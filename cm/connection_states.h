@@ -85,6 +85,7 @@ enum class Reaction : uint8_t {
   kDisconnectNow,  // tell the client, which has asked for it: DREP
   kFinish,         // tell the client that the other side agrees; the end
   kRepeat,         // the answer that it had, again
+  kRepeatReply,    // likewise, if its timer may not do it
   kRefuse,         // the REJ that it had, again, or one that says that the id is not valid
   kRepeatRefusal,  // the REJ that it had, if so
   kAnswerDreq,     // DREP again
@@ -97,7 +98,8 @@ inline constexpr Reaction kXxx = Reaction::kDrop, kDup = Reaction::kIgnore, kAsk
                           kMra = Reaction::kGrantTime, kRsp = Reaction::kRespond, kEst = Reaction::kEstablish,
                           kRej = Reaction::kReject, kDis = Reaction::kDisconnect, kNow = Reaction::kDisconnectNow,
                           kFin = Reaction::kFinish, kRpt = Reaction::kRepeat, kRef = Reaction::kRefuse,
-                          kAgn = Reaction::kRepeatRefusal, kDrp = Reaction::kAnswerDreq, kSdr = Reaction::kResolve;
+                          kRep = Reaction::kRepeatReply, kAgn = Reaction::kRepeatRefusal, kDrp = Reaction::kAnswerDreq,
+                          kSdr = Reaction::kResolve;
 
 // clang-format off
 inline constexpr std::array<std::array<Reaction, static_cast<size_t>(Arrival::kCount)>,
@@ -106,7 +108,7 @@ inline constexpr std::array<std::array<Reaction, static_cast<size_t>(Arrival::kC
     /* REQ_SENT      */ {kXxx, kMra, kRej, kRsp, kXxx, kXxx, kXxx, kXxx, kXxx},
     /* REP_RECEIVED  */ {kXxx, kXxx, kRej, kAsk, kXxx, kDis, kXxx, kXxx, kXxx},
     /* REQ_RECEIVED  */ {kAsk, kXxx, kRej, kXxx, kXxx, kXxx, kXxx, kXxx, kXxx},
-    /* REP_SENT      */ {kDup, kMra, kRej, kXxx, kEst, kDis, kXxx, kXxx, kXxx},
+    /* REP_SENT      */ {kRep, kMra, kRej, kXxx, kEst, kDis, kXxx, kXxx, kXxx},
     /* ESTABLISHED   */ {kDup, kXxx, kRej, kRpt, kDup, kDis, kXxx, kXxx, kXxx},
     /* DREQ_SENT     */ {kDup, kXxx, kFin, kXxx, kDup, kNow, kFin, kXxx, kXxx},
     /* DREQ_RECEIVED */ {kDup, kXxx, kXxx, kXxx, kDup, kDup, kXxx, kXxx, kXxx},

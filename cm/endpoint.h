@@ -35,6 +35,8 @@ struct Endpoint {
   uint8_t max_retries = 0;
   Duration wait{};         // likewise, the last one
   uint8_t retries = 0;     // that are left to it
+  Time sent_at{};          // the last message
+  uint32_t repeats = 0;    // of a REP, that are left as long as the other side's address is not proven
   uint8_t mras = 0;        // so many more may make it wait longer
   Time deadline = kNever;  // EndpointTable::schedule()
 };

@@ -39,6 +39,8 @@ constexpr Duration requester_patience(uint8_t ack_timeout) {
 constexpr Duration responder_patience(uint8_t response_timeout) {
   return protocol_time(std::clamp(response_timeout, kLeastResponseTimeout, kMostResponseTimeout));
 }
+// Between two REPs to an address that is not proven, whatever its REQ says.
+inline constexpr Duration kLeastApart = std::chrono::seconds(1);
 inline constexpr Duration kSidrPatience = protocol_time(kResponseTimeout);
 
 // After an MRA.

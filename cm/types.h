@@ -256,10 +256,12 @@ struct Limits {
   uint32_t abandoned = 4096;
   uint32_t waiting_services = 1024;  // whose listeners have ended a moment ago (WaitingRequests)
   uint32_t waiting_requests = 256;   // for a listener
+  uint32_t proven = 4096;            // addresses of which it is known that they get what is sent there (ProvenPeers)
 
   // --- at a time
   uint32_t ended_in_a_turn =
       256;  // ids, and as many bindings, of clients that are gone, and requests of ended listeners
+  uint32_t repeats_unproven = 2;  // of a REP to an address that is not proven, 1 s apart at least
 
   // Where REQ says that data is to go to another address than the datagram's source. Nobody asks that address, and who
   // sends the REQ knows QPN and PSN: so only where all peers are to be trusted.

@@ -340,6 +340,82 @@ TEST_F(Slices, RequestsOfAListenerThatEnds) {
   for (const Id id : taken) EXPECT_EQ(a.accept(id), 0);
 }
 
+// --- answers to who may be somebody else -----------------------------------------------------------------------------
+
+struct Unproven : testing::Test {
+  Lab lab;
+  Host a{lab, v4(1)}, b{lab, v4(2)};
+  Peer peer{lab, b, v4(9)};
+  Id listener = b.listen(kPort);
+
+  // A REQ that asks for as many and as early REPs as it can, which the application accepts.
+  Id request(uint32_t number) {
+    wire::Req req = peer.req(Id{number}, kPort, number);
+    req.local_response_timeout = 0;
+    peer.send(req, number);
+    const Id id = b.expect(EventKind::kConnectRequest).id;
+    EXPECT_EQ(b.accept(id), 0);
+    return id;
+  }
+};
+
+TEST_F(Unproven, ThreeRepsAtMostAndNotFast) {
+  request(1);
+  lab.run_for(10min);
+  b.expect(EventKind::kUnreachable);
+  EXPECT_EQ(b.sent_kinds(), "REP REP REP REJ");
+  for (size_t i = 1; i < b.sent.size(); ++i) EXPECT_GE(b.sent[i].at - b.sent[i - 1].at, 1s);
+}
+
+TEST_F(Unproven, WhoHasAnsweredGetsAsManyAsItAsksFor) {
+  peer.send(Peer::rtu(Id{1}, request(1)), 1);
+  b.expect(EventKind::kEstablished);
+  b.sent_kinds();
+  request(2);
+  lab.run_for(16 * 256ms);
+  const std::string kinds = b.sent_kinds();
+  EXPECT_EQ(std::count(kinds.begin(), kinds.end(), 'P'), 16);
+}
+
+TEST_F(Unproven, ItStaysLittleForOthersThanWhoHasAnswered) {
+  peer.send(Peer::rtu(Id{1}, request(1)), 1);
+  Peer other(lab, b, v4(10));
+  other.guid = wire::Guid{10};
+  other.send(other.req(Id{1}, kPort, 1), 1);
+  b.expect(EventKind::kEstablished);
+  b.accept(b.expect(EventKind::kConnectRequest).id);
+  b.sent_kinds();
+  lab.run_for(10min);
+  EXPECT_EQ(b.sent_kinds(), "REP REP REJ");
+}
+
+// One answer for each of its REQs, however many are lost.
+TEST_F(Unproven, WhoAsksAgainIsAnsweredAgain) {
+  request(1);
+  lab.run_for(8s);
+  EXPECT_EQ(b.sent_kinds(), "REP REP REP");
+  wire::Req req = peer.req(Id{1}, kPort, 1);
+  req.local_response_timeout = 0;
+  peer.send(req, 1);
+  peer.send(req, 1);
+  EXPECT_EQ(b.sent_kinds(), "REP") << "not to a copy that comes at once";
+  lab.run_for(3s);
+  EXPECT_EQ(b.sent_kinds(), "");
+}
+
+TEST_F(Unproven, ALossyNetworkConnectsAllTheSame) {
+  lab.filter = [&](const Datagram& datagram) { return datagram.source != b.address || lab.now > Time(20s); };
+  const Id active = a.connect(b, kPort);
+  lab.run_for(100ms);
+  const Id passive = b.expect(EventKind::kConnectRequest).id;
+  b.accept(passive);
+  lab.run_for(30s);
+  ASSERT_EQ(a.expect(EventKind::kConnectResponse).id, active);
+  a.confirm(active);
+  lab.settle();
+  EXPECT_EQ(b.expect(EventKind::kEstablished).id, passive);
+}
+
 TEST(LimitsTest, IdsAreNewEvenIfTheRandomNumbersAreNot) {
   struct Nowhere final : Output {
     void send(const Datagram&) override {}

@@ -32,6 +32,8 @@ TEST_F(Timers, ReqSixteenTimesThenUnreachable) {
 }
 
 TEST_F(Timers, RepSixteenTimesThenUnreachable) {
+  established();  // the address is proven
+  b.sent.clear();
   const Pair ids = request();
   lose_all();
   const Time start = lab.now;
@@ -185,17 +187,28 @@ TEST_F(Timers, TimewaitFollowsTheAckTimeoutWithinBounds) {
 }
 
 TEST_F(Timers, ThePeersTimeoutsAreBounded) {
-  Peer peer(lab, b, v4(9));
-  for (const uint8_t code : {0, 31}) {
-    wire::Req req = peer.req(Id{uint32_t{100} + code}, kPort, 0x500U + code);
-    req.local_response_timeout = code;
-    peer.send(req);
-    const Id passive = b.expect(EventKind::kConnectRequest).id;
-    const Time start = lab.now;
-    b.accept(passive);
-    while (b.quiet() && lab.now - start < 1h) lab.run_for(1ms);
-    b.expect(EventKind::kUnreachable);
-    EXPECT_EQ(lab.now - start, code == 0 ? 16 * 256ms : 16 * 16384ms);
+  for (const bool proven : {false, true}) {
+    Peer peer(lab, b, v4(proven ? 8 : 9));
+    peer.guid = wire::Guid{proven ? 8U : 9U};
+    if (proven) {
+      peer.send(peer.req(Id{1}, kPort, 0x300));
+      const Id id = b.expect(EventKind::kConnectRequest).id;
+      b.accept(id);
+      peer.send(Peer::rtu(Id{1}, id));
+      b.expect(EventKind::kEstablished);
+    }
+    for (const uint8_t code : {0, 31}) {
+      wire::Req req = peer.req(Id{uint32_t{100} + code}, kPort, 0x500U + code);
+      req.local_response_timeout = code;
+      peer.send(req);
+      const Id passive = b.expect(EventKind::kConnectRequest).id;
+      const Time start = lab.now;
+      b.accept(passive);
+      while (b.quiet() && lab.now - start < 1h) lab.run_for(1ms);
+      b.expect(EventKind::kUnreachable);
+      const Duration least = proven ? 256ms : 1000ms;
+      EXPECT_EQ(lab.now - start, 16 * (code == 0 ? least : 16384ms));
+    }
   }
 }
 

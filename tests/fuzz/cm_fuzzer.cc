@@ -35,6 +35,7 @@ constexpr cm::Limits kLimits{.ids = 24,
                              .abandoned = 3,
                              .waiting_services = 3,
                              .waiting_requests = 3,
+                             .proven = 2,
                              .ended_in_a_turn = 3};
 constexpr uint64_t kServices[] = {0x01061d2f, 0x01111d2f, 0x013f0001};
 
