@@ -162,29 +162,57 @@ void CmServer::write_unread(cm::ClientId id, Client& client) {
 
 // --- for who looks on ------------------------------------------------------------------------------------------------
 
-// Ids that nobody has any more are whoever's, and shown to who sees all.
-ConnectionsStatistics CmServer::statistics(const std::function<bool(cm::ClientId)>& shows) const {
+// What all may be told of: how many ids there are. The counters are whoever's who sees all.
+std::vector<std::string> CmServer::head(const std::optional<cm::UserId>& viewer) const {
   ConnectionsStatistics statistics;
-  service_.manager().list([&](const cm::Listing& listing) {
-    const cm::ClientId client = listing.abandoned ? cm::ClientId{} : listing.client;
-    if (!shows(client)) return;
-    ++statistics.ids;
-    if (statistics.connections.size() >= kMostIds) return;
-    statistics.connections.push_back({.client = static_cast<uint64_t>(client),
-                                      .id = static_cast<uint32_t>(listing.id),
-                                      .state = lower_case(listing.state),
-                                      .transport = transport_text(listing.transport),
-                                      .service = static_cast<uint64_t>(listing.service),
-                                      .local = address_text(listing.local),
-                                      .remote = address_text(listing.remote),
-                                      .local_qpn = listing.local_qpn.value(),
-                                      .remote_qpn = listing.remote_qpn.value(),
-                                      .remote_id = static_cast<uint32_t>(listing.remote_id)});
-  });
-  if (!shows(cm::ClientId{})) return statistics;
-  add_counters<cm::Counter>("", service_.manager().counters(), statistics);
-  add_counters<GsiCounter>("gsi_", gsi_.counters(), statistics);
-  return statistics;
+  const cm::ConnectionManager& manager = service_.manager();
+  statistics.ids = viewer ? manager.ids_of(*viewer) : manager.size();
+  if (!viewer) {
+    add_counters<cm::Counter>("", manager.counters(), statistics);
+    add_counters<GsiCounter>("gsi_", gsi_.counters(), statistics);
+  }
+  return format_head(statistics);
+}
+
+// Ids that nobody has any more are shown without a client.
+std::optional<std::string> CmServer::line_of(const cm::Listing& listing, const std::optional<cm::UserId>& viewer) {
+  if (viewer && *viewer != listing.user) return std::nullopt;
+  return format_id({.client = listing.abandoned ? 0 : static_cast<uint64_t>(listing.client),
+                    .id = static_cast<uint32_t>(listing.id),
+                    .state = lower_case(listing.state),
+                    .transport = transport_text(listing.transport),
+                    .service = static_cast<uint64_t>(listing.service),
+                    .local = address_text(listing.local),
+                    .remote = address_text(listing.remote),
+                    .local_qpn = listing.local_qpn.value(),
+                    .remote_qpn = listing.remote_qpn.value(),
+                    .remote_id = static_cast<uint32_t>(listing.remote_id)});
+}
+
+// A place is the number of a line of the head, or kIds and a place in the list of ids.
+CmServer::Page CmServer::page(uint64_t place, const std::optional<cm::UserId>& viewer, size_t room) const {
+  constexpr uint64_t kIds = uint64_t{1} << 40;
+  Page page;
+  const auto add = [&page, room](const std::string& line) {
+    if (!page.lines.empty() && page.lines.size() + line.size() + 1 > room) return false;
+    page.lines += line + kLineEnd;
+    return true;
+  };
+  if (place < kIds) {
+    const std::vector<std::string> lines = head(viewer);
+    while (place < lines.size() && add(lines[place])) ++place;
+    page.next = place < lines.size() ? place : kIds;
+    return page;
+  }
+  size_t seen = 0;
+  const auto visit = [&](const cm::Listing& listing) {
+    if (++seen > kMostSeen) return false;
+    const std::optional<std::string> line = line_of(listing, viewer);
+    return !line || add(*line);
+  };
+  const uint64_t next = service_.manager().list(place & (kIds - 1), visit);
+  page.next = next == 0 ? 0 : kIds | next;
+  return page;
 }
 
 }  // namespace uroce::broker

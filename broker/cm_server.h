@@ -67,8 +67,14 @@ class CmServer final : private cm::Surroundings, private cm::Output {
   void work(std::span<const pollfd> waits, Time now);
   Time deadline() const;
 
-  // Of the ids of those clients whom `shows` shows, kMostIds of them.
-  ConnectionsStatistics statistics(const std::function<bool(cm::ClientId)>& shows) const;
+  // What it is about (connections.h), as far as the user may see it (nobody named: all), in pages: at least one line,
+  // of kMostSeen ids, and lines of up to `room` bytes. From place 0 on; `next` is 0 behind the last one.
+  struct Page {
+    std::string lines;
+    uint64_t next = 0;
+  };
+  static constexpr size_t kMostSeen = 64;
+  Page page(uint64_t place, const std::optional<cm::UserId>& viewer, size_t room) const;
   const cm::Service& service() const { return service_; }
   const GsiCounters& counters() const { return gsi_.counters(); }
 
@@ -80,6 +86,8 @@ class CmServer final : private cm::Surroundings, private cm::Output {
     std::deque<cm::Encoded> unread;
   };
 
+  std::vector<std::string> head(const std::optional<cm::UserId>& viewer) const;
+  static std::optional<std::string> line_of(const cm::Listing& listing, const std::optional<cm::UserId>& viewer);
   void answer_requests(cm::ClientId id, Client& client, Time now);
   void tell(cm::ClientId id, Client& client, const cm::Encoded& message);
   void write_unread(cm::ClientId id, Client& client);

@@ -37,16 +37,23 @@ ConnectionStatistics parse_id(Words& words) {
 
 }  // namespace
 
-std::string format_connections(const ConnectionsStatistics& statistics) {
-  std::string text = concat(kConnectionsFirst, "\nids ", statistics.ids, "\n");
+std::vector<std::string> format_head(const ConnectionsStatistics& statistics) {
+  std::vector<std::string> lines{std::string(kConnectionsFirst), concat("ids ", statistics.ids)};
   for (const auto& [name, value] : statistics.counters) {
-    if (value != 0) text += concat("counter ", name, " ", value, "\n");
+    if (value != 0) lines.push_back(concat("counter ", name, " ", value));
   }
-  for (const ConnectionStatistics& id : statistics.connections) {
-    text +=
-        concat("id ", id.client, " ", id.id, " ", id.state, " ", id.transport, " ", id.service, " ", or_none(id.local),
-               " ", or_none(id.remote), " ", id.local_qpn, " ", id.remote_qpn, " ", id.remote_id, "\n");
-  }
+  return lines;
+}
+
+std::string format_id(const ConnectionStatistics& id) {
+  return concat("id ", id.client, " ", id.id, " ", id.state, " ", id.transport, " ", id.service, " ", or_none(id.local),
+                " ", or_none(id.remote), " ", id.local_qpn, " ", id.remote_qpn, " ", id.remote_id);
+}
+
+std::string format_connections(const ConnectionsStatistics& statistics) {
+  std::string text;
+  for (const std::string& line : format_head(statistics)) text += line + "\n";
+  for (const ConnectionStatistics& id : statistics.connections) text += format_id(id) + "\n";
   return text + concat(kConnectionsLast, "\n");
 }
 

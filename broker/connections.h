@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// What a broker says of its connection manager to who looks on (protocol.h: kIds): lines of words in a file without a
-// name, written by the broker and read by `uroce stat`. Lines that the reader does not know are skipped.
+// What a broker says of its connection manager to who looks on (protocol.h: kIds): lines of words, some in each answer,
+// written by the broker and read by `uroce stat`. Lines that the reader does not know are skipped.
 //
 //   uroce-connections 1
 //   ids COUNT                               of all clients; those that nobody has any more too
@@ -39,8 +39,12 @@ struct ConnectionsStatistics {
 };
 
 inline constexpr size_t kMostIds = 4096;  // that are listed
+inline constexpr char kLineEnd = ';';     // in an answer
 inline constexpr size_t kLongestConnections = size_t{2} << 20;
 
+// All lines but those of ids, and one of these, without their ends.
+std::vector<std::string> format_head(const ConnectionsStatistics& statistics);
+std::string format_id(const ConnectionStatistics& id);
 std::string format_connections(const ConnectionsStatistics& statistics);
 // None: it is not whole, or breaks a rule, as in parse_statistics().
 std::optional<ConnectionsStatistics> parse_connections(std::string_view text);

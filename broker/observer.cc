@@ -12,6 +12,7 @@
 
 #include "broker/address.h"
 #include "broker/protocol.h"
+#include "broker/words.h"
 #include "engine/base/bell.h"
 #include "engine/base/clock.h"
 #include "engine/base/concat.h"
@@ -143,21 +144,31 @@ std::variant<std::vector<Process>, io::IoError> Observer::look(uint32_t most_qps
   return processes;
 }
 
+// A broker that goes on for ever is not listened to for as long.
 std::variant<std::optional<ConnectionsStatistics>, io::IoError> Observer::connections() {
-  Message answer;
-  Descriptors came;
-  int error = send(socket_.get(), make_message(Kind::kIds));
-  if (error == 0) error = receive(socket_.get(), answer, came, kBrokerPatience);
-  if (error == 0 && answer.kind != Kind::kGranted) error = EPROTO;
-  if (error != 0) return no_answer(error);
-  struct stat status {};
-  const int file = came.front().get();
-  const bool usable = file >= 0 && fstat(file, &status) == 0 && S_ISREG(status.st_mode) &&
-                      static_cast<size_t>(status.st_size) <= kLongestConnections;
-  if (!usable) return std::nullopt;
-  std::string text(static_cast<size_t>(status.st_size), 0);
-  if (pread(file, text.data(), text.size(), 0) != status.st_size) return std::nullopt;
-  return parse_connections(text);
+  constexpr int kMostPages = 65536;
+  std::string text;
+  size_t ids = 0;
+  Message request = make_message(Kind::kIds);
+  for (int pages = 0; pages < kMostPages && ids < kMostIds; ++pages) {
+    Message answer;
+    Descriptors none;
+    int error = send(socket_.get(), request);
+    if (error == 0) error = receive(socket_.get(), answer, none, kBrokerPatience);
+    if (error == 0 && answer.kind != Kind::kGranted) error = EPROTO;
+    if (error != 0) return no_answer(error);
+    std::string lines = text_of(answer);
+    if (pages == 0 && lines.empty()) return std::nullopt;
+    std::replace(lines.begin(), lines.end(), kLineEnd, '\n');
+    for (std::string_view rest = lines; !rest.empty() && ids <= kMostIds;) {
+      const std::string_view line = take_until(rest, '\n');
+      ids += line.starts_with("id ") ? 1 : 0;
+      if (ids <= kMostIds) text += concat(line, "\n");
+    }
+    request.client = answer.client;
+    if (request.client == 0) break;
+  }
+  return parse_connections(text + "end\n");
 }
 
 }  // namespace uroce::broker

@@ -39,9 +39,9 @@
 //                                       <-   kProcess (client, pid, uid, text: program; with the file and the other
 //                                            end of the bell, if the client could be asked), or kNoMore
 //
-//   kIds                                ->
-//                                       <-   kGranted (with a file, if the broker has a connection manager): what it
-//                                            is about (connections.h)
+//   kIds (client: a place, 0 at first)  ->
+//                                       <-   kGranted (client: the next place, or 0; text): some lines of what the
+//                                            connection manager is about (connections.h); none: there is no such thing
 //
 // Each request has one answer, which is read before there is a next request: else the connection ends, and with it the
 // leases.

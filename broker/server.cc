@@ -320,25 +320,21 @@ bool Server::introduce(const Client& observer, const Message& request) {
   return observer.socket.send(make_message(Kind::kNoMore)) == 0;
 }
 
-// As a file: however long it is, nobody is waited for.
-bool Server::list_connections(const Client& observer) {
-  UniqueFd file(cm_ ? memfd_create("uroce connections", MFD_CLOEXEC) : -1);
-  if (file) {
-    std::set<uint64_t> shown;  // 0: whoever's
-    if (is_owner(observer.peer)) shown.insert(0);
-    for (const Client& client : clients_) {
-      if (may_see(observer, client)) shown.insert(client.number);
-    }
-    const std::string text = format_connections(
-        cm_->statistics([&shown](cm::ClientId client) { return shown.contains(static_cast<uint64_t>(client)); }));
-    if (pwrite(file.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) file.reset();
+// A page for each question, however long it is: nothing is kept for who asks.
+bool Server::list_connections(const Client& observer, const Message& request) {
+  Message answer = granted(0);
+  if (cm_) {
+    std::optional<cm::UserId> viewer;
+    if (!is_owner(observer.peer)) viewer = cm::UserId{observer.peer.uid};
+    const CmServer::Page page = cm_->page(request.client, viewer, answer.text.size() - 1);
+    answer = make_message(Kind::kGranted, page.lines);
+    answer.client = page.next;
   }
-  const std::array descriptors{file.get()};
-  return observer.socket.send(granted(0), std::span(descriptors).first(file ? 1 : 0)) == 0;
+  return observer.socket.send(answer) == 0;
 }
 
 bool Server::answer(Client& client, const Message& message, Descriptors& descriptors) {
-  if (client.observes && message.kind == Kind::kIds) return list_connections(client);
+  if (client.observes && message.kind == Kind::kIds) return list_connections(client, message);
   if (client.observes) return message.kind == Kind::kNext && introduce(client, message);
   if (client.stays) return false;
   switch (message.kind) {

@@ -119,7 +119,7 @@ class Server final : private CmServer::Clients {
   bool welcome(Client& client);
   bool answer(Client& client, const Message& message, Descriptors& descriptors);
   bool introduce(const Client& observer, const Message& request);
-  bool list_connections(const Client& observer);
+  bool list_connections(const Client& observer, const Message& request);
   void meet(const Client& client, const Message& request);
   void bring_together(const Client& client, uint32_t range, const Client& other, uint32_t its_range);
   size_t met_of_user(const Client& client, uid_t user) const;

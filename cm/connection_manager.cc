@@ -472,28 +472,51 @@ const QpAttributes* ConnectionManager::attributes(ClientId client, Id id) {
 }
 
 void ConnectionManager::list(const std::function<void(const Listing&)>& visit) const {
-  listeners_.for_each([&](const Listener& listener) {
-    visit({.id = listener.id,
-           .client = listener.client,
-           .abandoned = !has(listener.client, listener.id),
-           .state = "LISTEN",
-           .transport = listener.listen.datagrams ? Transport::kUd : Transport::kRc,
-           .service = listener.listen.service,
-           .local = listener.listen.address});
+  list(0, [&visit](const Listing& listing) {
+    visit(listing);
+    return true;
   });
-  table_.for_each([&](const Endpoint& endpoint) {
-    visit({.id = endpoint.id,
-           .client = endpoint.client,
-           .abandoned = !has(endpoint.client, endpoint.id),
-           .state = info_of(endpoint.state).name,
-           .transport = endpoint.transport,
-           .service = endpoint.service,
-           .local = endpoint.qp.path.local,
-           .remote = endpoint.qp.path.remote,
-           .local_qpn = endpoint.local_qpn,
-           .remote_qpn = endpoint.qp.dest_qpn,
-           .remote_id = endpoint.remote_id});
-  });
+}
+
+// Listeners first. A place is the id that was taken last, and which of both it is.
+uint64_t ConnectionManager::list(uint64_t place, const std::function<bool(const Listing&)>& visit) const {
+  constexpr uint64_t kEndpoints = uint64_t{1} << 32;
+  const auto take = [&](const Listing& listing, uint64_t kind) {
+    if (!visit(listing)) return false;
+    place = kind | static_cast<uint32_t>(listing.id);
+    return true;
+  };
+  const auto take_listener = [&](const Listener& listener) {
+    return take({.id = listener.id,
+                 .client = listener.client,
+                 .user = listener.user,
+                 .abandoned = !has(listener.client, listener.id),
+                 .state = "LISTEN",
+                 .transport = listener.listen.datagrams ? Transport::kUd : Transport::kRc,
+                 .service = listener.listen.service,
+                 .local = listener.listen.address},
+                0);
+  };
+  const auto take_endpoint = [&](const Endpoint& endpoint) {
+    return take({.id = endpoint.id,
+                 .client = endpoint.client,
+                 .user = endpoint.user,
+                 .abandoned = !has(endpoint.client, endpoint.id),
+                 .state = info_of(endpoint.state).name,
+                 .transport = endpoint.transport,
+                 .service = endpoint.service,
+                 .local = endpoint.qp.path.local,
+                 .remote = endpoint.qp.path.remote,
+                 .local_qpn = endpoint.local_qpn,
+                 .remote_qpn = endpoint.qp.dest_qpn,
+                 .remote_id = endpoint.remote_id},
+                kEndpoints);
+  };
+  if (place < kEndpoints) {
+    if (!listeners_.for_each_after(static_cast<Id>(place), take_listener)) return place;
+    place = kEndpoints;
+  }
+  return table_.for_each_after(static_cast<Id>(place), take_endpoint) ? 0 : place;
 }
 
 }  // namespace uroce::cm

@@ -71,6 +71,7 @@ struct Opened {
 struct Listing {
   Id id = kNoId;
   ClientId client{};
+  UserId user{};
   bool abandoned = false;  // destroyed: what is left of it is the connection manager's
   const char* state = "";  // "ESTABLISHED"
   Transport transport{};
@@ -132,9 +133,13 @@ class ConnectionManager {
   // The QP attributes agreed on so far. Null: the client has no such id, or it is a listener.
   const QpAttributes* attributes(ClientId client, Id id);
   void list(const std::function<void(const Listing&)>& visit) const;
+  // From a place on: 0, or where the last call ended; ids that come or go meanwhile may be missing. `visit` returns
+  // whether it has taken the id and wants more; the place is before the one that it has not taken. 0: that was all.
+  uint64_t list(uint64_t place, const std::function<bool(const Listing&)>& visit) const;
   const Counters& counters() const { return counters_; }
   // Ids, those included that nobody has any more.
   size_t size() const { return table_.size() + listeners_.size(); }
+  size_t ids_of(UserId user) const { return ids_.of(user); }
 
  private:
   // A datagram as it arrives: all handlers of messages have the same parameters.

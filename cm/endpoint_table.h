@@ -40,9 +40,13 @@ class EndpointTable {
   Endpoint* next_ended() { return timers_[kEnded].empty() ? nullptr : find(timers_[kEnded].begin()->second); }
 
   size_t size() const { return endpoints_.size(); }
+  // In the order of ids, behind `after`, while `visit` returns true. False: it has not.
   template <class Visit>
-  void for_each(Visit&& visit) const {
-    for (const auto& [id, endpoint] : endpoints_) visit(endpoint);
+  bool for_each_after(Id after, Visit&& visit) const {
+    for (auto next = endpoints_.upper_bound(after); next != endpoints_.end(); ++next) {
+      if (!visit(next->second)) return false;
+    }
+    return true;
   }
 
  private:

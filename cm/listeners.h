@@ -39,9 +39,13 @@ class Listeners {
   bool has(wire::ServiceId service) const;
 
   size_t size() const { return listeners_.size(); }
+  // In the order of ids, behind `after`, while `visit` returns true. False: it has not.
   template <class Visit>
-  void for_each(Visit&& visit) const {
-    for (const auto& [id, listener] : listeners_) visit(listener);
+  bool for_each_after(Id after, Visit&& visit) const {
+    for (auto next = listeners_.upper_bound(after); next != listeners_.end(); ++next) {
+      if (!visit(next->second)) return false;
+    }
+    return true;
   }
 
  private:
