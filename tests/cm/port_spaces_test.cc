@@ -215,7 +215,9 @@ TEST_F(PortSpacesTest, ARangeThatIsFullIsKnownWithoutALookAtEach) {
   const auto run = [&](int ports_in_all, auto&& measure) {
     const PortRange range{.first = 20000, .last = static_cast<uint16_t>(20000 + ports_in_all - 1)};
     PortSpaces full({.bindings_of_client = 65536}, [] { return 1U; });
-    for (int i = 0; i < ports_in_all; ++i) EXPECT_EQ(full.bind(kAlice, {}, at(v4(1), 0), range).error, 0);
+    for (uint32_t port = range.first; port <= range.last; ++port) {
+      EXPECT_EQ(full.bind(kAlice, {}, at(v4(1), static_cast<uint16_t>(port)), range).error, 0);
+    }
     measure([&] {
       for (int i = 0; i < 200; ++i) {
         EXPECT_EQ(full.bind(kBob, {}, at(v4(1), 0), range).error, EADDRNOTAVAIL);
