@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 
+#include "cm/types.h"
 #include "engine/base/time.h"
 #include "engine/io/same_host/peer_exchange.h"
 
@@ -15,7 +16,7 @@ namespace uroce::broker {
 // --- what there is, and what is kept for root and the owner ---------------------------------------------------------
 // Of all that there is a user may have half of what others leave, and kReserved of it nobody gets but root and the
 // broker's owner.
-inline constexpr size_t kReserved = 32;  // one part in so many
+inline constexpr size_t kReserved = cm::Limits::kReserved;  // one part in so many
 
 // Connections: two for each program (cli/start_broker.h), and those that looks take. One counts until its client has
 // read what it was sent, or closed it: descriptors that are on their way count for the broker's user. So there are no

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <utility>
 
+#include "engine/base/clock.h"
 #include "engine/base/random.h"
 
 namespace uroce::broker {
@@ -80,7 +81,8 @@ void CmServer::add_waits(std::vector<pollfd>& waits) {
   waiting_.clear();
   for (const auto& [id, client] : clients_) {
     waiting_.push_back(id);
-    waits.push_back({client.socket.get(), static_cast<short>(client.unread.empty() ? POLLIN : POLLOUT), 0});
+    const int socket = others_.has_time_for(client.account) ? client.socket.get() : -1;
+    waits.push_back({socket, static_cast<short>(client.unread.empty() ? POLLIN : POLLOUT), 0});
   }
 }
 
@@ -92,8 +94,10 @@ void CmServer::work(std::span<const pollfd> waits, Time now) {
   for (size_t i = 0; i < waiting_.size() && i + 1 < waits.size(); ++i) {
     const auto client = clients_.find(waiting_[i]);
     if (waits[i + 1].revents == 0 || client == clients_.end()) continue;
+    const Duration begin = thread_time();
     write_unread(client->first, client->second);
     answer_requests(client->first, client->second, now);
+    others_.charge(client->second.account, thread_time() - begin);
   }
   service_.on_timer(now);
   gsi_.work(now);

@@ -43,6 +43,9 @@ class CmServer final : private cm::Surroundings, private cm::Output {
     // Asked once, when a client comes.
     virtual bool is_root(cm::ClientId client) = 0;
     virtual cm::Account account_of(cm::ClientId client) = 0;
+    // Whether the broker has time for the user now, and what it has taken (TimeBudget).
+    virtual bool has_time_for(const cm::Account& account) = 0;
+    virtual void charge(const cm::Account& account, Duration time) = 0;
 
    protected:
     ~Clients() = default;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "cm/shares.h"
 #include "engine/base/bell.h"
 #include "engine/base/concat.h"
 #include "engine/base/random.h"
@@ -63,11 +64,6 @@ std::array<UniqueFd, 2> message_sockets() {
   std::array<int, 2> ends{-1, -1};
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) != 0) return {};
   return {UniqueFd(ends[0]), UniqueFd(ends[1])};
-}
-
-// What a user may have of `all`, of which others have the rest of what is `taken` and he `own`.
-bool leaves_enough(size_t all, size_t taken, size_t own) {
-  return taken + all / kReserved + own < all;
 }
 
 Message granted(uint32_t range) {
@@ -138,7 +134,7 @@ bool Server::is_listened_to(const Client& client, Time now) const {
 }
 
 void Server::charge(const Client& client, Duration begin) {
-  if (!is_owner(client.peer)) budget_.spend(client.peer.uid, thread_time() - begin, now_());
+  charge({cm::UserId{client.peer.uid}, is_owner(client.peer)}, thread_time() - begin);
 }
 
 bool Server::serve_on_account(Client& client) {
@@ -215,7 +211,8 @@ bool Server::may_connect(const Peer& peer) const {
                                      [&peer](const Client& client) { return client.peer.uid == peer.uid; });
   const auto leaving =
       std::count_if(leaving_.begin(), leaving_.end(), [&peer](const Leaving& each) { return each.user == peer.uid; });
-  return leaves_enough(policy_.most_clients, connections_now(), static_cast<size_t>(clients + leaving));
+  return cm::Shares::leaves_enough(policy_.most_clients, connections_now(), static_cast<size_t>(clients + leaving),
+                                   {cm::UserId{peer.uid}, false});
 }
 
 ClientSocket::Takes Server::takes(const Client& client) const {
@@ -436,6 +433,14 @@ cm::Account Server::account_of(cm::ClientId client) {
   return {.has_reserve = false};
 }
 
+bool Server::has_time_for(const cm::Account& account) {
+  return account.has_reserve || budget_.has_some(static_cast<uid_t>(account.user), now_());
+}
+
+void Server::charge(const cm::Account& account, Duration time) {
+  if (!account.has_reserve) budget_.spend(static_cast<uid_t>(account.user), time, now_());
+}
+
 // What the client had of the broker before this one.
 bool Server::take_over(Client& client, const Message& request, Descriptors& descriptors) {
   const ClientSocket& socket = client.socket;
@@ -555,7 +560,8 @@ bool Server::has_too_many(uid_t user) const {
     all += client.leases.size();
     own += client.peer.uid == user ? client.leases.size() : 0;
   }
-  return user != 0 && user != policy_.owner && !leaves_enough(steering_->last_number(), all, own);
+  const bool is_bounded = user != 0 && user != policy_.owner;
+  return is_bounded && !cm::Shares::leaves_enough(steering_->last_number(), all, own, {cm::UserId{user}, false});
 }
 
 void Server::end_lease(Client& client, uint32_t range) {

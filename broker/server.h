@@ -133,6 +133,8 @@ class Server final : private CmServer::Clients {
   bool is_others_qpn(cm::ClientId client, wire::Qpn qpn) override;
   bool is_root(cm::ClientId client) override;
   cm::Account account_of(cm::ClientId client) override;
+  bool has_time_for(const cm::Account& account) override;
+  void charge(const cm::Account& account, Duration time) override;
   bool take_over(Client& client, const Message& request, Descriptors& descriptors);
   void end_lease(Client& client, uint32_t range);
   void forget_lease(uint32_t range);

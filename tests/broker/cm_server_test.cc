@@ -28,6 +28,11 @@ class CmServerTest : public testing::Test, public CmServer::Clients {
   bool is_others_qpn(cm::ClientId client, wire::Qpn qpn) override { return qpn.value() >> 8 == 9 && client != kAlice; }
   bool is_root(cm::ClientId client) override { return client == kAlice; }
   cm::Account account_of(cm::ClientId client) override { return accounts[client]; }
+  bool has_time_for(const cm::Account& account) override { return account.user != without_time; }
+  void charge(const cm::Account& account, Duration time) override { charged[account.user] += time; }
+
+  std::optional<cm::UserId> without_time;
+  std::map<cm::UserId, Duration> charged;
 
   void start(const std::optional<io::FaultSpec>& faults = {}, size_t most_unread = CmServer::kMostUnread) {
     auto view = std::make_unique<FakeView>();
@@ -135,6 +140,8 @@ class End {
     socket_.reset();
     test_.server().close(id_, test_.now);  // as the broker sees the end of the connection at the same time
   }
+
+  const std::deque<cm::Reply>& replies() const { return replies_; }
 
   cm::Id listen_at(uint16_t port, uint32_t backlog = 1024) {
     const cm::Reply bound = ask(cm::BindRequest{{.port = port}});
@@ -540,6 +547,24 @@ TEST_F(CmHostile, ClientsOfOneUserShareWhatAUserMayHave) {
 }
 
 // One who asks without end has no more than his share of a turn.
+TEST_F(CmHostile, WhoseUserHasNoTimeIsListenedToLater) {
+  accounts[kAlice] = {cm::UserId{1}, true};
+  accounts[kBob] = {cm::UserId{2}, false};
+  End alice(*this, kAlice), bob(*this, kBob);
+  without_time = cm::UserId{2};
+  bob.say(cm::BindRequest{{.port = kPort}});
+  EXPECT_EQ(alice.ask(cm::BindRequest{{.port = kPort + 1}}).error, 0);
+  turns(20);
+  bob.listen();
+  EXPECT_TRUE(bob.replies().empty());
+  EXPECT_EQ(charged[cm::UserId{2}], Duration{});
+  without_time.reset();
+  turns(5);
+  bob.listen();
+  EXPECT_EQ(bob.replies().size(), 1u);
+  EXPECT_GT(charged[cm::UserId{2}], Duration{});
+}
+
 TEST_F(CmHostile, AFloodIsATurnsWork) {
   End mallory(*this, kBob), alice(*this, kAlice);
   for (int rounds = 0; rounds < 20; ++rounds) {
