@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// What is under a shard's lock waits for nobody (architecture.md "What can block"): the other locks that are taken there
-// are LeafMutexes, held for a few instructions, and spin locks. Builds with AddressSanitizer watch that: a thread that has a
-// shard's lock and takes a ForkGuard or, in tests (tests/watched_mutex.cc), any other mutex ends the program.
+// What is under a shard's lock waits for nobody (architecture.md "Progress"): the other locks that are taken there
+// are LeafMutexes, held for a few instructions, and spin locks. Builds with AddressSanitizer watch that: a thread that
+// has a shard's lock and takes a ForkGuard or, in tests (tests/watched_mutex.cc), any other mutex ends the program.
 #pragma once
 
 #include <cassert>
