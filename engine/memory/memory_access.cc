@@ -13,6 +13,7 @@
 
 #include "engine/base/fork.h"
 #include "engine/base/spinlock.h"
+#include "engine/memory/ordered_copy.h"
 
 namespace uroce::memory {
 namespace {
@@ -166,14 +167,14 @@ bool atomic_unaligned(uint8_t* address, const AtomicOperation& operation, uint64
 
 bool copy(void* to, const void* from, size_t size) {
   return guarded(
-      [=] { std::memcpy(to, from, size); },
+      [=] { copy_in_order(to, from, size); },
       [=](uintptr_t begin, uintptr_t end) { return overlap(from, size, begin, end) || overlap(to, size, begin, end); });
 }
 
 bool copy_pieces(uint8_t* to, std::span<const uint8_t* const> from, size_t size) {
   return guarded(
       [=] {
-        for (size_t i = 0; i < from.size(); ++i) std::memcpy(to + i * size, from[i], size);
+        for (size_t i = 0; i < from.size(); ++i) copy_in_order(to + i * size, from[i], size);
       },
       [=](uintptr_t begin, uintptr_t end) {
         const auto touched = [=](const uint8_t* piece) { return overlap(piece, size, begin, end); };

@@ -76,7 +76,8 @@ struct AtomicOperation {
 };
 bool atomic_unaligned(uint8_t* address, const AtomicOperation& operation, uint64_t& found);
 
-// memcpy between application memory and ours. False: a part of it was not accessible; how much was copied is unknown.
+// From our memory or application memory to its place, in ascending order (ordered_copy.h). False: a part of it was not
+// accessible; how much was copied is unknown.
 bool copy(void* to, const void* from, size_t size);
 // The same for pieces of `size` bytes each, one behind the other.
 bool copy_pieces(uint8_t* to, std::span<const uint8_t* const> from, size_t size);
