@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
 # Compiles through ccache so that what one checkout has compiled no other compiles again: CMake's launcher of compilers
-# (UroceTargets.cmake). Paths below the source directory become relative to the build directory, in which compilers run, since
-# ccache knows only some of the options that have paths.
+# (UroceTargets.cmake). Paths below the source directory, at the start of a word or behind an option, become relative to the build
+# directory, in which compilers run, since ccache knows only some of the options that have paths.
 # Usage: ccache.sh SOURCE_DIR COMPILER ARGUMENT...
 source_dir=$1
 shift
@@ -15,9 +15,16 @@ if [[ $below != "$PWD" ]]; then
   done
   arguments=()
   for argument in "$@"; do
-    if [[ $argument != -D* ]]; then  # a program may be meant to find what a macro names
-      argument=${argument//"$source_dir/"/$up/}
-      argument=${argument/%"$source_dir"/$up}
+    # A macro is left alone: a program may be meant to find what it names.
+    if [[ $argument != -D* && $argument =~ ^(-I|-isystem|-include|[^=]*=)?"$source_dir"(/.*)?$ ]]; then
+      option=${BASH_REMATCH[1]}
+      path=$source_dir${BASH_REMATCH[2]}
+      case $path in
+        "$PWD" | "$PWD/") path=. ;;
+        "$PWD"/*) path=${path#"$PWD"/} ;;  # as ninja names it: it builds what is there
+        *) path=$up${path#"$source_dir"} ;;
+      esac
+      argument=$option$path
     fi
     arguments+=("$argument")
   done
