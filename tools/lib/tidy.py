@@ -3,12 +3,15 @@
 """clang-tidy at one source of a configured build, unless it was content with the very same text before: for tools/lint.
 
 Usage: tidy.py BUILD SOURCE HEADER_FILTER
-What it was content with is noted in ~/.cache/uroce/tidy, by a hash of the preprocessed source with its comments and macros, the checks
-and the version of clang-tidy. A note that was not used for a month goes. Exit code: clang-tidy's.
+What it was content with is noted in ~/.cache/uroce/tidy, by a hash of the source's text, the preprocessed source with its comments and
+macros, the compiler's command, the checks and the version of clang-tidy. A note that was not used for a month goes. Exit code:
+clang-tidy's; 1 where it could not read its checks or the source, of which it says nothing in its exit code.
 """
 
 import hashlib
 import json
+import os
+import re
 import shlex
 import subprocess
 import sys
@@ -16,9 +19,17 @@ import time
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-NOTES = Path.home() / ".cache/uroce/tidy"
+NOTES = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "uroce/tidy"
 TIDY = "clang-tidy-14"
 MONTH = 30 * 86400
+TROUBLE = re.compile(r"Error parsing|error:")  # it goes on with its own checks then
+JOINED = re.compile(rb'^#include "(.+\.cc)"$', re.MULTILINE)
+
+
+def text_of(source):
+    """Of a source, and of those that it joins."""
+    text = Path(source).read_bytes()
+    return b"\0".join([text, *(Path(os.fsdecode(name)).read_bytes() for name in JOINED.findall(text))])
 
 
 def key_of(build, source, header_filter):
@@ -31,10 +42,11 @@ def key_of(build, source, header_filter):
     done = subprocess.run([*command, "-E", "-C", "-dD"], cwd=entry["directory"], capture_output=True)
     if done.returncode != 0:
         return None
-    text = done.stdout.replace(str(REPOSITORY).encode(), b"")
+    parts = [text_of(source), done.stdout, " ".join(command).encode()]
+    parts = [part.replace(str(REPOSITORY).encode(), b"") for part in parts]
     version = subprocess.run([TIDY, "--version"], check=True, capture_output=True).stdout
     checks = (REPOSITORY / ".clang-tidy").read_bytes()
-    return hashlib.sha256(b"\0".join([version, checks, header_filter.encode(), text])).hexdigest()
+    return hashlib.sha256(b"\0".join([version, checks, header_filter.encode(), *parts])).hexdigest()
 
 
 def main():
@@ -44,8 +56,12 @@ def main():
     if note and note.exists():
         note.touch()
         return 0
-    code = subprocess.run([TIDY, "--quiet", f"--header-filter={header_filter}", "-p", str(build), source],
-                          stderr=subprocess.DEVNULL).returncode
+    done = subprocess.run([TIDY, "--quiet", f"--header-filter={header_filter}", "-p", str(build), source],
+                          stderr=subprocess.PIPE, text=True, errors="replace")
+    code = done.returncode
+    if TROUBLE.search(done.stderr):  # else it only counts warnings there
+        print(done.stderr, file=sys.stderr)
+        code = code or 1
     if code == 0 and note:
         NOTES.mkdir(parents=True, exist_ok=True)
         note.touch()
