@@ -3,7 +3,7 @@
 # What CTest runs every test with: tells tools/test what was skipped and what time it took.
 # Usage: recorded_test.sh [--notes-itself] NAME COMMAND...
 #   UROCE_TEST_TIMES  a file that gets a line "NAME BEGIN END USER SYSTEM": times of day in seconds, and processor time of all
-#                     processes that were waited for, as "0m1.5s"
+#                     processes that were waited for, as "0m1.5s", with a comma where the locale has one
 #   UROCE_TEST_SKIPS  a file that gets the last line of a test whose exit code says "skipped" (77), which is the reason;
 #                     --notes-itself: the program writes there what it skips (tests/run_tests.cc)
 notes_itself=

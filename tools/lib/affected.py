@@ -140,7 +140,7 @@ def seconds_of(times):
     """{test: seconds of a processor or of waiting, whichever is more} of earlier runs."""
     seconds = {}
     for line in times.read_text().splitlines() if times and times.exists() else ():
-        name, begin, end, user, system = line.split()
+        name, begin, end, user, system = line.replace(",", ".").split()  # bash writes what the locale has between digits
         processor = sum(60 * float(part.split("m")[0]) + float(part.split("m")[1][:-1]) for part in (user, system))
         seconds[name] = max(processor, (float(end) - float(begin)) / CORES)
     return seconds

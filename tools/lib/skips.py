@@ -22,7 +22,7 @@ def expectations(path):
 def main():
     records, expected = (Path(argument) for argument in sys.argv[1:])
     patterns = expectations(expected)
-    skipped = records.read_text().splitlines() if records.exists() else []
+    skipped = records.read_text(errors="replace").splitlines() if records.exists() else []
     unexpected = [line for line in skipped if not any(pattern.match(line) for pattern in patterns)]
     strict = os.geteuid() == 0 or os.environ.get("CI") == "true"
     for line in unexpected:

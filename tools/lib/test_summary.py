@@ -12,10 +12,15 @@ Usage: ctest ... | test_summary.py DIRECTORY KNOWN [STEP=SECONDS...]
 import os
 import re
 import sys
+import tempfile
 from pathlib import Path
 
 SLOWEST = 30
 SUMMARY = re.compile(r"\d+% tests passed")
+
+
+def lines_of(file):
+    return file.read_text(errors="replace").splitlines() if file.exists() else []
 
 
 def processor_seconds(text):
@@ -27,20 +32,23 @@ def processor_seconds(text):
 def read_times(file):
     """{test: (seconds by the clock, seconds of a processor)}"""
     times = {}
-    for line in file.read_text().splitlines() if file.exists() else ():
-        name, begin, end, user, system = line.split()
+    for line in lines_of(file):
+        name, begin, end, user, system = line.replace(",", ".").split()  # bash writes what the locale has between digits
         times[name] = float(end) - float(begin), processor_seconds(user) + processor_seconds(system)
     return times
 
 
 def keep(times, known):
-    lines = {line.split()[0]: line for file in (known, times) if file.exists() for line in file.read_text().splitlines()}
-    known.write_text("".join(f"{line}\n" for line in lines.values()))
+    """Whole or not at all: several checkouts read and write `known`."""
+    lines = {line.split()[0]: line for file in (known, times) for line in lines_of(file)}
+    with tempfile.NamedTemporaryFile("w", dir=known.parent, prefix=known.name, delete=False) as new:
+        new.write("".join(f"{line}\n" for line in lines.values()))
+    os.chmod(new.name, 0o644)
+    os.replace(new.name, known)
 
 
 def report(directory, steps):
-    records = directory / "skipped"
-    skipped = set(records.read_text().splitlines()) if records.exists() else set()
+    skipped = set(lines_of(directory / "skipped"))
     if skipped:
         yield f"{len(skipped)} skipped:"
         yield from (f"  {line}" for line in sorted(skipped))
@@ -60,10 +68,15 @@ def report(directory, steps):
 
 def main():
     directory, known, steps = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
+    for stream in (sys.stdin, sys.stdout):
+        stream.reconfigure(errors="replace")
     for line in sys.stdin:
         if SUMMARY.match(line):
-            print("\n".join([*report(directory, steps), ""]))
-            keep(directory / "times", known)
+            try:
+                print("\n".join([*report(directory, steps), ""]))
+                keep(directory / "times", known)
+            except Exception as error:  # the result of the tests matters more
+                print(f"test: no table of what was skipped and how long it took: {error!r}")
         print(line, end="", flush=True)
 
 
