@@ -16,11 +16,16 @@ errors() {
   spin "$@" -a "$model" >spin.log 2>&1 || { cat spin.log >&2; exit 1; }
   "${CC:-cc}" -O1 -w -DSAFETY -DMEMLIM=1024 -o pan pan.c
   ./pan -E -m100000 >pan.log 2>&1 || true  # -E: whoever sleeps for ever may, where nothing is left
-  grep -q 'max search depth too small' pan.log && { echo "the search was cut off" >&2; exit 1; }
+  if grep -qE 'max search depth too small|reached -DMEMLIM|out of memory' pan.log; then
+    echo "the search was cut off" >&2
+    cat pan.log >&2
+    exit 1
+  fi
   sed -n 's/.*errors: \([0-9]*\)$/\1/p' pan.log
 }
 found=$(errors)
 [[ $found == 0 ]] || { echo "a record is left in the ring while all sleep:"; spin -t -p -g "$model" | tail -n 60; exit 1; }
+grep -q 'Search not completed' pan.log && { echo "the search was cut off"; cat pan.log; exit 1; }
 grep -E 'states, stored' pan.log
 found=$(errors -DANYBODY_TAKES_WAKE_UPS)
 [[ $found == 1 ]] || { echo "the model does not find the stall that it is to find:"; cat pan.log; exit 1; }
