@@ -3,6 +3,7 @@
 
 A test file makes a list of Case (or a function of the options that does) and calls main(). Every file has the same options, and may have more:
     FILE [--build DIR] [--filter REGEX] [--full] [--list]
+CTest says --no-full-form to those that it never runs with --full (CMakeLists.txt).
 """
 
 import argparse
@@ -40,6 +41,7 @@ def _options(description, add_options):
     parser.add_argument("--build", default=REPOSITORY / "build/release", help="build directory (build/release)")
     parser.add_argument("--filter", default="", metavar="REGEX", help="only cases whose names match")
     parser.add_argument("--full", action="store_true", help="all cases, not only the quick ones")
+    parser.add_argument("--no-full-form", action="store_true", help="fail where a case is not a quick one: nobody would run it")
     parser.add_argument("--list", action="store_true", help="print the names of the cases, run nothing")
     add_options(parser)
     return parser.parse_args()
@@ -66,6 +68,9 @@ def _run_case(case, lab):
 def main(description, cases, make_lab=lambda options, mtu: Lab(options.build, mtu), add_options=lambda parser: None):
     options = _options(description, add_options)
     cases = cases(options) if callable(cases) else cases
+    if options.no_full_form and (left := [case.name for case in cases if not case.quick]):
+        print(f"never run by CTest, which has no FULL_TIMEOUT for this suite: {' '.join(left)}")
+        return 1
     chosen = [c for c in cases if (c.quick or options.full) and re.search(options.filter, c.name)]
     if options.list:
         print("\n".join(case.name for case in chosen))
