@@ -204,7 +204,8 @@ endfunction()
 
 # uroce_test(name SOURCES ... [DEPENDS ...] [IN BUILD...] [LABELS ...] [TIMEOUT seconds] [LOAD quarters] [PROPERTIES ...]
 # [LONG test...] [ONE_THREAD test...] [SEPARATE]): a GoogleTest binary, one CTest test. LONG: tests of it, as GoogleTest's
-# filter has them, that run in the release build, as name_long: much virtual time, which takes ten times as long with ASan.
+# filter has them, that run in the release build, as name_long: much virtual time, which takes ten times as long with ASan; so
+# they do at night, as name_long_asan.
 # ONE_THREAD: those of which TSan has nothing to say. SEPARATE: its sources use the same names for different things. Settings
 # of the target after it: if(TARGET name).
 function(uroce_test name)
@@ -232,13 +233,20 @@ function(uroce_test name)
     uroce_add_test(NAME ${name}_long COMMAND ${name} --gtest_filter=${filter} GOOGLETEST IN release LABELS ${ARG_LABELS})
     return()
   endif()
-  if(filter AND NOT long)  # at night all of it, in both builds
-    set(filter --gtest_filter=-${filter})
-  else()
-    set(filter)
+  set(without)
+  if(filter AND NOT long)  # they are in the release build; at night, which has all of the suite there, with ASan as well
+    set(without ${ARG_LONG})
+    if(build STREQUAL sanitize)
+      uroce_add_test(NAME ${name}_long_asan COMMAND ${name} --gtest_filter=${filter} GOOGLETEST IN sanitize
+        CONFIGURATIONS night LABELS ${ARG_LABELS} TIMEOUT 3600)
+    endif()
   endif()
-  if(build STREQUAL tsan AND ARG_ONE_THREAD)
-    list(JOIN ARG_ONE_THREAD ":" filter)
+  if(build STREQUAL tsan)
+    list(APPEND without ${ARG_ONE_THREAD})
+  endif()
+  set(filter)
+  if(without)
+    list(JOIN without ":" filter)
     set(filter --gtest_filter=-${filter})
   endif()
   uroce_add_test(NAME ${name} COMMAND ${name} ${filter} GOOGLETEST IN ${ARG_IN}
