@@ -329,8 +329,7 @@ def odd_frame(lab, udp_checksum):
 def raw(lab, io):
     """A frame from a raw socket: the same bytes in the capture, or what a UDP socket tells of them."""
     frame, ib = odd_frame(lab, 0xABCD if io == "af_xdp" else 0)
-    # A broker would not steer the packet there.
-    wait_until(lambda: "@uroced" not in lab.a.system("cat", "/proc/net/unix") + lab.b.system("cat", "/proc/net/unix"), 20, "no broker")
+    end_brokers(lab)  # which would not steer the packet there
     server, client = endless(lab, io, options=("--alone",))
     file = lab.directory / "raw.pcapng"
     listener = uroce_capture(lab, server.pid, "-w", file, "--qpn", "0x2", "--count", 1)

@@ -17,6 +17,7 @@ import termios
 import time
 
 from suite import Case, check, main
+from broker import end_brokers
 from lab import NOBODY, REPOSITORY, wait_until
 
 _ports = itertools.count(19000)
@@ -51,7 +52,7 @@ def wait_for_broker(host, program):
 
 
 def start_broker(lab, host, *options):
-    wait_until(lambda: "@uroced" not in host.system("cat", "/proc/net/unix"), 20, "the broker of earlier cases ends")
+    end_brokers(lab)
     broker = host.start([lab.program_for(False, "uroced"), *options], uroce=False)
     wait_for_broker(host, broker)
     check(broker.running(), broker.output)
@@ -179,7 +180,7 @@ def fetch(host, url, *options):
 
 def served(lab):
     """Prometheus by HTTP: with a broker, without one, and with requests that it has no answer for."""
-    wait_until(lambda: "@uroced" not in lab.b.system("cat", "/proc/net/unix"), 20, "the broker of earlier cases ends")
+    end_brokers(lab)
     port = next(_ports)
     url = f"http://127.0.0.1:{port}"
     server = lab.b.start([uroce(lab), "stat", "--serve", port], uroce=False)
