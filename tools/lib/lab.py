@@ -53,13 +53,15 @@ def enter_private_netns():
 def wait_until(condition, timeout, what):
     """Polls until condition() is true and returns what it gave; LabError after `timeout` seconds."""
     deadline = time.monotonic() + timeout
+    pause = 0
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() > deadline:
             raise LabError(f"not within {timeout} s: {what}")
-        time.sleep(0.01)
+        pause = min(pause + 0.01, 0.1)  # what it looks at costs time, too
+        time.sleep(pause)
 
 
 class Program:
