@@ -264,7 +264,8 @@ def stopped(lab):
 # --- programs that mean harm ------------------------------------------------------------------------------------------
 
 MESSAGE_FORMAT = "=IHH192siiIIIIQQiI16x"  # broker/protocol.h
-MAGIC, VERSION, HELLO = 0x75726F63, 3, 1
+MAGIC, HELLO = 0x75726F63, 1
+VERSION = int(re.search(r"kProtocolVersion = (\d+);", (REPOSITORY / "broker/protocol.h").read_text())[1])
 ESCAPE = "\x1b]0;owned\x07\x1b[2J"
 
 
@@ -280,12 +281,10 @@ def hostile(answers):
             questions.setblocking(True)
             print("ready", flush=True)
             for answer in itertools.cycle(answers):
-                _, (stream,), _, _ = socket.recv_fds(questions, 4096, 4)
-                with socket.socket(fileno=stream) as asked:
-                    try:
-                        asked.sendall(answer)
-                    except OSError:  # more than anybody reads
-                        pass
+                _, (file, bell), _, _ = socket.recv_fds(questions, 4096, 4)
+                with os.fdopen(file, "wb") as asked:
+                    asked.write(answer)
+                os.close(bell)
 
 
 def report(*lines):
