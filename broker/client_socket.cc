@@ -4,14 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <csignal>
-#include <fcntl.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <utility>
 
@@ -58,26 +54,6 @@ First first_in_queue(int socket) {
   return First::kDescriptors;  // not known, so with care
 }
 
-// What waits in a socket's queue is closed with it, and that may take long, but not in a process that ends. That one
-// makes nothing but system calls: libraries may not be usable where others of the broker's process run threads (tests).
-void close_in_a_process_that_ends(UniqueFd socket) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return static_cast<void>(socket.release());
-  const UniqueFd waits(ends[0]);
-  UniqueFd closed(ends[1]);
-  const auto process = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr));
-  if (process < 0) return static_cast<void>(socket.release());  // rather kept than waited for
-  if (process == 0) {
-    syscall(SYS_close, ends[1]);
-    char end;
-    while (syscall(SYS_read, ends[0], &end, 1) < 0 && errno == EINTR) continue;
-    syscall(SYS_exit_group, 0);
-  }
-  socket.reset();  // not the last descriptor of it
-  closed.reset();
-  while (waitpid(process, nullptr, 0) < 0 && errno == EINTR) continue;
-}
-
 }  // namespace
 
 bool is_unread(int socket) {
@@ -90,12 +66,16 @@ void ClientSocket::hang_up() const {
 }
 
 // If messages are left in the queue, the kernel gives the client an error before it gives him the last answer.
-ClientSocket::~ClientSocket() {
-  if (!socket_) return;
+bool ClientSocket::drain() const {
   shutdown(socket_.get(), SHUT_RD);  // nothing comes behind what is there now
   First first;
   while ((first = first_in_queue(socket_.get())) == First::kMessage) drop_message(socket_.get());
-  if (first == First::kDescriptors) close_in_a_process_that_ends(std::move(socket_));
+  return first == First::kNothing;
+}
+
+// Rather kept than waited for.
+ClientSocket::~ClientSocket() {
+  if (socket_ && !drain()) socket_.release();
 }
 
 int ClientSocket::receive(Message& message, Descriptors& descriptors, Takes takes) {

@@ -31,6 +31,10 @@ class ClientSocket {
   bool unread() const { return is_unread(socket_.get()); }
   // It sees the end behind what it has been sent, and nothing more is taken from it.
   void hang_up() const;
+  // Drops what it has sent. False: there are descriptors, which would be closed with the socket: to be left to a
+  // SlowCloser.
+  bool drain() const;
+  UniqueFd release() { return std::move(socket_); }
 
   // Which descriptors may come with a kClaim: none, or UDP sockets, which close at once.
   enum class Takes { kNothing, kUdpSockets };

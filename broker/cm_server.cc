@@ -64,7 +64,10 @@ UniqueFd CmServer::open(cm::ClientId client, Time now) {
 }
 
 void CmServer::close(cm::ClientId client, Time now) {
-  if (clients_.erase(client) == 0) return;
+  const auto found = clients_.find(client);
+  if (found == clients_.end()) return;
+  others_.close_later(std::move(found->second.socket), found->second.account);
+  clients_.erase(found);
   now_ = now;
   lost_.erase(client);
   service_.end_client(client, now);
@@ -94,6 +97,7 @@ void CmServer::work(std::span<const pollfd> waits, Time now) {
   for (size_t i = 0; i < waiting_.size() && i + 1 < waits.size(); ++i) {
     const auto client = clients_.find(waiting_[i]);
     if (waits[i + 1].revents == 0 || client == clients_.end()) continue;
+    if (!others_.has_time_for(client->second.account)) continue;  // any more
     const Duration begin = thread_time();
     write_unread(client->first, client->second);
     answer_requests(client->first, client->second, now);
@@ -143,13 +147,17 @@ void CmServer::on_event(const cm::Event& event) {
   if (client != clients_.end()) tell(client->first, client->second, cm::encode(event));
 }
 
+// To send takes as long as there are waiters at the other end, so it is on the receiver's account.
 void CmServer::tell(cm::ClientId id, Client& client, const cm::Encoded& message) {
   if (client.unread.size() >= most_unread_) {
     lost_.insert(id);
     return;
   }
   client.unread.push_back(message);
-  if (client.unread.size() == 1) write_unread(id, client);
+  if (client.unread.size() > 1 || !others_.has_time_for(client.account)) return;
+  const Duration begin = thread_time();
+  write_unread(id, client);
+  others_.charge(client.account, thread_time() - begin);
 }
 
 void CmServer::write_unread(cm::ClientId id, Client& client) {

@@ -46,6 +46,8 @@ class CmServer final : private cm::Surroundings, private cm::Output {
     // Whether the broker has time for the user now, and what it has taken (TimeBudget).
     virtual bool has_time_for(const cm::Account& account) = 0;
     virtual void charge(const cm::Account& account, Duration time) = 0;
+    // A connection that is over, which may be slow to close.
+    virtual void close_later(ClientSocket socket, const cm::Account& account) = 0;
 
    protected:
     ~Clients() = default;

@@ -17,7 +17,9 @@ class Meetings {
  public:
   // The client with `range` asks for the one with `other`. True: they are to be brought together now.
   bool wish(uint32_t range, uint32_t other, bool one_is_enough);
-  // They have been, or are not to be any more.
+  // The client with `range` does not ask for the other one any more.
+  void drop_wish(uint32_t range, uint32_t other);
+  // They have been.
   void settle(uint32_t range, uint32_t other);
   // Its client has it no longer.
   void forget(uint32_t range);
@@ -29,7 +31,6 @@ class Meetings {
   struct Side {
     std::set<uint32_t> wants, wanted_by, met;
   };
-  void drop_wish(uint32_t range, uint32_t other);
 
   std::map<uint32_t, Side> sides_;
 };

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -116,7 +117,7 @@ bool Server::turn(int stop, bool waits_for_work) {
   auto wait = waits_.begin() + static_cast<ptrdiff_t>(others);
   served_.clear();
   for (auto client = clients_.begin(); client != clients_.end(); ++wait) {
-    const bool served = wait->revents != 0 && has_its_turn(*client);
+    const bool served = wait->revents != 0 && is_listened_to(*client, now_()) && has_its_turn(*client);
     const bool goes_on = served ? serve_on_account(*client) : client->greeted || now < client->greeting_ends;
     client = goes_on ? std::next(client) : end_client(client);
   }
@@ -155,6 +156,7 @@ int Server::patience(Time now) const {
   if (!started_) next = std::min(next, starts_at_);
   if (!kept_.empty()) next = std::min(next, look_at_kept_);
   if (!leaving_.empty()) next = std::min(next, closes_more_ ? now : now + kLookAgain);
+  if (closer_.is_busy()) next = std::min(next, now + kLookAgain);
   if (cm_) next = std::min(next, cm_->deadline());
   if (accepts_at_ > now) next = std::min(next, accepts_at_);
   if (policy_.linger && is_idle()) next = std::min(next, empty_since_ + *policy_.linger);
@@ -199,6 +201,7 @@ void Server::accept_clients(int listener) {
     if (!peer) continue;
     if (!may_connect(*peer)) {
       socket.send(refusal(EBUSY, concat("user ", peer->uid, " has as many programs here as are left for all others")));
+      if (!socket.drain()) closer_.add(socket.release(), peer->uid);
       continue;
     }
     clients_.emplace_back(std::move(socket), *peer, ++last_number_, now_() + kGreetingTime);
@@ -211,8 +214,8 @@ bool Server::may_connect(const Peer& peer) const {
                                      [&peer](const Client& client) { return client.peer.uid == peer.uid; });
   const auto leaving =
       std::count_if(leaving_.begin(), leaving_.end(), [&peer](const Leaving& each) { return each.user == peer.uid; });
-  return cm::Shares::leaves_enough(policy_.most_clients, connections_now(), static_cast<size_t>(clients + leaving),
-                                   {cm::UserId{peer.uid}, false});
+  const size_t own = static_cast<size_t>(clients + leaving) + closer_.of(peer.uid);
+  return cm::Shares::leaves_enough(policy_.most_clients, connections_now(), own, {cm::UserId{peer.uid}, false});
 }
 
 ClientSocket::Takes Server::takes(const Client& client) const {
@@ -301,13 +304,18 @@ bool Server::may_see(const Client& observer, const Client& client) const {
 bool Server::introduce(const Client& observer, const Message& request) {
   Message question = make_message(Kind::kReport);
   question.most_qps = request.most_qps;
-  for (const Client& client : clients_) {
-    if (client.number <= request.client || !client.greeted || client.observes || !may_see(observer, client)) continue;
+  for (Client& client : clients_) {
+    if (client.number <= request.client || !client.reports || !client.greeted || client.observes ||
+        !may_see(observer, client))
+      continue;
     const UniqueFd file(memfd_create("uroce statistics", MFD_CLOEXEC));
     const auto [client_end, observer_end] = make_bell();
     const std::array asks{file.get(), client_end.get()}, tells{file.get(), observer_end.get()};
     const int error = file && client_end ? send(client.reports.get(), question, asks) : EMFILE;
-    if (error == EPIPE || error == ECONNRESET) continue;
+    if (error == EPIPE || error == ECONNRESET) {
+      client.reports.reset();  // for good
+      continue;
+    }
     Message answer = make_message(Kind::kProcess, client.program);
     answer.client = client.number;
     answer.pid = client.peer.pid;
@@ -341,6 +349,9 @@ bool Server::answer(Client& client, const Message& message, Descriptors& descrip
       client.postponed = message;
       return true;
     case Kind::kClaim:
+      for (const UniqueFd& descriptor : descriptors) {  // so that none is closed here for good
+        if (descriptor) closer_.add(UniqueFd(fcntl(descriptor.get(), F_DUPFD_CLOEXEC, 0)), client.peer.uid);
+      }
       return take_over(client, message, descriptors);
     case Kind::kMeet:
       meet(client, message);
@@ -437,6 +448,11 @@ bool Server::has_time_for(const cm::Account& account) {
   return account.has_reserve || budget_.has_some(static_cast<uid_t>(account.user), now_());
 }
 
+void Server::close_later(ClientSocket socket, const cm::Account& account) {
+  socket.hang_up();
+  leaving_.push_back({std::move(socket), UniqueFd(), static_cast<uid_t>(account.user)});
+}
+
 void Server::charge(const cm::Account& account, Duration time) {
   if (!account.has_reserve) budget_.spend(static_cast<uid_t>(account.user), time, now_());
 }
@@ -514,7 +530,9 @@ void Server::bring_together(const Client& client, uint32_t range, const Client& 
     const std::array descriptors{end.memory.get(), end.bell.get()};
     return send(to.reports.get(), message, descriptors) == 0;
   };
-  if (!tell(client, range, its_range, ours) || !tell(other, its_range, range, theirs)) return;
+  // Whoever does not listen has to ask again.
+  if (!tell(other, its_range, range, theirs)) return meetings_.drop_wish(its_range, range);
+  if (!tell(client, range, its_range, ours)) return meetings_.drop_wish(range, its_range);
   meetings_.settle(range, its_range);
   log(client, concat("exchanges packets with process ", other.peer.pid, " by memory"));
 }
@@ -623,10 +641,12 @@ void Server::close_some() {
   size_t closed = 0;
   for (auto leaving = leaving_.begin(); leaving != leaving_.end() && closed < kMostClosed;) {
     const bool read = leaving->is_read();
+    if (read && !leaving->socket.drain()) closer_.add(leaving->socket.release(), leaving->user);
     closed += read ? 1 : 0;
     leaving = read ? leaving_.erase(leaving) : std::next(leaving);
   }
   closes_more_ = closed == kMostClosed;
+  closer_.work();
 }
 
 void Server::log(const Client& client, const std::string& text) const {

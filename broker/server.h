@@ -27,6 +27,7 @@
 #include "broker/cm_server.h"
 #include "broker/meetings.h"
 #include "broker/protocol.h"
+#include "broker/slow_closer.h"
 #include "broker/steering.h"
 #include "broker/time_budget.h"
 #include "engine/base/clock.h"
@@ -105,7 +106,7 @@ class Server final : private CmServer::Clients {
   };
 
   void start_when_due(Time now);
-  size_t connections_now() const { return clients_.size() + leaving_.size(); }
+  size_t connections_now() const { return clients_.size() + leaving_.size() + closer_.size(); }
   bool accepts(Time now) const { return connections_now() < policy_.most_clients && now >= accepts_at_; }
   void accept_clients(int listener);
   bool may_connect(const Peer& peer) const;
@@ -135,6 +136,7 @@ class Server final : private CmServer::Clients {
   cm::Account account_of(cm::ClientId client) override;
   bool has_time_for(const cm::Account& account) override;
   void charge(const cm::Account& account, Duration time) override;
+  void close_later(ClientSocket socket, const cm::Account& account) override;
   bool take_over(Client& client, const Message& request, Descriptors& descriptors);
   void end_lease(Client& client, uint32_t range);
   void forget_lease(uint32_t range);
@@ -167,6 +169,7 @@ class Server final : private CmServer::Clients {
   Clients clients_;
   std::map<uint32_t, Client*> holders_;  // of ranges
   std::list<Leaving> leaving_;
+  SlowCloser closer_;  // of what has descriptors in its queue
   Meetings meetings_;
   uint64_t last_number_ = 0;
   bool started_ = false;

@@ -18,6 +18,12 @@ bool is_loopback(const wire::IpAddress& address) {
   return address.is_v4() ? address.v4_bytes()[0] == 127 : address.bytes == kV6;
 }
 
+// Else one address could be said in several ways, and two would have the same port.
+bool says_one_thing(const Bind& bind) {
+  const bool any = bind.address.is_unspecified();
+  return (any || bind.v4 == bind.address.is_v4()) && (bind.netdev == 0 || (!any && bind.address.is_link_local()));
+}
+
 // Some service id that fits is of a port.
 bool may_be_a_port(const Listen& listen) {
   constexpr std::array kSpaces{wire::PortSpace::kIpoib, wire::PortSpace::kTcp, wire::PortSpace::kUdp,
@@ -74,6 +80,7 @@ void Service::free_some() {
 
 Reply Service::on(const BindRequest& request, const Asked& asked) {
   Bind bind = request.bind;
+  if (!says_one_thing(bind)) return {.error = EINVAL};
   const bool anywhere = bind.address.is_unspecified() || is_loopback(bind.address);
   if (!anywhere && !surroundings_.has_address(bind.netdev, bind.address)) return {.error = EADDRNOTAVAIL};
   bind.privileged = surroundings_.is_privileged(asked.client);
@@ -104,8 +111,8 @@ int Service::fit_to_binding(Listen& listen, ClientId client, BindingId binding) 
   if (bind == nullptr) return ENOENT;
   const bool exact = listen.service == wire::service_id(bind->space, bind->port) && listen.service_mask == UINT64_MAX;
   if (!exact) return EPERM;
-  const bool anywhere = bind->address.is_unspecified() || is_loopback(bind->address);
-  if (!anywhere && (listen.address != bind->address || listen.netdev != bind->netdev)) return EPERM;
+  if (!bind->address.is_unspecified() && (listen.address != bind->address || listen.netdev != bind->netdev))
+    return EPERM;
   const bool takes_v4 = bind->v4 || !bind->v6_only, takes_v6 = !bind->v4;
   listen.takes_v4 = listen.takes_v4 && takes_v4;
   listen.takes_v6 = listen.takes_v6 && takes_v6;

@@ -3,8 +3,10 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <linux/sockios.h>
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 namespace uroce {
@@ -38,7 +40,9 @@ void ring_bell(int end) {
 
 bool bell_has_ended(int end) {
   pollfd look{end, 0, 0};
-  return poll(&look, 1, 0) > 0 && (look.revents & POLLERR) != 0;
+  if (poll(&look, 1, 0) > 0 && (look.revents & POLLERR) != 0) return true;
+  int unread = 0;
+  return ioctl(end, SIOCOUTQ, &unread) == 0 && unread == 0;
 }
 
 int wait_for_bell(int epoll, int end, void* data) {

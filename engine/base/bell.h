@@ -7,8 +7,9 @@
 // memory that he makes slow (FUSE), for whoever reads or closes it; an eventfd's flags and count belong to both sides,
 // so a write to it can be made to wait. So this is a pair of connected UNIX sockets that have been shut down in both
 // directions before anybody gets them: to shut down a side again reaches the other side's waiters and is all that a
-// side can do (Linux, net/unix/af_unix.c: unix_shutdown()). Closing an end with a byte unread is an error at the other
-// one: each has one.
+// side can do (Linux, net/unix/af_unix.c: unix_shutdown()). Closing an end with a byte unread is an error at
+// the other one: each has one, and who reads it has left as well. A ring costs as much as there are waiters at the
+// other end: 0.3 us for one, 0.2 us for each more.
 #pragma once
 
 #include <array>
@@ -23,7 +24,7 @@ std::array<UniqueFd, 2> make_bell();
 // Whoever waits at the other end is woken. Does not wait, whatever that side does.
 void ring_bell(int end);
 
-// The other end has been closed, by whoever had it last. Takes no ring away.
+// The other end has been closed, by whoever had it last, or read. Takes no ring away.
 bool bell_has_ended(int end);
 
 // Rings are waited for in an epoll set, where each is told once, with those before it: an event of `end` (and EPOLLERR

@@ -30,6 +30,7 @@ class CmServerTest : public testing::Test, public CmServer::Clients {
   cm::Account account_of(cm::ClientId client) override { return accounts[client]; }
   bool has_time_for(const cm::Account& account) override { return account.user != without_time; }
   void charge(const cm::Account& account, Duration time) override { charged[account.user] += time; }
+  void close_later(ClientSocket socket, const cm::Account&) override { socket.hang_up(); }
 
   std::optional<cm::UserId> without_time;
   std::map<cm::UserId, Duration> charged;

@@ -102,9 +102,30 @@ TEST_F(CmPorts, AreOfOwnAddresses) {
   EXPECT_EQ(bind(kPort, kAlice, v4(1)).error, 0);
   EXPECT_EQ(bind(kPort + 1, kAlice, v4(2)).error, 0) << "of any netdev";
   EXPECT_EQ(bind(kPort + 2, kAlice, v4(77)).error, EADDRNOTAVAIL);
-  EXPECT_EQ(ask(BindRequest{{.address = link_local(1), .netdev = kOtherNetdev, .port = 7}}).error, EADDRNOTAVAIL);
+  EXPECT_EQ(ask(BindRequest{{.address = link_local(1), .v4 = false, .netdev = kOtherNetdev, .port = 7}}).error,
+            EADDRNOTAVAIL);
   const uint8_t loopback[] = {127, 0, 0, 1};
   EXPECT_EQ(bind(kPort + 3, kAlice, wire::IpAddress::v4(loopback)).error, 0);
+}
+
+// One address said in two ways would be two places, and who says it in the more special way got the requests of the
+// other.
+TEST_F(CmPorts, AnAddressCanBeSaidInOneWay) {
+  EXPECT_EQ(bind(kPort, kAlice, v4(1)).error, 0);
+  EXPECT_EQ(ask(BindRequest{{.address = v4(1), .netdev = kNetdev, .port = kPort}}, kBob).error, EINVAL);
+  EXPECT_EQ(ask(BindRequest{{.address = v4(1), .v4 = false, .port = kPort}}, kBob).error, EINVAL);
+  EXPECT_EQ(ask(BindRequest{{.address = link_local(1), .v4 = true, .netdev = kNetdev, .port = kPort}}, kBob).error,
+            EINVAL);
+  EXPECT_EQ(ask(BindRequest{{.netdev = kNetdev, .port = kPort}}, kBob).error, EINVAL);
+  const uint8_t bytes[] = {127, 0, 0, 1};
+  const wire::IpAddress loopback = wire::IpAddress::v4(bytes);
+  const Reply bound = bind(kPort, kBob, loopback);
+  ASSERT_EQ(bound.error, 0);
+  ListenRequest elsewhere{
+      bound.binding, {.service = wire::service_id(wire::PortSpace::kTcp, kPort), .address = v4(1), .netdev = kNetdev}};
+  EXPECT_EQ(ask(elsewhere, kBob).error, EPERM);
+  elsewhere.listen.address = {};
+  EXPECT_EQ(ask(elsewhere, kBob).error, EPERM) << "nor at all addresses";
 }
 
 TEST_F(CmPorts, BelowThousandAreForThePrivilegedWhateverTheClientSays) {

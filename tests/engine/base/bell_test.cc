@@ -87,10 +87,12 @@ TEST_F(BellTest, NothingCanBeSentThroughIt) {
   }
 }
 
-// Which takes away the byte by which its end would be seen, and no more.
-TEST_F(BellTest, WhoReadsOfItDisturbsNobody) {
+// The byte by which the end of it would be seen.
+TEST_F(BellTest, WhoReadsOfItHasLeft) {
   char byte;
+  EXPECT_FALSE(bell_has_ended(ours.get()));
   EXPECT_EQ(recv(theirs.get(), &byte, 1, 0), 1);
+  EXPECT_TRUE(bell_has_ended(ours.get()));
   ring_bell(theirs.get());
   EXPECT_TRUE(wakes());
   EXPECT_EQ(take(), 1);

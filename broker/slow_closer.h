@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-2-Clause
+// Closes what a client has passed on, whatever that is. The last close() of a descriptor can take as long as its sender
+// likes: a TCP socket that lingers, a file of his own file system (FUSE), anything in an epoll set that he keeps
+// locked. So it is done by processes that end, for whom nobody waits.
+#pragma once
+
+#include <cstddef>
+#include <sys/types.h>
+#include <vector>
+
+#include "engine/base/unique_fd.h"
+
+namespace uroce::broker {
+
+class SlowCloser {
+ public:
+  // Processes at a time. One closes all that waits for it of its user.
+  static constexpr size_t kMostProcesses = 32, kMostOfUser = 2;
+
+  SlowCloser() = default;
+  ~SlowCloser();
+  SlowCloser(const SlowCloser&) = delete;
+  SlowCloser& operator=(const SlowCloser&) = delete;
+
+  // Takes a copy of which others may have more, too.
+  void add(UniqueFd descriptor, uid_t user);
+  // Starts a process, if there is something to close and there may be one; sees which have ended. Does not wait.
+  void work();
+  // There is something to do again soon.
+  bool is_busy() const { return !waiting_.empty() || !processes_.empty(); }
+  // Descriptors that wait to be closed.
+  size_t size() const { return waiting_.size(); }
+  size_t of(uid_t user) const;
+
+ private:
+  struct Waiting {
+    UniqueFd descriptor;
+    uid_t user;
+  };
+  struct Process {
+    pid_t pid;
+    uid_t user;
+  };
+  size_t processes_of(uid_t user) const;
+  bool close_all_of(uid_t user);
+
+  std::vector<Waiting> waiting_;
+  std::vector<Process> processes_;
+};
+
+}  // namespace uroce::broker
