@@ -80,6 +80,7 @@ void Service::free_some() {
 
 Reply Service::on(const BindRequest& request, const Asked& asked) {
   Bind bind = request.bind;
+  bind.v4 = bind.v4 || bind.address.is_v4();  // also ::ffff:192.0.2.1 of an IPv6 socket
   if (!says_one_thing(bind)) return {.error = EINVAL};
   const bool anywhere = bind.address.is_unspecified() || is_loopback(bind.address);
   if (!anywhere && !surroundings_.has_address(bind.netdev, bind.address)) return {.error = EADDRNOTAVAIL};

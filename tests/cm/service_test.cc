@@ -113,7 +113,8 @@ TEST_F(CmPorts, AreOfOwnAddresses) {
 TEST_F(CmPorts, AnAddressCanBeSaidInOneWay) {
   EXPECT_EQ(bind(kPort, kAlice, v4(1)).error, 0);
   EXPECT_EQ(ask(BindRequest{{.address = v4(1), .netdev = kNetdev, .port = kPort}}, kBob).error, EINVAL);
-  EXPECT_EQ(ask(BindRequest{{.address = v4(1), .v4 = false, .port = kPort}}, kBob).error, EINVAL);
+  EXPECT_EQ(ask(BindRequest{{.address = v4(1), .v4 = false, .port = kPort}}, kBob).error, EADDRINUSE);
+  EXPECT_EQ(ask(BindRequest{{.address = v4(1), .v4 = false, .port = kPort + 1}}, kBob).error, 0) << "said by IPv6";
   EXPECT_EQ(ask(BindRequest{{.address = link_local(1), .v4 = true, .netdev = kNetdev, .port = kPort}}, kBob).error,
             EINVAL);
   EXPECT_EQ(ask(BindRequest{{.netdev = kNetdev, .port = kPort}}, kBob).error, EINVAL);
