@@ -9,21 +9,21 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr uid_t kAlice = 1, kBob = 2;
+constexpr uid_t kOne = 1, kOther = 2;
 
 TEST(TimeBudget, WhoHasSpentAllWaitsForHisShare) {
   TimeBudget budget;
   Time now{1h};
-  EXPECT_TRUE(budget.has_some(kAlice, now));
-  budget.spend(kAlice, kMostTime - 1ms, now);
-  EXPECT_TRUE(budget.has_some(kAlice, now));
-  budget.spend(kAlice, 3ms, now);
-  EXPECT_FALSE(budget.has_some(kAlice, now));
-  EXPECT_TRUE(budget.has_some(kBob, now)) << "another user";
-  const Time again = budget.again(kAlice, now);
+  EXPECT_TRUE(budget.has_some(kOne, now));
+  budget.spend(kOne, kMostTime - 1ms, now);
+  EXPECT_TRUE(budget.has_some(kOne, now));
+  budget.spend(kOne, 3ms, now);
+  EXPECT_FALSE(budget.has_some(kOne, now));
+  EXPECT_TRUE(budget.has_some(kOther, now)) << "another user";
+  const Time again = budget.again(kOne, now);
   EXPECT_EQ(again, now + 2ms * kShare + kLeastShare);
-  EXPECT_FALSE(budget.has_some(kAlice, now + 2ms * kShare));
-  EXPECT_TRUE(budget.has_some(kAlice, again));
+  EXPECT_FALSE(budget.has_some(kOne, now + 2ms * kShare));
+  EXPECT_TRUE(budget.has_some(kOne, again));
 }
 
 // However long he works it.
@@ -32,11 +32,11 @@ TEST(TimeBudget, NobodyGetsMoreThanHisShare) {
   const Time begin{1h}, end = begin + 100s;
   Duration spent{};
   for (Time now = begin; now < end;) {
-    if (!budget.has_some(kAlice, now)) {
-      now = budget.again(kAlice, now);
+    if (!budget.has_some(kOne, now)) {
+      now = budget.again(kOne, now);
       continue;
     }
-    budget.spend(kAlice, 300us, now);
+    budget.spend(kOne, 300us, now);
     spent += 300us;
     now += 300us;
   }
@@ -46,10 +46,10 @@ TEST(TimeBudget, NobodyGetsMoreThanHisShare) {
 
 TEST(TimeBudget, TimeIsNotSavedUp) {
   TimeBudget budget;
-  budget.spend(kAlice, 1ms, Time{1h});
+  budget.spend(kOne, 1ms, Time{1h});
   const Time later{50h};
-  budget.spend(kAlice, kMostTime, later);
-  EXPECT_FALSE(budget.has_some(kAlice, later));
+  budget.spend(kOne, kMostTime, later);
+  EXPECT_FALSE(budget.has_some(kOne, later));
 }
 
 }  // namespace
