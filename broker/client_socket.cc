@@ -102,7 +102,9 @@ int ClientSocket::receive(std::span<uint8_t> bytes, size_t& size) {
 int ClientSocket::take_claimed(Descriptors& descriptors, Takes takes) {
   if (takes == Takes::kNothing) return EPROTO;
   const bool all = peek_descriptors(socket_.get(), descriptors) == 0;
-  const auto is_sound = [](const UniqueFd& fd) { return !fd || is_udp_socket(fd.get()); };
+  const auto is_sound = [takes](const UniqueFd& fd) {
+    return !fd || takes == Takes::kAnything || is_udp_socket(fd.get());
+  };
   const bool sound = std::all_of(descriptors.begin(), descriptors.end(), is_sound);
   if (sound && all) return 0;
   for (UniqueFd& descriptor : descriptors) {

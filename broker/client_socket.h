@@ -36,8 +36,8 @@ class ClientSocket {
   bool drain() const;
   UniqueFd release() { return std::move(socket_); }
 
-  // Which descriptors may come with a kClaim: none, or UDP sockets, which close at once.
-  enum class Takes { kNothing, kUdpSockets };
+  // Which descriptors may come with a kClaim: none, UDP sockets, or whatever it is.
+  enum class Takes { kNothing, kUdpSockets, kAnything };
   // As broker::receive() without waiting. EPROTO as well for descriptors that are not to be taken; EPERM: one of these
   // was no UDP socket. It stays open for good, so the client's user should not be given the chance again.
   int receive(Message& message, Descriptors& descriptors, Takes takes);

@@ -221,6 +221,8 @@ bool Server::may_connect(const Peer& peer) const {
 ClientSocket::Takes Server::takes(const Client& client) const {
   using Takes = ClientSocket::Takes;
   if (!client.greeted || client.stays || deceivers_.contains(client.peer.uid)) return Takes::kNothing;
+  // Where it serves nobody but its owner, its clients keep more than sockets (steering_slots.h).
+  if (is_owner(client.peer) && !steering_->isolates()) return Takes::kAnything;
   return deceivers_.size() < kMostDeceivers || is_owner(client.peer) ? Takes::kUdpSockets : Takes::kNothing;
 }
 
