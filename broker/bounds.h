@@ -37,7 +37,7 @@ inline constexpr size_t kMostMetOfUser = 32;  // of a client, those of one other
 // --- in a turn ------------------------------------------------------------------------------------------------------
 inline constexpr size_t kServedOfUser = 64;  // messages of all clients of a user who is not the owner; one of a client
 inline constexpr size_t kMostAccepted = 16;  // of a listener
-inline constexpr size_t kMostClosed = 16;    // connections: to close one may take a process (client_socket.h)
+inline constexpr size_t kMostClosed = 16;    // connections: to close one may take a process (slow_closer.h)
 
 // --- of the broker's time -------------------------------------------------------------------------------------------
 // A user who is not the owner has kMostTime at once, for hundreds of programs that begin, and one part in kShare of the

@@ -142,22 +142,23 @@ void CmServer::answer_requests(cm::ClientId id, Client& client, Time now) {
   }
 }
 
+// To send takes as long as there are waiters at the other end, so it is on the receiver's account.
 void CmServer::on_event(const cm::Event& event) {
   const auto client = clients_.find(event.client);
-  if (client != clients_.end()) tell(client->first, client->second, cm::encode(event));
+  if (client == clients_.end()) return;
+  const Duration begin = thread_time();
+  tell(client->first, client->second, cm::encode(event));
+  others_.charge(client->second.account, thread_time() - begin);
 }
 
-// To send takes as long as there are waiters at the other end, so it is on the receiver's account.
+// What waits already goes first, and nothing goes while the client's user has no time.
 void CmServer::tell(cm::ClientId id, Client& client, const cm::Encoded& message) {
   if (client.unread.size() >= most_unread_) {
     lost_.insert(id);
     return;
   }
   client.unread.push_back(message);
-  if (client.unread.size() > 1 || !others_.has_time_for(client.account)) return;
-  const Duration begin = thread_time();
-  write_unread(id, client);
-  others_.charge(client.account, thread_time() - begin);
+  if (client.unread.size() == 1 && others_.has_time_for(client.account)) write_unread(id, client);
 }
 
 void CmServer::write_unread(cm::ClientId id, Client& client) {

@@ -87,7 +87,10 @@ Server::Server(std::vector<UniqueFd> listeners, std::unique_ptr<Steering> steeri
       starts_at_(steering_->inherits() ? now_() + kInheritance : now_()),
       empty_since_(now_()) {}
 
-Server::~Server() = default;
+// First what asks the others of time and accounts while its connections end.
+Server::~Server() {
+  cm_.reset();
+}
 
 void Server::manage_connections(std::unique_ptr<net::NetView> view, const std::optional<io::FaultSpec>& faults,
                                 const cm::Limits& limits) {
@@ -242,6 +245,9 @@ bool Server::serve(Client& client) {
     return false;
   }
   if (error != 0) return false;
+  for (const UniqueFd& descriptor : descriptors) {  // whatever becomes of it, this thread closes none for good
+    if (descriptor) closer_.add(UniqueFd(fcntl(descriptor.get(), F_DUPFD_CLOEXEC, 0)), client.peer.uid);
+  }
   return client.greeted ? answer(client, message, descriptors) : answer_first(client, message);
 }
 
@@ -351,9 +357,6 @@ bool Server::answer(Client& client, const Message& message, Descriptors& descrip
       client.postponed = message;
       return true;
     case Kind::kClaim:
-      for (const UniqueFd& descriptor : descriptors) {  // so that none is closed here for good
-        if (descriptor) closer_.add(UniqueFd(fcntl(descriptor.get(), F_DUPFD_CLOEXEC, 0)), client.peer.uid);
-      }
       return take_over(client, message, descriptors);
     case Kind::kMeet:
       meet(client, message);
@@ -519,7 +522,7 @@ size_t Server::met_of_user(const Client& client, uid_t user) const {
   return count;
 }
 
-// Two clients that have ranges on one netdev get what connects them, once. Where one of them cannot be told, the other
+// Two clients that have ranges on one netdev get what connects them, once. If the asking one cannot be told, the other
 // sees the end of it.
 void Server::bring_together(const Client& client, uint32_t range, const Client& other, uint32_t its_range) {
   io::PeerEnd ours, theirs;
@@ -638,7 +641,7 @@ Server::Clients::iterator Server::end_client(Clients::iterator client) {
   return next;
 }
 
-// Whoever has not read what it was sent stays, and counts (has too many: may_connect()).
+// Whoever has not read what it was sent stays, and counts for what its user may have (may_connect()).
 void Server::close_some() {
   size_t closed = 0;
   for (auto leaving = leaving_.begin(); leaving != leaving_.end() && closed < kMostClosed;) {

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <csignal>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,17 +14,18 @@
 namespace uroce::broker {
 namespace {
 
-// Nothing but system calls: libraries may not be usable where others of the broker's process run threads (tests). It
-// keeps nothing else open, for as long as it may take: `keeps` is in order.
-[[noreturn]] void end_with(const std::vector<unsigned>& keeps, int closed) {
+// Numbers of descriptors from here on are nobody's in a broker (bounds.h), if there are as many.
+constexpr rlim_t kTop = 65536;
+
+// Nothing but system calls: libraries may not be usable where others of the broker's process run threads (tests). The
+// end of a process closes descriptors in the order of their numbers, so those that may be slow get the last ones: it
+// keeps nothing else open, however long they take. None is closed here for good, as that would be waited for.
+[[noreturn]] void end_with(const std::vector<int>& slow, int closed, long top) {
   char end;
   while (syscall(SYS_read, closed, &end, 1) < 0 && errno == EINTR) continue;
-  unsigned from = 0;
-  for (const unsigned kept : keeps) {
-    if (kept > from) syscall(SYS_close_range, from, kept - 1, 0);
-    from = kept + 1;
+  for (const int descriptor : slow) {
+    if (syscall(SYS_fcntl, descriptor, F_DUPFD_CLOEXEC, top) >= 0) syscall(SYS_close, descriptor);
   }
-  syscall(SYS_close_range, from, ~0U, 0);
   while (true) syscall(SYS_exit_group, 0);
 }
 
@@ -56,26 +58,26 @@ void SlowCloser::work() {
   if (next != waiting_.end()) close_all_of(next->user);
 }
 
-// The process has the last copies as soon as they are closed here, which the end of the pipe tells it.
-bool SlowCloser::close_all_of(uid_t user) {
+// The process has the last copies as soon as they are closed here, which the end of the pipe tells it. If there can be
+// none now, they wait.
+void SlowCloser::close_all_of(uid_t user) {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return false;
+  if (pipe2(ends, O_CLOEXEC) != 0) return;
   const UniqueFd waits(ends[0]);
   UniqueFd closed(ends[1]);
-  std::vector<unsigned> keeps;
-  for (const Waiting& each : waiting_) {
-    if (each.user == user) keeps.push_back(static_cast<unsigned>(each.descriptor.get()));
-  }
-  std::sort(keeps.begin(), keeps.end());
+  std::vector<int> slow;  // those of others may become this process's to close, too
+  for (const Waiting& each : waiting_) slow.push_back(each.descriptor.get());
+  rlimit files{};
+  getrlimit(RLIMIT_NOFILE, &files);
+  const long top = static_cast<long>(std::min(files.rlim_cur, kTop)) - static_cast<long>(slow.size());
   const auto process = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr));
-  if (process < 0) return false;
+  if (process < 0) return;
   if (process == 0) {
     syscall(SYS_close, ends[1]);
-    end_with(keeps, ends[0]);
+    end_with(slow, ends[0], top);
   }
   processes_.push_back({process, user});
   std::erase_if(waiting_, [user](const Waiting& each) { return each.user == user; });
-  return true;
 }
 
 }  // namespace uroce::broker

@@ -22,11 +22,11 @@ class SlowCloser {
   SlowCloser(const SlowCloser&) = delete;
   SlowCloser& operator=(const SlowCloser&) = delete;
 
-  // Takes a copy of which others may have more, too.
+  // It may be one copy of several.
   void add(UniqueFd descriptor, uid_t user);
   // Starts a process, if there is something to close and there may be one; sees which have ended. Does not wait.
   void work();
-  // There is something to do again soon.
+  // work() has something to do again soon.
   bool is_busy() const { return !waiting_.empty() || !processes_.empty(); }
   // Descriptors that wait to be closed.
   size_t size() const { return waiting_.size(); }
@@ -42,7 +42,7 @@ class SlowCloser {
     uid_t user;
   };
   size_t processes_of(uid_t user) const;
-  bool close_all_of(uid_t user);
+  void close_all_of(uid_t user);
 
   std::vector<Waiting> waiting_;
   std::vector<Process> processes_;

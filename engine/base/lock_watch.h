@@ -4,7 +4,6 @@
 // has a shard's lock and takes a ForkGuard or, in tests (tests/watched_mutex.cc), any other mutex ends the program.
 #pragma once
 
-#include <cassert>
 #include <mutex>
 
 #include "engine/base/spinlock.h"

@@ -2,6 +2,7 @@
 // The longest message of all: 2^31 - 1 bytes (IBTA 9.7.2: up to 2^31, and max_msg_sz says one less), and one byte more.
 #include <algorithm>
 #include <sys/mman.h>
+#include <utility>
 
 #include "memory_fixture.h"
 
@@ -96,19 +97,16 @@ TEST_F(LongMessages, OfTwoGibibytesButOneByteArrive) {
   EXPECT_EQ(port.max_msg_sz, kLongest);
 
   ibv_sge from = all_of(from_), to = all_of(to_);
-  ibv_send_wr write = send_request(1, &from, IBV_WR_RDMA_WRITE);
-  write.wr.rdma.remote_addr = to.addr;
-  write.wr.rdma.rkey = to_->rkey;
-  ASSERT_EQ(post(a_, write), 0);
-  expect_completion(IBV_WC_RDMA_WRITE);
-  expect_arrived();
-
-  ibv_send_wr read = send_request(2, &to, IBV_WR_RDMA_READ);
-  read.wr.rdma.remote_addr = from.addr;
-  read.wr.rdma.rkey = from_->rkey;
-  ASSERT_EQ(post(a_, read), 0);
-  expect_completion(IBV_WC_RDMA_READ);
-  expect_arrived();
+  for (const auto& [opcode, completion] :
+       {std::pair(IBV_WR_RDMA_WRITE, IBV_WC_RDMA_WRITE), std::pair(IBV_WR_RDMA_READ, IBV_WC_RDMA_READ)}) {
+    const bool writes = opcode == IBV_WR_RDMA_WRITE;
+    ibv_send_wr request = send_request(1, writes ? &from : &to, opcode);
+    request.wr.rdma.remote_addr = writes ? to.addr : from.addr;
+    request.wr.rdma.rkey = (writes ? to_ : from_)->rkey;
+    ASSERT_EQ(post(a_, request), 0);
+    expect_completion(completion);
+    expect_arrived();
+  }
 
   ibv_recv_wr receive{};
   receive.sg_list = &to;

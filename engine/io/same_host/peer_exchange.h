@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // Peers on their way from the thread that is told of them to the SameHost of a netdev, and back when they have ended:
-// to map one and to let go of one takes the kernel, so neither is done under the shard's lock. No side waits for the
+// to map one and to let go of one takes system calls, so neither is done under the shard's lock. No side waits for the
 // other.
 #pragma once
 

@@ -117,7 +117,7 @@ void SameHost::show_packets(bool shown) {
   }
 }
 
-// For who polls, which leaves rings to the thread that sleeps, whose they are.
+// Who polls calls this: it takes no rings, as those are for the thread that sleeps.
 void SameHost::look_after_peers() {
   bool ended = false;
   const Time now = config_.now();
@@ -143,9 +143,9 @@ void SameHost::watch(Peer& peer, Time now) {
   }
 }
 
-// Takes the rings of all peers. Only for the thread that sleeps, before it does: if another took a ring, that thread
-// would sleep on, and as the peer's ring says that its reader is awake, nobody would wake it again
-// (tests/models/wake_up.pml). As many as there are: who rings on keeps this side from nothing but its sleep.
+// Takes the rings of all peers. Only the thread that sleeps calls this, before it does: if another took a ring, that
+// thread would sleep on, and as the peer's ring says that its reader is awake, nobody would wake it again
+// (tests/models/wake_up.pml). The looks are bounded: who rings on keeps this side from nothing but its sleep.
 void SameHost::answer_bells() {
   std::array<epoll_event, 64> events;
   bool rung = false;
@@ -173,10 +173,17 @@ void SameHost::end_peers() {
     }
     return !peer->in.empty();
   };
-  const auto ended = std::stable_partition(peers_.begin(), peers_.end(), stays);
-  if (ended == peers_.end()) return;
-  for (auto peer = ended; peer != peers_.end(); ++peer) config_.peers->give_back(std::move(*peer));
-  peers_.erase(ended, peers_.end());
+  size_t kept = 0;
+  for (size_t i = 0; i < peers_.size(); ++i) {
+    std::unique_ptr<Peer> peer = std::move(peers_[i]);
+    if (stays(peer)) {
+      peers_[kept++] = std::move(peer);
+    } else {
+      config_.peers->give_back(std::move(peer));
+    }
+  }
+  if (kept == peers_.size()) return;
+  peers_.resize(kept);
   config_.bury();
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// A memory loop that lets a test into the middle of a round: what happens there happens under the progress lock.
+// A memory loop, or another packet I/O, that lets a test into the middle of a round: what happens there happens under
+// the progress lock.
 #pragma once
 
 #include <functional>
@@ -17,7 +18,8 @@ class HookedIo final : public io::PacketIo {
   // Called in every receive(), with what arrived.
   using Hook = std::function<void(std::span<io::RxPacket> arrived)>;
 
-  explicit HookedIo(Hook hook) : hook_(std::move(hook)) {}
+  explicit HookedIo(Hook hook, std::unique_ptr<io::PacketIo> link = io::make_memory_loop())
+      : link_(std::move(link)), hook_(std::move(hook)) {}
 
   size_t receive(std::span<io::RxPacket> out) override {
     const size_t count = link_->receive(out);
@@ -33,7 +35,7 @@ class HookedIo final : public io::PacketIo {
   io::IoCounters counters() const override { return link_->counters(); }
 
  private:
-  const std::unique_ptr<io::MemoryEnd> link_ = io::make_memory_loop();
+  const std::unique_ptr<io::PacketIo> link_;
   const Hook hook_;
 };
 

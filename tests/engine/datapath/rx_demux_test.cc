@@ -8,6 +8,7 @@
 #include "engine/io/closed_io.h"
 #include "tests/engine/datapath/cable_rig.h"
 #include "tests/engine/datapath/fault_rig.h"
+#include "tests/engine/datapath/hooked_io.h"
 
 namespace uroce::engine::test {
 namespace {
@@ -49,27 +50,6 @@ TEST_F(Cable, WhatIsNotForADatagramQpIsDropped) {
 
 // Through memory a packet may stand for several, of RC and XRC only. What says so and is another has been forged by the
 // process at the other end of the ring.
-class LongPackets final : public io::PacketIo {
- public:
-  explicit LongPackets(std::unique_ptr<io::PacketIo> link) : link_(std::move(link)) {}
-
-  size_t receive(std::span<io::RxPacket> out) override {
-    const size_t count = link_->receive(out);
-    for (io::RxPacket& packet : out.first(count)) packet.psns = 2;
-    return count;
-  }
-  size_t send(std::span<io::TxPacket> burst) override { return link_->send(burst); }
-  bool flush() override { return link_->flush(); }
-  std::span<const pollfd> wait_descriptors() const override { return link_->wait_descriptors(); }
-  bool prepare_to_wait() override { return link_->prepare_to_wait(); }
-  uint32_t max_udp_length() const override { return link_->max_udp_length(); }
-  std::string description() const override { return "long packets"; }
-  io::IoCounters counters() const override { return link_->counters(); }
-
- private:
-  const std::unique_ptr<io::PacketIo> link_;
-};
-
 TEST_F(Cable, OnlyReliablePacketsStandForSeveral) {
   Station &ours = a.add(QpType::kUd), &theirs = b.add(QpType::kUd), &member = b.add(QpType::kUd);
   Station &connected = a.add(QpType::kUc), &far = b.add(QpType::kUc);
@@ -80,7 +60,10 @@ TEST_F(Cable, OnlyReliablePacketsStandForSeveral) {
   ASSERT_TRUE(b.tables.groups.attach(kGroup, *member.qp));
   for (Station* const station : {&theirs, &member, &far}) b.post_receive(*station, 7, 0, 1024);
   auto link = b.datapath.attach(std::make_unique<io::ClosedIo>(*b.datapath.wire()), nullptr);
-  b.datapath.attach(std::make_unique<LongPackets>(std::move(link)), nullptr);
+  const auto make_long = [](std::span<io::RxPacket> arrived) {
+    for (io::RxPacket& packet : arrived) packet.psns = 2;
+  };
+  b.datapath.attach(std::make_unique<HookedIo>(make_long, std::move(link)), nullptr);
   a.datagram(ours, 1, a.handle_to(b.address), theirs.qpn(), 0, 4);
   a.datagram(ours, 2, a.handle_to(kGroup), kMulticastQpn, 0, 4);
   a.post(connected, work(WrOpcode::kSend, 3), 0, 4);
