@@ -75,7 +75,9 @@ bool ClientSocket::drain() const {
 
 // Rather kept than waited for.
 ClientSocket::~ClientSocket() {
-  if (socket_ && !drain()) socket_.release();
+  if (!socket_ || drain()) return;
+  hang_up();
+  socket_.release();
 }
 
 int ClientSocket::receive(Message& message, Descriptors& descriptors, Takes takes) {

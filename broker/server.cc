@@ -73,6 +73,15 @@ Message granted(uint32_t range) {
   return message;
 }
 
+// Whoever has not been accepted yet: what they have sent would be closed with the listener, and waited for. One that
+// another process has made (systemd) stays open there, and they are for the next broker.
+void turn_away_at(int listener) {
+  const std::optional<Peer> maker = peer_of(listener);
+  if (!maker || maker->pid != getpid()) return;
+  shutdown(listener, SHUT_RDWR);  // nobody comes any more
+  while (ClientSocket(UniqueFd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC))).get() >= 0) continue;
+}
+
 }  // namespace
 
 Server::Server(std::vector<UniqueFd> listeners, std::unique_ptr<Steering> steering, Policy policy, bool verbose,
@@ -90,6 +99,7 @@ Server::Server(std::vector<UniqueFd> listeners, std::unique_ptr<Steering> steeri
 // First what asks the others of time and accounts while its connections end.
 Server::~Server() {
   cm_.reset();
+  for (const UniqueFd& listener : listeners_) turn_away_at(listener.get());
 }
 
 void Server::manage_connections(std::unique_ptr<net::NetView> view, const std::optional<io::FaultSpec>& faults,

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -17,23 +19,34 @@ namespace {
 // Numbers of descriptors from here on are nobody's in a broker (bounds.h), if there are as many.
 constexpr rlim_t kTop = 65536;
 
+// How long the end of a broker waits until its processes have nothing of it any more: they need only begin.
+constexpr std::chrono::seconds kLetGo{2};
+
 // Nothing but system calls: libraries may not be usable where others of the broker's process run threads (tests). The
-// end of a process closes descriptors in the order of their numbers, so those that may be slow get the last ones: it
-// keeps nothing else open, however long they take. None is closed here for good, as that would be waited for.
+// end of a process closes descriptors in the order of their numbers, so those that may be slow get the last ones, and
+// all others are closed before: it keeps nothing else open, however long they take.
 [[noreturn]] void end_with(const std::vector<int>& slow, int closed, long top) {
   char end;
   while (syscall(SYS_read, closed, &end, 1) < 0 && errno == EINTR) continue;
   for (const int descriptor : slow) {
     if (syscall(SYS_fcntl, descriptor, F_DUPFD_CLOEXEC, top) >= 0) syscall(SYS_close, descriptor);
   }
+  syscall(SYS_close_range, 0u, static_cast<unsigned>(top - 1), 0u);  // Linux 5.9; else the end does that, too
   while (true) syscall(SYS_exit_group, 0);
 }
 
 }  // namespace
 
-// Those that wait are left to the end of this process, too.
+// Those that wait are left to the end of this process, too. Who comes after this broker finds its addresses and ports
+// free: the processes have had copies of everything when they began.
 SlowCloser::~SlowCloser() {
   for (Waiting& each : waiting_) each.descriptor.release();
+  const auto last = std::chrono::steady_clock::now() + kLetGo;
+  for (const Process& each : processes_) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(last - std::chrono::steady_clock::now());
+    pollfd wait{each.has_ours.get(), 0, 0};
+    poll(&wait, 1, std::max(static_cast<int>(left.count()), 0));
+  }
 }
 
 void SlowCloser::add(UniqueFd descriptor, uid_t user) {
@@ -61,10 +74,12 @@ void SlowCloser::work() {
 // The process has the last copies as soon as they are closed here, which the end of the pipe tells it. If there can be
 // none now, they wait.
 void SlowCloser::close_all_of(uid_t user) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return;
-  const UniqueFd waits(ends[0]);
-  UniqueFd closed(ends[1]);
+  int here[2], there[2];  // tells that all are closed here; that all but the slow ones are closed there
+  if (pipe2(here, O_CLOEXEC) != 0) return;
+  const UniqueFd waits(here[0]), closed(here[1]);
+  if (pipe2(there, O_CLOEXEC) != 0) return;
+  UniqueFd has_ours(there[0]);
+  const UniqueFd has(there[1]);
   std::vector<int> slow;  // those of others may become this process's to close, too
   for (const Waiting& each : waiting_) slow.push_back(each.descriptor.get());
   rlimit files{};
@@ -73,10 +88,10 @@ void SlowCloser::close_all_of(uid_t user) {
   const auto process = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr));
   if (process < 0) return;
   if (process == 0) {
-    syscall(SYS_close, ends[1]);
-    end_with(slow, ends[0], top);
+    syscall(SYS_close, closed.get());
+    end_with(slow, waits.get(), top);
   }
-  processes_.push_back({process, user});
+  processes_.push_back({process, user, std::move(has_ours)});
   std::erase_if(waiting_, [user](const Waiting& each) { return each.user == user; });
 }
 

@@ -40,6 +40,7 @@ class SlowCloser {
   struct Process {
     pid_t pid;
     uid_t user;
+    UniqueFd has_ours;  // ends when the process has nothing open but what it is there for
   };
   size_t processes_of(uid_t user) const;
   void close_all_of(uid_t user);

@@ -412,6 +412,16 @@ TEST_F(ServerBounds, ConnectionsThatCloseSlowlyHoldNobodyUp) {
   }
 }
 
+TEST_F(ServerBounds, TheEndWaitsForNobodyWhoWasNotAccepted) {
+  auto broker = server();
+  std::vector<RawClient> clients;
+  for (int i = 0; i < 8; ++i) clients.emplace_back(address_).say_with_slow_socket(RawClient::hello());
+  broker.reset();
+  for (RawClient& client : clients) EXPECT_TRUE(client.hung_up());
+  UniqueFd late;
+  EXPECT_EQ(connect_to(address_, late), ECONNREFUSED);
+}
+
 // Whoever does not read the answers is let go.
 TEST_F(ServerBounds, FloodWithoutReadingEndsTheConnection) {
   RunningBroker broker(kernel_, address_);

@@ -58,6 +58,18 @@ TEST(SlowCloser, TheProcessKeepsNothingElseOpen) {
   EXPECT_TRUE(comes_true([&] { return other.is_closed() && pipe.is_closed(); }));
 }
 
+// It has copies of everything when it begins, which may be late.
+TEST(SlowCloser, AfterTheEndAddressesAreFree) {
+  for (int i = 0; i < 50; ++i) {
+    UniqueFd listener;
+    ASSERT_EQ(listen_at("@uroced-slow-closer-" + std::to_string(getpid()), listener), 0) << i;
+    Pipe pipe;
+    SlowCloser closer;
+    closer.add(std::move(pipe.writes), 1);
+    closer.work();
+  }
+}
+
 TEST(SlowCloser, NobodyWaitsForWhatLingers) {
   SlowCloser closer;
   for (uid_t user = 0; user < 8; ++user) closer.add(test::slow_socket(), user);
