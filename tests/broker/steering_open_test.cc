@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // Which kind of steering a process gets, and what it is told when the port is taken.
 #include <array>
-#include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <fcntl.h>
 #include <filesystem>
@@ -13,11 +13,11 @@
 #include <netinet/in.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <thread>
 #include <unistd.h>
 
 #include "broker/steering.h"
@@ -207,22 +207,23 @@ TEST_F(OpenSteering, GivesOutNoSocketsThatAreNotHeld) {
               const OwnCgroup base("uroce-test-" + std::to_string(getpid()));  // beside other brokers
               if (!move_to_cgroup(base.path())) return 3;
               const std::string parent = own_cgroup(), prefix = "uroce-sockets-";
-              std::atomic<bool> done{false};
               SocketPool pool(true);
               if (!pool.obstacle().empty()) return 1;
-              std::thread mover([&] {
-                while (!done) {
-                  for (const auto& entry : std::filesystem::directory_iterator(parent)) {
-                    const std::string name = entry.path().filename();
-                    if (name.rfind(prefix, 0) == 0) move_to_cgroup(parent, name.substr(prefix.size()));
-                  }
+              // A process: who forks beside a thread that is in ASan's allocator has a child that waits for ever.
+              const pid_t mover = fork();
+              if (mover == 0) prctl(PR_SET_PDEATHSIG, SIGKILL);
+              while (mover == 0) {
+                for (const auto& entry : std::filesystem::directory_iterator(parent)) {
+                  const std::string name = entry.path().filename();
+                  if (name.rfind(prefix, 0) == 0) move_to_cgroup(parent, name.substr(prefix.size()));
                 }
-              });
+              }
               std::string wrong;
               for (int i = 0; i < 400 && wrong.empty(); ++i) {
                 const auto result = pool.take();
                 if (const auto* const error = std::get_if<io::IoError>(&result)) {
-                  if (error->what.find("do not hold sockets") == std::string::npos) wrong = error->text();
+                  const bool is_late = error->code == ETIMEDOUT;  // on a busy machine
+                  if (!is_late && error->what.find("do not hold sockets") == std::string::npos) wrong = error->text();
                   continue;
                 }
                 const auto& sockets = std::get<PortSockets>(result);
@@ -231,8 +232,8 @@ TEST_F(OpenSteering, GivesOutNoSocketsThatAreNotHeld) {
                   if (setsockopt(fd, SOL_SOCKET, SO_PRIORITY, &value, sizeof value) == 0) wrong = "not held";
                 }
               }
-              done = true;
-              mover.join();
+              kill(mover, SIGKILL);
+              waitpid(mover, nullptr, 0);
               if (wrong.empty()) return 0;
               std::fprintf(stderr, "%s\n", wrong.c_str());
               return 2;

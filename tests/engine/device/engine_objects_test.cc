@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/base/clock.h"
+#include "engine/base/lock_watch.h"
 #include "tests/engine/device/engine_rig.h"
 
 namespace uroce::engine::test {
@@ -456,7 +457,7 @@ TEST(EngineAddresses, ThePacketIoKnowsWhichAreOfThisHost) {
     std::atomic<bool> second{false};
   };
   auto view = std::make_shared<TwoNetdevs>();
-  std::mutex lock;
+  LeafMutex lock;  // it is told under the shards' locks
   std::vector<wire::IpAddress> told;
   const auto open = [&](const net::Netdev&, const Options&) {
     OpenedIo opened;

@@ -5,15 +5,16 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <cstring>
 #include <gtest/gtest.h>
 #include <memory>
-#include <mutex>
 #include <optional>
+#include <semaphore.h>
 #include <thread>
+#include <time.h>
 #include <variant>
 #include <vector>
 
@@ -81,25 +82,26 @@ inline std::shared_ptr<Engine> make_engine(uint32_t shards = 4, IoOpener opener 
   return std::make_shared<Engine>(std::make_unique<Device>(netdev, view, options, std::move(opener)));
 }
 
-// A waiter on a completion queue, as the completion channel is one.
+// A waiter on a completion queue, as the completion channel is one. It is told under a shard's lock.
 class Waiter final : public queue::CompletionNotifier {
  public:
-  void on_completion(CompletionQueue&) override {
-    std::lock_guard guard(lock_);
-    ++events_;
-    changed_.notify_all();
-  }
+  Waiter() { sem_init(&events_, 0, 0); }
+  ~Waiter() { sem_destroy(&events_); }
+  Waiter(const Waiter&) = delete;
+  Waiter& operator=(const Waiter&) = delete;
+  void on_completion(CompletionQueue&) override { sem_post(&events_); }
   bool wait(std::chrono::seconds limit) {
-    std::unique_lock guard(lock_);
-    if (!changed_.wait_for(guard, limit, [this] { return events_ > 0; })) return false;
-    --events_;
-    return true;
+    timespec until{};
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += limit.count();
+    int result;
+    do result = sem_clockwait(&events_, CLOCK_MONOTONIC, &until);
+    while (result != 0 && errno == EINTR);
+    return result == 0;
   }
 
  private:
-  std::mutex lock_;
-  std::condition_variable changed_;
-  int events_ = 0;
+  sem_t events_;
 };
 
 struct ConnectionSettings {
