@@ -107,6 +107,7 @@ int Progress::start() {
     return e.code().value();
   }
   started_ = true;
+  kick();  // for what came before: it woke nobody
   return 0;
 }
 

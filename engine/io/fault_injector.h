@@ -48,7 +48,7 @@ class FaultInjector final : public PacketIo {
   bool takes_runs(const wire::IpAddress& to) const override { return inner_->takes_runs(to); }
   bool flush() override;
   std::span<const pollfd> wait_descriptors() const override { return inner_->wait_descriptors(); }
-  bool left_over() const override { return !arriving_.empty() || inner_->left_over(); }
+  bool left_over() const override { return !arriving_.empty() || !leaving_.empty() || inner_->left_over(); }
   // Packets held here wake nobody: keep polling until they are out.
   bool prepare_to_wait() override { return arriving_.empty() && leaving_.empty() && inner_->prepare_to_wait(); }
   uint32_t max_udp_length() const override { return inner_->max_udp_length(); }

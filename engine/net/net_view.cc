@@ -458,17 +458,23 @@ void NetlinkView::apply_notification(const nlmsghdr& message, News& news) {
 
 bool NetlinkView::process_changes() {
   News news;
+  bool is_due = false;
   {
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     try {
       news = read_changes();
+      is_due = due() != kNever;
     } catch (const std::bad_alloc&) {
       everything_due_ = neighbours_due_ = true;
+      plan_next_attempt();
+      lock.unlock();
+      tell_listeners({});
       throw;
     }
     if (news.netdevs || news.all_routes || !news.routes.empty()) generation_.fetch_add(1, std::memory_order_acq_rel);
   }
-  if (news) tell_listeners(news);
+  // Who sleeps until something is due hears of that, too: this may be another thread, and has taken what woke it.
+  if (news || is_due) tell_listeners(news);
   return static_cast<bool>(news);
 }
 

@@ -106,10 +106,11 @@ Time PortView::due() const {
 
 bool PortView::process_changes() {
   News news;
+  bool was_rung = false;
   {
     const std::lock_guard guard(lock_);
     uint64_t rung = 0;
-    static_cast<void>(!read(event_.get(), &rung, sizeof(rung)));
+    was_rung = read(event_.get(), &rung, sizeof(rung)) > 0;
     resolution_.on_time(monotonic_now());
     has_frames_.store(resolution_.has_frames(), std::memory_order_release);
     news.next_hops = apply_changes();
@@ -117,9 +118,9 @@ bool PortView::process_changes() {
     news.netdevs = std::exchange(netdev_.running, link) != link;
     if (news.netdevs) generation_.fetch_add(1, std::memory_order_acq_rel);
   }
-  if (!news) return false;
-  tell_listeners(news);
-  return true;
+  // Who sleeps hears of a new deadline and of frames, too: this may be another thread, and has taken what woke it.
+  if (news || was_rung) tell_listeners(news);
+  return static_cast<bool>(news);
 }
 
 // Caller holds `lock_`. True: somebody waits for one of them.

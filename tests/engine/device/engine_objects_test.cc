@@ -68,6 +68,12 @@ class GrowingNetView final : public FixedNetView {
     }
     return netdev;
   }
+  void grow() {
+    grown = true;
+    net::News news;
+    news.netdevs = true;
+    tell_listeners(news);
+  }
 
   static inline const wire::IpAddress kSecondAddress =
       wire::IpAddress::v4(std::array<uint8_t, 4>{198, 51, 100, 1}.data());
@@ -436,6 +442,20 @@ TEST(EngineMulticast, TheHostIsInAGroupWhileAQpIs) {
 }
 
 // Addresses of other netdevs as well, and as they come.
+// What was told before there was a thread woke nobody.
+TEST(EngineNetdev, WhatCameBeforeTheThreadIsToldOf) {
+  auto view = std::make_shared<GrowingNetView>();
+  auto engine = std::make_shared<Engine>(std::make_unique<Device>(*view->netdev(1), view, Options{}, open_nothing));
+  view->grow();
+  std::atomic<int> events{0};
+  EventHandler handler = [&](const EventSubject& subject) {
+    events += subject.event == transport::AsyncEvent::kGidChange ? 1 : 0;
+  };
+  engine->add_event_handler(&handler);
+  EXPECT_TRUE(eventually([&] { return events > 0; }));
+  engine->remove_event_handler(&handler);
+}
+
 TEST(EngineAddresses, ThePacketIoKnowsWhichAreOfThisHost) {
   using testing::ElementsAre;
   class TwoNetdevs final : public FixedNetView {

@@ -28,7 +28,10 @@ class NetAnswersTest : public NetViewTest {
     open(address_count);
     view_ = net::open_altered(alterations_);
     ASSERT_EQ(va0().addresses.size(), address_count);
-    view_->add_listener(this, [this](const News& news) { told_ += news; });
+    view_->add_listener(this, [this](const News& news) {
+      told_ += news;
+      ++times_told_;
+    });
   }
   void lose_notifications() {
     const int tiny = 1;  // the kernel's minimum
@@ -38,6 +41,7 @@ class NetAnswersTest : public NetViewTest {
 
   Alterations alterations_;
   News told_;
+  int times_told_ = 0;
 };
 
 TEST_F(NetAnswersTest, AddressesStayUntilAllAreRead) {
@@ -53,6 +57,7 @@ TEST_F(NetAnswersTest, AddressesStayUntilAllAreRead) {
     EXPECT_EQ(va0(), before);
     EXPECT_FALSE(told_.netdevs);
     EXPECT_NE(view_->due(), kNever) << "nothing announces that it can be read now";
+    EXPECT_EQ(times_told_, i + 1) << "who sleeps is not who has called";
   }
 
   alterations_.cut_short[RTM_GETADDR] = 0;

@@ -126,8 +126,9 @@ TEST_F(PortViewTest, ANeighbourThatAnswersIsTold) {
   EXPECT_EQ(poll(&descriptor, 1, 0), 1) << "there is a deadline";
   EXPECT_FALSE(view.process_changes()) << "it has been told";
   EXPECT_EQ(hop->neighbour(), (Neighbour{NeighbourState::kUsable, {2, 0, 0, 0, 0, 11}}));
-  ASSERT_EQ(told.size(), 1u);
+  ASSERT_EQ(told.size(), 2u);
   EXPECT_TRUE(told[0].next_hops);
+  EXPECT_FALSE(told[1]) << "there is a deadline, of which he hears who does not call this";
   EXPECT_EQ(poll(&descriptor, 1, 0), 0);
   EXPECT_FALSE(view.process_changes());
   view.remove_listener(this);
