@@ -10,8 +10,8 @@
 namespace uroce::memory {
 
 // As memcpy(). Whoever reads a byte of it (with acquire ordering, where the machine has another) and then those in
-// front of it finds the new ones. No store is wider than 16 bytes or crosses a multiple of its width, so none is seen
-// in part, and 8 bytes at a multiple of 8 are one.
+// front of it finds the new ones. No store crosses a multiple of its width: 8 bytes at a multiple of 8 are one, and so
+// are wider ones (up to a cache line) on the processors that there are.
 void copy_in_order(void* to, const void* from, size_t size);
 
 }  // namespace uroce::memory

@@ -360,7 +360,25 @@ TEST_F(ConnectedTest, EceIsTakenNoteOfAndOffersNothing) {
   EXPECT_EQ(ece.options, 0u);
   ece.comp_mask = 1;
   EXPECT_EQ(ibv_set_ece(a_, &ece), EINVAL);
-  EXPECT_EQ(ibv_query_qp_data_in_order(a_, IBV_WR_RDMA_WRITE, 0), 0);
+}
+
+// --- order of data ---------------------------------------------------------------------------------------------------
+
+// tests/e2e/data_in_order.py watches whether that is true.
+TEST_F(ConnectedTest, DataComesInOrder) {
+  constexpr uint32_t kReturnCaps = 1, kUnknown = 1u << 31;  // newer than the header
+  constexpr int kWholeMessage = 1, kAligned128Bytes = 2;
+#if defined(__x86_64__)
+  for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
+                                     IBV_WR_SEND_WITH_INV, IBV_WR_RDMA_READ}) {
+    EXPECT_EQ(ibv_query_qp_data_in_order(a_, opcode, 0), kWholeMessage);
+    EXPECT_EQ(ibv_query_qp_data_in_order(a_, opcode, kReturnCaps), kWholeMessage | kAligned128Bytes);
+    EXPECT_EQ(ibv_query_qp_data_in_order(a_, opcode, kReturnCaps | kUnknown), 0);
+  }
+#else
+  EXPECT_EQ(ibv_query_qp_data_in_order(a_, IBV_WR_RDMA_WRITE, kReturnCaps), 0);
+#endif
+  EXPECT_EQ(ibv_query_qp_data_in_order(a_, IBV_WR_ATOMIC_FETCH_AND_ADD, 0), 0) << "not asked for other operations";
 }
 
 }  // namespace
