@@ -34,6 +34,9 @@ inline constexpr size_t kMostWishes = 256;                        // to meet oth
 inline constexpr size_t kMostMet = io::PeerExchange::kMostPeers;  // of a range
 inline constexpr size_t kMostMetOfUser = 32;  // of a client, those of one other user who is not root
 
+// Who has met somebody is told when that range has gone; who does not listen for so long is not waited for.
+inline constexpr Duration kPartingTime = std::chrono::seconds(10);
+
 // --- in a turn ------------------------------------------------------------------------------------------------------
 inline constexpr size_t kServedOfUser = 64;  // messages of all clients of a user who is not the owner; one of a client
 inline constexpr size_t kMostAccepted = 16;  // of a listener
@@ -45,6 +48,12 @@ inline constexpr size_t kMostClosed = 16;    // connections: to close one may ta
 inline constexpr Duration kMostTime = std::chrono::milliseconds(500);
 inline constexpr int kShare = 10;
 inline constexpr Duration kLeastShare = std::chrono::milliseconds(5);  // whoever has to wait waits at least as long
+
+// --- of what others pass on ------------------------------------------------------------------------------------------
+// Sockets of an earlier broker's clients are looked at, which their users can make slow. So only when there was one,
+// and not for longer than this; the owner's at any time.
+inline constexpr Duration kClaimTime = std::chrono::minutes(1);
+inline constexpr size_t kMostToClose = 256;  // of a user, that wait for a process that closes them (slow_closer.h)
 
 // --- for good --------------------------------------------------------------------------------------------------------
 // Users whose descriptors were not what may be closed (ClientSocket): each cost kMostDescriptors for good. Once they

@@ -61,13 +61,14 @@ bool is_unread(int socket) {
   return ioctl(socket, SIOCOUTQ, &bytes) == 0 && bytes > 0;
 }
 
-void ClientSocket::hang_up() const {
-  shutdown(socket_.get(), SHUT_RDWR);
+void ClientSocket::hang_up() {
+  if (!hung_up_) shutdown(socket_.get(), SHUT_RDWR);
+  hung_up_ = true;
 }
 
 // If messages are left in the queue, the kernel gives the client an error before it gives him the last answer.
-bool ClientSocket::drain() const {
-  shutdown(socket_.get(), SHUT_RD);  // nothing comes behind what is there now
+bool ClientSocket::drain() {
+  if (!hung_up_) shutdown(socket_.get(), SHUT_RD);  // nothing comes behind what is there now
   First first;
   while ((first = first_in_queue(socket_.get())) == First::kMessage) drop_message(socket_.get());
   return first == First::kNothing;

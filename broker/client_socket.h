@@ -30,10 +30,10 @@ class ClientSocket {
   // It has been sent something that it has not read.
   bool unread() const { return is_unread(socket_.get()); }
   // It sees the end behind what it has been sent, and nothing more is taken from it.
-  void hang_up() const;
+  void hang_up();
   // Drops what it has sent. False: there are descriptors, which would be closed with the socket: to be left to a
   // SlowCloser.
-  bool drain() const;
+  bool drain();
   UniqueFd release() { return std::move(socket_); }
 
   // Which descriptors may come with a kClaim: none, UDP sockets, or whatever it is.
@@ -49,6 +49,7 @@ class ClientSocket {
   int take_claimed(Descriptors& descriptors, Takes takes);
 
   UniqueFd socket_;
+  bool hung_up_ = false;  // to say it costs as much as there are waiters at the other end
 };
 
 }  // namespace uroce::broker

@@ -299,6 +299,7 @@ bool Link::listen(int socket) {
   Descriptors& all = came.all;
   if (error == 0 && message.kind == Kind::kReport && all[1]) report(all[0].get(), message.most_qps);
   if (error == 0 && message.kind == Kind::kPeer && all[1]) hand_over(message, all);
+  if (error == 0 && message.kind == Kind::kPart) part(message);
   return error == 0 || error == ETIMEDOUT;
 }
 
@@ -316,7 +317,15 @@ void Link::hand_over(const Message& message, Descriptors& came) {
                                   [&](const Lease* own) { return own->range_.number == message.range; });
   if (lease == leases_.end() || !(*lease)->take_peer_) return;
   ForkGuard().forget(came[0].get());  // closed as soon as it is mapped
-  (*lease)->take_peer_(message.other, {std::move(came[0]), std::move(came[1]), message.side});
+  io::PeerEnd end{std::move(came[0]), std::move(came[1]), message.side, message.of_stranger != 0};
+  (*lease)->take_peer_(message.other, std::move(end));
+}
+
+void Link::part(const Message& message) {
+  const std::lock_guard guard(lock_);
+  for (const Lease* const own : leases_) {
+    if (own->range_.number == message.range && own->part_) own->part_(message.other);
+  }
 }
 
 // Wishes that are lost are said again (io/same_host/same_host.h).
@@ -419,9 +428,10 @@ Lease::~Lease() {
   link_->end(*this);
 }
 
-void Lease::take_peers(TakePeer take, std::function<void()> tend) {
+void Lease::take_peers(TakePeer take, PartFrom part, std::function<void()> tend) {
   const std::lock_guard guard(link_->lock_);
   take_peer_ = std::move(take);
+  part_ = std::move(part);
   tend_ = std::move(tend);
 }
 

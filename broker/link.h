@@ -41,9 +41,11 @@ class Lease {
 
   // Other processes of this host that QPs of this range exchange packets with are handed to `take` from now on, in a
   // thread of the link. Null: no more.
-  // `tend` is called there, too, soon after each ask_to_tend().
+  // `part` is told there that who has been handed over has his range no longer; `tend` is called soon after each
+  // ask_to_tend().
   using TakePeer = std::function<void(uint32_t range, io::PeerEnd end)>;
-  void take_peers(TakePeer take, std::function<void()> tend);
+  using PartFrom = std::function<void(uint32_t range)>;
+  void take_peers(TakePeer take, PartFrom part, std::function<void()> tend);
   // Asks for the process with that range, if there is one. Any thread; takes no lock.
   void meet(uint32_t range);
   void ask_to_tend();
@@ -57,7 +59,8 @@ class Lease {
   const Plane plane_;
   const LeaseRange range_;
   PortSockets sockets_;
-  TakePeer take_peer_;  // under the link's lock, as is the next one
+  TakePeer take_peer_;  // under the link's lock, as are the next two
+  PartFrom part_;
   std::function<void()> tend_;
   std::atomic<bool> to_tend_{false};
   std::array<std::atomic<uint64_t>, LeaseRange::kLastNumber / 64 + 1> wishes_{};  // bits: whom to ask for
@@ -105,6 +108,7 @@ class Link : public std::enable_shared_from_this<Link> {
   bool listen(int socket);
   void report(int file, uint32_t most_qps) const;
   void hand_over(const Message& message, Descriptors& came);
+  void part(const Message& message);
   void look_after_leases();
   void disconnect();
   void take_up_again();

@@ -30,6 +30,7 @@
 //                                       <-   kPeer (range, other, side, with memory and a bell): what connects the two
 //                                            that meet, to both (io/same_host/peer.h). Both have asked for it, or one
 //                                            of them who is of the same user or root's
+//                                       <-   kPart (range, other): who had the other range has it no longer
 //
 // Who looks at the statistics (observer.h) and is no client:
 //
@@ -81,9 +82,10 @@ enum class Kind : uint16_t {
   kIds,
   kHold,
   kRelease,
-  kStay
+  kStay,
+  kPart
 };
-inline constexpr Kind kLastKind = Kind::kStay;
+inline constexpr Kind kLastKind = Kind::kPart;
 
 // What packets move by. One client at a time has a netdev's AF_XDP queues; it gets sockets too, for what does not come
 // through them (engine/io/frames_and_sockets.h). Ports of DPDK on a netdev are as many as clients want; their sockets
@@ -102,13 +104,14 @@ struct Message {
   Plane plane{};
   uint32_t has_v6 = 0;  // there is one among the sockets
   uint32_t uid = 0;
-  uint64_t network_namespace = 0;      // its inode
-  uint64_t client = 0;                 // the broker counts them from 1 on
-  int32_t pid = 0;                     // as the broker sees it; 0: not visible
-  uint32_t most_qps = 0;               // to be listed one by one
-  uint32_t other = 0;                  // number of another client's LeaseRange
-  uint32_t side = 0;                   // io::PeerEnd
-  std::array<uint32_t, 2> reserved{};  // 0
+  uint64_t network_namespace = 0;  // its inode
+  uint64_t client = 0;             // the broker counts them from 1 on
+  int32_t pid = 0;                 // as the broker sees it; 0: not visible
+  uint32_t most_qps = 0;           // to be listed one by one
+  uint32_t other = 0;              // number of another client's LeaseRange
+  uint32_t side = 0;               // io::PeerEnd
+  uint32_t of_stranger = 0;        // io::PeerEnd
+  uint32_t reserved = 0;
 };
 static_assert(std::has_unique_object_representations_v<Message>, "no byte of the sender's memory goes along");
 

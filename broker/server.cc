@@ -94,6 +94,7 @@ Server::Server(std::vector<UniqueFd> listeners, std::unique_ptr<Steering> steeri
       now_(clock),
       ranges_(steering_->last_number(), engine::secure_random),
       starts_at_(steering_->inherits() ? now_() + kInheritance : now_()),
+      claims_end_(steering_->inherits() ? starts_at_ + kClaimTime : starts_at_),
       empty_since_(now_()) {}
 
 // First what asks the others of time and accounts while its connections end.
@@ -167,7 +168,7 @@ bool Server::has_its_turn(const Client& client) {
 int Server::patience(Time now) const {
   Time next = kNever;
   if (!started_) next = std::min(next, starts_at_);
-  if (!kept_.empty()) next = std::min(next, look_at_kept_);
+  if (!kept_.empty() || partings_.any()) next = std::min(next, look_at_kept_);
   if (!leaving_.empty()) next = std::min(next, closes_more_ ? now : now + kLookAgain);
   if (closer_.is_busy()) next = std::min(next, now + kLookAgain);
   if (cm_) next = std::min(next, cm_->deadline());
@@ -213,8 +214,10 @@ void Server::accept_clients(int listener) {
     const std::optional<Peer> peer = peer_of(socket.get());
     if (!peer) continue;
     if (!may_connect(*peer)) {
+      const Duration begin = thread_time();
       socket.send(refusal(EBUSY, concat("user ", peer->uid, " has as many programs here as are left for all others")));
       if (!socket.drain()) closer_.add(socket.release(), peer->uid);
+      charge({cm::UserId{peer->uid}, is_owner(*peer)}, thread_time() - begin);
       continue;
     }
     clients_.emplace_back(std::move(socket), *peer, ++last_number_, now_() + kGreetingTime);
@@ -235,8 +238,23 @@ ClientSocket::Takes Server::takes(const Client& client) const {
   using Takes = ClientSocket::Takes;
   if (!client.greeted || client.stays || deceivers_.contains(client.peer.uid)) return Takes::kNothing;
   // Where it serves nobody but its owner, its clients keep more than sockets (steering_slots.h).
-  if (is_owner(client.peer) && !steering_->isolates()) return Takes::kAnything;
-  return deceivers_.size() < kMostDeceivers || is_owner(client.peer) ? Takes::kUdpSockets : Takes::kNothing;
+  if (is_owner(client.peer)) return steering_->isolates() ? Takes::kUdpSockets : Takes::kAnything;
+  const bool has_many = closer_.of(client.peer.uid) >= kMostToClose || closer_.size() >= kMostClients;
+  const bool may_claim = deceivers_.size() < kMostDeceivers && !has_many && now_() < claims_end_;
+  return may_claim ? Takes::kUdpSockets : Takes::kNothing;
+}
+
+// Whatever becomes of them, this thread closes none for good. False: there are no copies to be had, so they stay open.
+bool Server::leave_to_closer(Descriptors& descriptors, uid_t user) {
+  bool all = true;
+  for (UniqueFd& descriptor : descriptors) {
+    if (!descriptor) continue;
+    UniqueFd copy(fcntl(descriptor.get(), F_DUPFD_CLOEXEC, 0));
+    all &= static_cast<bool>(copy);
+    if (!copy) closer_.add(std::move(descriptor), user);
+    closer_.add(std::move(copy), user);
+  }
+  return all;
 }
 
 // One message. False: the connection is of no use any more.
@@ -254,10 +272,12 @@ bool Server::serve(Client& client) {
     client.socket.send(refusal(ENOTSUP, text));
     return false;
   }
-  if (error != 0) return false;
-  for (const UniqueFd& descriptor : descriptors) {  // whatever becomes of it, this thread closes none for good
-    if (descriptor) closer_.add(UniqueFd(fcntl(descriptor.get(), F_DUPFD_CLOEXEC, 0)), client.peer.uid);
+  if (error == EPROTO && message.kind == Kind::kClaim && now_() >= claims_end_) {
+    client.socket.send(
+        refusal(EPERM, "of other users it takes nothing over but in the first minute after an earlier broker"));
   }
+  if (error != 0) return false;
+  if (!leave_to_closer(descriptors, client.peer.uid)) return false;
   return client.greeted ? answer(client, message, descriptors) : answer_first(client, message);
 }
 
@@ -435,6 +455,10 @@ bool Server::open_cm(const Client& client) {
   if (!cm_) {
     return client.socket.send(refusal(EOPNOTSUPP, "this broker makes no connections (rdma_cm)")) == 0;
   }
+  if (!may_connect(client.peer)) {  // another one ends, and counts until its client has read what it was sent
+    return client.socket.send(
+               refusal(EBUSY, concat("user ", client.peer.uid, " has as many connections as are left"))) == 0;
+  }
   const UniqueFd end = cm_->open(cm::ClientId{client.number}, now_());
   if (!end) return client.socket.send(refusal(EMFILE, "the broker has too many open files")) == 0;
   log(client, "uses the connection manager");
@@ -498,8 +522,11 @@ void Server::give(Client& client, uint32_t range, const LeaseOf& lease) {
   holders_[range] = &client;
 }
 
-// Whoever it was has not met anybody any more.
+// Whoever it was has not met anybody any more. The others hear of that, or they would send the next one's packets to
+// the memory that the last one may still have.
 void Server::take_away(Client& client, uint32_t range) {
+  const auto tell = [this](uint32_t other, uint32_t gone) { return tell_of_parting(other, gone); };
+  for (const uint32_t other : meetings_.met(range)) partings_.add(other, range, now_() + kPartingTime, tell);
   client.leases.erase(range);
   holders_.erase(range);
   meetings_.forget(range);
@@ -537,17 +564,18 @@ size_t Server::met_of_user(const Client& client, uid_t user) const {
 void Server::bring_together(const Client& client, uint32_t range, const Client& other, uint32_t its_range) {
   io::PeerEnd ours, theirs;
   if (io::make_peers(ours, theirs) != 0) return;
-  const auto tell = [](const Client& to, uint32_t own, uint32_t peer, const io::PeerEnd& end) {
+  const auto tell = [](const Client& to, uint32_t own, const Client& it, uint32_t peer, const io::PeerEnd& end) {
     Message message = make_message(Kind::kPeer);
     message.range = own;
     message.other = peer;
     message.side = end.side;
+    message.of_stranger = it.peer.uid != to.peer.uid && it.peer.uid != 0;
     const std::array descriptors{end.memory.get(), end.bell.get()};
     return send(to.reports.get(), message, descriptors) == 0;
   };
   // Whoever does not listen has to ask again.
-  if (!tell(other, its_range, range, theirs)) return meetings_.drop_wish(its_range, range);
-  if (!tell(client, range, its_range, ours)) return meetings_.drop_wish(range, its_range);
+  if (!tell(other, its_range, client, range, theirs)) return meetings_.drop_wish(its_range, range);
+  if (!tell(client, range, other, its_range, ours)) return meetings_.drop_wish(range, its_range);
   meetings_.settle(range, its_range);
   log(client, concat("exchanges packets with process ", other.peer.pid, " by memory"));
 }
@@ -601,12 +629,12 @@ void Server::end_lease(Client& client, uint32_t range) {
   const auto lease = client.leases.find(range);
   if (lease == client.leases.end()) return;
   steering_->dismiss(LeaseRange{range});
-  if (steering_->is_free(LeaseRange{range}, now_())) {
+  take_away(client, range);
+  if (is_free(range, now_())) {
     ranges_.release(range - LeaseRange::kFirstNumber);
   } else {
     kept_.emplace(range, client.peer.uid);
   }
-  take_away(client, range);
   log(client, concat("returns QP numbers from ", LeaseRange{range}.first(), " on"));
 }
 
@@ -628,11 +656,26 @@ void Server::hold_back(Time now) {
   }
 }
 
+bool Server::is_free(uint32_t range, Time now) const {
+  return !partings_.are_of(range) && steering_->is_free(LeaseRange{range}, now);
+}
+
+// True as well if there is nobody to be told.
+bool Server::tell_of_parting(uint32_t other, uint32_t range) const {
+  const Client* const client = holder(other);
+  if (client == nullptr) return true;
+  Message message = make_message(Kind::kPart);
+  message.range = other;
+  message.other = range;
+  return send(client->reports.get(), message) != EAGAIN;
+}
+
 void Server::release_ranges(Time now) {
   if (now < look_at_kept_) return;
   look_at_kept_ = now + kLookAgain;
+  partings_.tell_all(now, [this](uint32_t other, uint32_t range) { return tell_of_parting(other, range); });
   std::erase_if(kept_, [&](const auto& kept) {
-    const bool free = steering_->is_free(LeaseRange{kept.first}, now);
+    const bool free = is_free(kept.first, now);
     if (free) ranges_.release(kept.first - LeaseRange::kFirstNumber);
     return free;
   });
@@ -656,9 +699,16 @@ void Server::close_some() {
   size_t closed = 0;
   for (auto leaving = leaving_.begin(); leaving != leaving_.end() && closed < kMostClosed;) {
     const bool read = leaving->is_read();
-    if (read && !leaving->socket.drain()) closer_.add(leaving->socket.release(), leaving->user);
-    closed += read ? 1 : 0;
-    leaving = read ? leaving_.erase(leaving) : std::next(leaving);
+    if (!read) {
+      ++leaving;
+      continue;
+    }
+    const Duration begin = thread_time();
+    const uid_t user = leaving->user;
+    if (!leaving->socket.drain()) closer_.add(leaving->socket.release(), user);
+    leaving = leaving_.erase(leaving);
+    ++closed;
+    charge({cm::UserId{user}, user == 0 || user == policy_.owner}, thread_time() - begin);
   }
   closes_more_ = closed == kMostClosed;
   closer_.work();

@@ -26,6 +26,7 @@
 #include "broker/client_socket.h"
 #include "broker/cm_server.h"
 #include "broker/meetings.h"
+#include "broker/partings.h"
 #include "broker/protocol.h"
 #include "broker/slow_closer.h"
 #include "broker/steering.h"
@@ -104,7 +105,6 @@ class Server final : private CmServer::Clients {
     uid_t user;
     bool is_read() const { return !socket.unread() && !is_unread(reports.get()); }
   };
-
   void start_when_due(Time now);
   size_t connections_now() const { return clients_.size() + leaving_.size() + closer_.size(); }
   bool accepts(Time now) const { return connections_now() < policy_.most_clients && now >= accepts_at_; }
@@ -142,6 +142,9 @@ class Server final : private CmServer::Clients {
   void forget_lease(uint32_t range);
   void hold_back(Time now);
   void release_ranges(Time now);
+  bool is_free(uint32_t range, Time now) const;
+  bool leave_to_closer(Descriptors& descriptors, uid_t user);
+  bool tell_of_parting(uint32_t other, uint32_t range) const;
   Clients::iterator end_client(Clients::iterator client);
   void close_some();
   static std::optional<std::string> too_many_leases(const Client& client);
@@ -171,9 +174,11 @@ class Server final : private CmServer::Clients {
   std::list<Leaving> leaving_;
   SlowCloser closer_;  // of what has descriptors in its queue
   Meetings meetings_;
+  Partings partings_;
   uint64_t last_number_ = 0;
   bool started_ = false;
   Time starts_at_;
+  const Time claims_end_;  // of users who are not the owner
   Time accepts_at_{};
   Time empty_since_;
   std::vector<pollfd> waits_;       // of a turn

@@ -5,6 +5,7 @@
 #include <array>
 #include <bpf/bpf.h>
 #include <cerrno>
+#include <csignal>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -133,7 +134,7 @@ SocketPool::SocketPool(bool v6) : v6_(v6) {
 }
 
 SocketPool::~SocketPool() {
-  if (maker_) waitpid(maker_process_, nullptr, 0);  // it ends by itself
+  if (maker_) end_maker();
   if (!parent_.empty()) remove_left_cgroups(parent_);
 }
 
@@ -169,6 +170,17 @@ std::variant<PortSockets, io::IoError> SocketPool::take() {
 
 void SocketPool::refill() {
   if (programs_ && !maker_ && !failure_ && sockets_.size() < kFew) start_maker();
+}
+
+// It ends by itself, and soon; else it is not waited for.
+void SocketPool::end_maker() {
+  pollfd ended{maker_.get(), POLLIN, 0};
+  if (poll(&ended, 1, kMakerTimeoutMs) == 1) {
+    waitpid(maker_process_, nullptr, 0);
+  } else {
+    kill(maker_process_, SIGKILL);
+    waitpid(maker_process_, nullptr, WNOHANG);
+  }
 }
 
 bool SocketPool::start_maker() {

@@ -50,6 +50,7 @@ class SocketPool {
 
   void load_programs();
   bool start_maker();
+  void end_maker();
   void stop_holding(std::string why);
 
   const bool v6_;

@@ -64,7 +64,7 @@ std::unique_ptr<io::SameHost> with_same_host(const std::shared_ptr<broker::Lease
                                              std::unique_ptr<io::PacketIo> network) {
   const auto peers = std::make_shared<io::PeerExchange>();
   lease->take_peers([peers](uint32_t range, io::PeerEnd end) { peers->add(range, std::move(end)); },
-                    [peers] { peers->bury(); });
+                    [peers](uint32_t range) { peers->part(range); }, [peers] { peers->bury(); });
   return std::make_unique<io::SameHost>(std::move(network),
                                         io::SameHost::Config{.range_bits = broker::LeaseRange::kBits,
                                                              .meet = [lease](uint32_t range) { lease->meet(range); },

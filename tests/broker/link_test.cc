@@ -149,7 +149,13 @@ TEST_F(LinkTest, HandledSignalsDoNotEndALease) {
 // What a process has been handed.
 struct Handed {
   std::mutex lock;
-  std::vector<uint32_t> ranges;
+  std::vector<uint32_t> ranges, parted;
+  Lease::PartFrom part() {
+    return [this](uint32_t range) {
+      const std::lock_guard guard(lock);
+      parted.push_back(range);
+    };
+  }
   Lease::TakePeer take() {
     return [this](uint32_t range, io::PeerEnd end) {
       EXPECT_TRUE(end.memory && end.bell);
@@ -170,21 +176,28 @@ struct Handed {
 TEST_F(LinkTest, ProcessesOfOneHostMeet) {
   auto broker = std::make_unique<RunningBroker>(kernel_, address_);
   const auto one = open(), other = open();
-  const auto ours = lease(*one), theirs = lease(*other);
+  const auto ours = lease(*one);
+  auto theirs = lease(*other);
   Handed to_us, to_them;
-  ours->take_peers(to_us.take(), [] {});
-  theirs->take_peers(to_them.take(), [] {});
+  ours->take_peers(to_us.take(), to_us.part(), [] {});
+  theirs->take_peers(to_them.take(), to_them.part(), [] {});
   ours->meet(theirs->range().number);
   EXPECT_TRUE(comes_true([&] { return to_us.is({theirs->range().number}); }));
   EXPECT_TRUE(comes_true([&] { return to_them.is({ours->range().number}); }));
   // Nobody takes them for the one that comes between.
   const auto deaf = lease(*one), late = lease(*one);
-  late->take_peers(to_us.take(), [] {});
+  late->take_peers(to_us.take(), to_us.part(), [] {});
   theirs->meet(deaf->range().number);
   theirs->meet(late->range().number);
   const std::vector<uint32_t> all{ours->range().number, deaf->range().number, late->range().number};
   EXPECT_TRUE(comes_true([&] { return to_them.is(all); }));
   EXPECT_TRUE(comes_true([&] { return to_us.is({theirs->range().number, theirs->range().number}); }));
+  const uint32_t gone = theirs->range().number;
+  theirs.reset();
+  EXPECT_TRUE(comes_true([&] {
+    const std::lock_guard guard(to_us.lock);
+    return to_us.parted == std::vector<uint32_t>{gone, gone};
+  }));
 }
 
 // --- fork() ----------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "broker/file_limit.h"
+#include "cm/codec.h"
 #include "engine/base/concat.h"
 #include "tests/broker/server_rig.h"
 
@@ -187,6 +188,7 @@ TEST_F(ServerBounds, WhoIsRefusedReadsWhy) {
 
 TEST_F(ServerBounds, WhatOthersBringToAClaimIsASocketOrIsNotTaken) {
   UROCE_SKIP_UNLESS_ROOT();
+  kernel_.survivors = true;
   RunningBroker broker(kernel_, address_);
   RawClient good(address_);
   good.greet();
@@ -204,6 +206,63 @@ TEST_F(ServerBounds, WhatOthersBringToAClaimIsASocketOrIsNotTaken) {
   EXPECT_EQ(good.listen().kind, Kind::kGranted);
   for (RawClient& client : claims) EXPECT_TRUE(client.hung_up());
   EXPECT_EQ(good.lease(2).kind, Kind::kGranted);
+}
+
+// To look at a socket can take as long as its user likes, so that is done when there is a reason only.
+TEST_F(ServerBounds, OthersSocketsAreTakenOverInTheFirstMinute) {
+  UROCE_SKIP_UNLESS_ROOT();
+  const UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  for (const bool survivors : {true, false}) {
+    kernel_.survivors = survivors;
+    const auto broker = server(silent_clock);
+    const auto is_looked_at = [&](uid_t user) {
+      std::optional<RawClient> client;
+      const auto turns = [&] {
+        for (int i = 0; i < 3; ++i) EXPECT_TRUE(broker->turn(-1, false));
+      };
+      as_user(user, [&] { client.emplace(address_); });
+      client->say(RawClient::hello());
+      turns();
+      client->welcome();
+      client->say(make_message(Kind::kClaim), std::array{socket.get()});
+      turns();
+      const Message answer = client->listen();
+      EXPECT_EQ(answer.kind, Kind::kRefused);
+      return text_of(answer).find("first minute") == std::string::npos;
+    };
+    EXPECT_EQ(is_looked_at(kUser), survivors);
+    silent_time += Server::kInheritance + kClaimTime - std::chrono::nanoseconds(1);
+    EXPECT_EQ(is_looked_at(kUser), survivors);
+    silent_time += std::chrono::nanoseconds(1);
+    EXPECT_FALSE(is_looked_at(kUser));
+    EXPECT_TRUE(is_looked_at(0)) << "root's at any time";
+  }
+}
+
+// Each ends a connection that was not read.
+TEST_F(ServerBounds, ConnectionsOfTheManagerThatAreNotReadAreBounded) {
+  UROCE_SKIP_UNLESS_ROOT();
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  raise_file_limit();
+  kernel_.has_cm = true;
+  RunningBroker broker(kernel_, address_);
+  std::vector<UniqueFd> kept;
+  std::optional<RawClient> client;
+  as_user(kUser, [&] { client.emplace(address_); });
+  client->greet();
+  size_t count = 0;
+  for (; count < 2 * kMostClients; ++count) {
+    if (client->ask(make_message(Kind::kCm)).kind != Kind::kGranted) break;
+    UniqueFd& end = kept.emplace_back(std::move(client->descriptors().front()));
+    const cm::Encoded request = cm::encode(cm::Request{cm::DestroyRequest{cm::Id{1}}});
+    ASSERT_EQ(send_message(end.get(), request.bytes(), {}), 0);
+    ASSERT_EQ(wait_for_message(end.get(), 20'000), 0);
+  }
+  EXPECT_LT(count, kMostClients);
+  RawClient root(address_);
+  EXPECT_EQ(root.greet().kind, Kind::kWelcome);
+  setrlimit(RLIMIT_NOFILE, &before);
 }
 
 TEST_F(ServerBounds, AUserLeavesConnectionsForOthers) {
@@ -306,6 +365,69 @@ TEST_F(ServerBounds, ATurnServesSoManyMessagesOfAUser) {
   EXPECT_EQ(answered(clients), 2 * kServedOfUser);
 }
 
+// Whoever had a range next would not get what those send who have met the one before: they send it to the memory that
+// he may still have. So it is kept until they have heard, or have not listened for long.
+TEST_F(ServerBounds, ARangeIsKeptUntilThoseWhoMetItHaveHeard) {
+  kernel_.last_number = 64;
+  const auto broker = server(silent_clock);
+  const auto ask = [&](RawClient& client, const Message& request) {
+    client.say(request);
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(broker->turn(-1, false));
+    return client.listen();
+  };
+  const auto lease = [&](RawClient& client) {
+    Message request = make_message(Kind::kLease, "eth");
+    request.ifindex = 1;
+    return ask(client, request);
+  };
+  const auto join = [&](RawClient& client) {
+    client.say(RawClient::hello());
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(broker->turn(-1, false));
+    client.welcome();
+    return lease(client).range;
+  };
+  RawClient deaf(address_);
+  const uint32_t theirs = join(deaf);
+  std::optional<RawClient> one(std::in_place, address_);
+  const uint32_t range = join(*one);
+  const auto meets = [&](RawClient& client, uint32_t own) {
+    client.say(meet(own, theirs));
+    EXPECT_EQ(lease(client).kind, Kind::kGranted);  // done with what came before
+    client.hear(0);
+    return client.error() == 0;
+  };
+  EXPECT_TRUE(meets(*one, range));
+  bool met = true;
+  int count = 0;
+  for (; count < 1000 && met; ++count) {
+    RawClient other(address_);
+    const uint32_t own = join(other);
+    met = meets(other, own);
+    other.leave();
+    silent_time += kPartingTime;
+    for (int turn = 0; turn < 3; ++turn) EXPECT_TRUE(broker->turn(-1, false));
+  }
+  ASSERT_FALSE(met) << "it has room for all that it is told";
+  ASSERT_GT(count, 1);
+  one.reset();
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(broker->turn(-1, false));
+  const auto comes_back = [&] {
+    std::vector<RawClient> all;
+    bool found = false;
+    for (int i = 0; i < 4; ++i) {
+      RawClient& client = all.emplace_back(address_);
+      join(client);
+      for (Message got = lease(client); got.kind == Kind::kGranted; got = lease(client)) found |= got.range == range;
+    }
+    return found;
+  };
+  silent_time += kPartingTime - std::chrono::milliseconds(1);
+  EXPECT_FALSE(comes_back());
+  silent_time += std::chrono::seconds(1);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(broker->turn(-1, false));
+  EXPECT_TRUE(comes_back()) << "is not waited for longer";
+}
+
 size_t open_files() {
   size_t count = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) count += entry.exists() ? 1 : 0;
@@ -334,6 +456,7 @@ TEST_F(ServerBounds, ATurnTakesAndClosesSoManyConnections) {
 // Each brings what is no UDP socket, which stays open for good.
 TEST_F(ServerBounds, SoManyUsersMayDeceive) {
   UROCE_SKIP_UNLESS_ROOT();
+  kernel_.survivors = true;
   RunningBroker broker(kernel_, address_);
   const UniqueFd event(eventfd(0, EFD_CLOEXEC)), socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   const Message claim = make_message(Kind::kClaim);

@@ -52,6 +52,10 @@ TEST_F(ServerMeetings, BringsClientsOfOneNetdevTogetherOnce) {
   ASSERT_TRUE(comes_true([&] { return !kernel_.is_steered(theirs); }));
   a.say(meet(ours, theirs));
   EXPECT_EQ(a.lease(2).kind, Kind::kGranted);
+  const Message parting = a.hear(0);
+  EXPECT_EQ(parting.kind, Kind::kPart);
+  EXPECT_EQ(parting.range, ours);
+  EXPECT_EQ(parting.other, theirs);
   a.hear(0);
   EXPECT_EQ(a.error(), ETIMEDOUT);
 }

@@ -49,7 +49,12 @@ class RawClient {
     return listen();
   }
   Message greet() {
-    const Message answer = ask(hello());
+    EXPECT_EQ(say(hello()), 0);
+    return welcome();
+  }
+  // The answer to hello().
+  Message welcome() {
+    const Message answer = listen();
     asides_ = std::move(descriptors_.front());
     return answer;
   }

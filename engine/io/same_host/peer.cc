@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/io/same_host/peer.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "engine/base/clock.h"
 #include "engine/base/fork.h"
 
 namespace uroce::io {
@@ -17,6 +20,11 @@ constexpr size_t kMemorySize = kControlSize + 2 * kRingSize;
 static_assert(2 * sizeof(RingControl) <= kControlSize);
 // As it is mapped: each ring twice.
 constexpr size_t kMappedSize = kControlSize + 4 * kRingSize;
+
+// What a ring of a stranger may take in the long run; one thread that sleeps is woken in a tenth of that.
+constexpr Duration kFairRing = std::chrono::microseconds(50);
+// By how much more, before there are no more rings.
+constexpr Duration kMostRingDebt = std::chrono::milliseconds(1);
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
@@ -77,17 +85,41 @@ uint8_t* Peer::Mapping::ring(uint32_t side) const {
 std::unique_ptr<Peer> Peer::open(uint32_t range, PeerEnd end) {
   auto mapping = std::make_unique<Mapping>();
   const bool usable = end.side <= 1 && end.bell && mapping->map(end.memory.get());
-  if (usable) return std::unique_ptr<Peer>(new Peer(range, std::move(mapping), std::move(end.bell), end.side));
+  if (usable) return std::unique_ptr<Peer>(new Peer(range, std::move(mapping), end, std::move(end.bell)));
   ForkGuard().close(end.bell.release());
   return nullptr;
 }
 
-Peer::Peer(uint32_t its_range, std::unique_ptr<Mapping> mapping, UniqueFd bell, uint32_t side)
+Peer::Peer(uint32_t its_range, std::unique_ptr<Mapping> mapping, const PeerEnd& end, UniqueFd bell)
     : range(its_range),
-      out(mapping->control(side), mapping->ring(side)),
-      in(mapping->control(1 - side), mapping->ring(1 - side)),
+      out(mapping->control(end.side), mapping->ring(end.side)),
+      in(mapping->control(1 - end.side), mapping->ring(1 - end.side)),
       mapping_(std::move(mapping)),
-      bell_(std::move(bell)) {}
+      bell_(std::move(bell)),
+      of_stranger_(end.of_stranger) {}
+
+void Peer::wake() {
+  if (costly_) return;
+  if (!of_stranger_) return ring_bell(bell_.get());
+  const bool timed = is_timed_;
+  const auto now = [timed] { return timed ? thread_time() : monotonic_now().time_since_epoch(); };
+  const Duration begin = now();
+  ring_bell(bell_.get());
+  account_for_ring(now() - begin);
+}
+
+// The clock says nothing against the peer, as others may have had the processor meanwhile: it is looked at closer then.
+void Peer::account_for_ring(Duration took) {
+  ring_debt_ = std::max(ring_debt_ + took - kFairRing, Duration{});
+  if (ring_debt_ > kMostRingDebt) {
+    costly_ |= is_timed_;
+    ended_ |= is_timed_;
+    is_timed_ = true;
+    ring_debt_ = Duration{1};
+  } else if (ring_debt_ == Duration{}) {
+    is_timed_ = false;
+  }
+}
 
 // Nothing is in it that could make closing it wait.
 Peer::~Peer() {

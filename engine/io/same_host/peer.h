@@ -20,7 +20,8 @@ namespace uroce::io {
 struct PeerEnd {
   UniqueFd memory;  // cannot change its size
   UniqueFd bell;
-  uint32_t side = 0;  // 0 or 1
+  uint32_t side = 0;         // 0 or 1
+  bool of_stranger = false;  // the other side is of a user whom this one need not trust
 };
 
 // 0 or an errno value.
@@ -47,12 +48,17 @@ class Peer {
   uint32_t late_long = 0;            // long packets that may still come since it was told that none are taken any more
 
   int bell() const { return bell_.get(); }
-  // After out.publish() has asked for it.
-  void wake() const { ring_bell(bell_.get()); }
+  // After out.publish() has asked for it. A ring costs what the other side makes it cost, by those that wait at its end
+  // (bell.h): a stranger who makes it cost much is parted from.
+  void wake();
   // Looks whether the other side is there. Any number of times: no ring is taken.
   void look() { ended_ = ended_ || bell_has_ended(bell_.get()); }
   // The other process has gone, or let go of this one: nothing new comes, and nobody reads what is sent.
   bool ended() const { return ended_; }
+  // This side has ended it, as its rings cost too much.
+  bool was_costly() const { return costly_; }
+  // The range is another process's now, or nobody's: what the peer has written is still received.
+  void part() { ended_ = true; }
 
  private:
   struct Mapping {
@@ -65,11 +71,15 @@ class Peer {
     uint8_t* ring(uint32_t side) const;
     uint8_t* base = nullptr;
   };
-  Peer(uint32_t its_range, std::unique_ptr<Mapping> mapping, UniqueFd bell, uint32_t side);
+  Peer(uint32_t its_range, std::unique_ptr<Mapping> mapping, const PeerEnd& end, UniqueFd bell);
+  void account_for_ring(Duration took);
 
   const std::unique_ptr<Mapping> mapping_;
   UniqueFd bell_;
-  bool ended_ = false;
+  const bool of_stranger_;
+  bool ended_ = false, costly_ = false;
+  Duration ring_debt_{};   // by which its rings have taken more than is fair
+  bool is_timed_ = false;  // by the processor time, which is not lost to others
 };
 
 }  // namespace uroce::io

@@ -13,6 +13,7 @@ PeerExchange::PeerExchange() : events_(epoll_create1(EPOLL_CLOEXEC)) {}
 
 PeerExchange::~PeerExchange() {
   destroy(arrived_);
+  destroy(taken_);
   destroy(ended_);
 }
 
@@ -27,13 +28,18 @@ bool PeerExchange::add(uint32_t range, PeerEnd end) {
   if (!peer || wait_for_bell(events_.get(), peer->bell(), peer.get()) != 0) return false;
   ++count_;
   const int bell = peer->bell();
-  Peer* const added = peer.release();
-  push(arrived_, added);
+  Peer* const added = peer.get();
+  push(arrived_, new Arrival{range, std::move(peer)});
   wait_again_for_bell(events_.get(), bell, added);
   return true;
 }
 
+void PeerExchange::part(uint32_t range) {
+  push(arrived_, new Arrival{range, nullptr});
+}
+
 void PeerExchange::bury() {
+  destroy(taken_);
   count_ -= destroy(ended_);
 }
 
@@ -41,25 +47,21 @@ void PeerExchange::give_back(std::unique_ptr<Peer> peer) {
   push(ended_, peer.release());
 }
 
-void PeerExchange::push(List& list, Peer* peer) {
-  peer->next = list.load(std::memory_order_relaxed);
-  while (!list.compare_exchange_weak(peer->next, peer, std::memory_order_release, std::memory_order_relaxed)) continue;
-}
-
-Peer* PeerExchange::in_order(Peer* last) {
-  Peer* first = nullptr;
+PeerExchange::Arrival* PeerExchange::in_order(Arrival* last) {
+  Arrival* first = nullptr;
   while (last != nullptr) {
-    Peer* const before = std::exchange(last->next, first);
+    Arrival* const before = std::exchange(last->next, first);
     first = last;
     last = before;
   }
   return first;
 }
 
-size_t PeerExchange::destroy(List& list) {
+template <class T>
+size_t PeerExchange::destroy(List<T>& list) {
   size_t count = 0;
-  for (Peer* peer = list.exchange(nullptr, std::memory_order_acquire); peer != nullptr; ++count) {
-    delete std::exchange(peer, peer->next);
+  for (T* item = list.exchange(nullptr, std::memory_order_acquire); item != nullptr; ++count) {
+    delete std::exchange(item, item->next);
   }
   return count;
 }

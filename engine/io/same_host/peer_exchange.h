@@ -24,21 +24,23 @@ class PeerExchange {
   PeerExchange& operator=(const PeerExchange&) = delete;
 
   // --- one thread at a time
-  // ------------------------------------------------------------------------------------------- False: it is not taken.
+  // False: it is not taken.
   bool add(uint32_t range, PeerEnd end);
+  // Whoever has the range is no peer any more, or another one that comes later.
+  void part(uint32_t range);
   // Lets go of those that have come back.
   void bury();
 
   // --- SameHost
-  // -------------------------------------------------------------------------------------------------------
   bool any_arrived() const { return arrived_.load(std::memory_order_acquire) != nullptr; }
-  // `take` gets each as a std::unique_ptr, in the order in which they were added.
+  // `take` gets the range of each and a std::unique_ptr<Peer> (null: part()), in the order in which they came.
   template <class Take>
   void take(Take&& take) {
-    for (Peer* peer = in_order(arrived_.exchange(nullptr, std::memory_order_acquire)); peer != nullptr;) {
-      Peer* const next = peer->next;
-      take(std::unique_ptr<Peer>(peer));
-      peer = next;
+    for (Arrival* each = in_order(arrived_.exchange(nullptr, std::memory_order_acquire)); each != nullptr;) {
+      Arrival* const next = each->next;
+      take(each->range, std::move(each->peer));
+      push(taken_, each);
+      each = next;
     }
   }
   void give_back(std::unique_ptr<Peer> peer);
@@ -46,13 +48,26 @@ class PeerExchange {
   int events() const { return events_.get(); }
 
  private:
-  using List = std::atomic<Peer*>;  // the last one first
-  static void push(List& list, Peer* peer);
-  static Peer* in_order(Peer* last);
-  static size_t destroy(List& list);
+  struct Arrival {
+    uint32_t range;
+    std::unique_ptr<Peer> peer;
+    Arrival* next = nullptr;
+  };
+  template <class T>
+  using List = std::atomic<T*>;  // the last one first
+  template <class T>
+  static void push(List<T>& list, T* item) {
+    item->next = list.load(std::memory_order_relaxed);
+    while (!list.compare_exchange_weak(item->next, item, std::memory_order_release, std::memory_order_relaxed))
+      continue;
+  }
+  template <class T>
+  static size_t destroy(List<T>& list);
+  static Arrival* in_order(Arrival* last);
 
   const UniqueFd events_;
-  List arrived_{nullptr}, ended_{nullptr};
+  List<Arrival> arrived_{nullptr}, taken_{nullptr};
+  List<Peer> ended_{nullptr};
   size_t count_ = 0;  // those included that have not been buried
 };
 

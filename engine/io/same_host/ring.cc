@@ -47,7 +47,7 @@ bool RingWriter::publish() {
 }
 
 std::span<const uint8_t> RingReader::front() {
-  if (head_ == tail_) tail_ = control_.tail.load(std::memory_order_acquire);
+  if (head_ == tail_ && !closed_) tail_ = control_.tail.load(std::memory_order_acquire);
   const uint64_t unread = tail_ - head_;
   if (unread == 0 || broken_) return {};
   const uint8_t* const at = bytes_ + place(head_);
@@ -56,6 +56,11 @@ std::span<const uint8_t> RingReader::front() {
   broken_ = unread > kRingSize || length == 0 || front_ > unread;
   if (broken_) return {};
   return {at + sizeof(Length), length};
+}
+
+void RingReader::close() {
+  if (!closed_) tail_ = control_.tail.load(std::memory_order_acquire);
+  closed_ = true;
 }
 
 void RingReader::pop() {
@@ -68,7 +73,7 @@ void RingReader::release() {
 
 bool RingReader::sleep() {
   control_.awake.store(0, std::memory_order_seq_cst);
-  tail_ = control_.tail.load(std::memory_order_seq_cst);
+  if (!closed_) tail_ = control_.tail.load(std::memory_order_seq_cst);
   return tail_ == head_ || broken_;
 }
 

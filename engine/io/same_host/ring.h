@@ -65,6 +65,8 @@ class RingReader {
   // The writer has room again, where the records were that pop() has left behind.
   void release();
   bool empty() { return front().empty(); }
+  // What is written from now on does not come.
+  void close();
   // Nobody looks any more until publish() says so. False: there is a record.
   bool sleep();
   // What the writer says cannot be true. Nothing comes any more.
@@ -75,7 +77,7 @@ class RingReader {
   const uint8_t* const bytes_;
   uint64_t head_ = 0, tail_ = 0;  // `tail_`: as it was read last
   size_t front_ = 0;              // bytes that the oldest record takes up
-  bool broken_ = false;
+  bool broken_ = false, closed_ = false;
 };
 
 }  // namespace uroce::io

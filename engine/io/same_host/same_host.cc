@@ -33,6 +33,9 @@ constexpr size_t kLongest = io::TxPacket::kMaxHeaderSize + kLongPayload + wire::
 // Those that a peer may have written, or made, before it hears that none are taken any more: more than a ring and a
 // burst hold.
 constexpr uint32_t kMostLate = 2048;
+// Packets that have gone without a peer, as if, when one has been left whose rings cost too much: it is not asked for
+// again before as many more have.
+constexpr uint32_t kCostlyPause = (uint32_t{1} << 24) + 1;
 // A packet so long is not copied out of the ring.
 constexpr size_t kApart = 512;
 // The reader gets to see what is written when there is so much of it.
@@ -100,8 +103,13 @@ bool SameHost::is_local(const wire::IpAddress& address) {
 // A range that has a new process has no other one. What was sent to it by the network leaves first.
 void SameHost::take_new_peers() {
   if (!network_->flush()) return;
-  config_.peers->take([this](std::unique_ptr<Peer> peer) {
-    if (peer->range < kMostRanges) by_range_[peer->range] = peer.get();
+  config_.peers->take([this](uint32_t range, std::unique_ptr<Peer> peer) {
+    if (range < kMostRanges) {
+      if (by_range_[range] != nullptr) by_range_[range]->part();
+      by_range_[range] = peer.get();
+      without_peer_[range] = 0;
+    }
+    if (!peer) return;
     peer->in.take_long(!shown_);
     peers_.push_back(std::move(peer));
   });
@@ -159,7 +167,7 @@ void SameHost::answer_bells() {
   for (const auto& peer : peers_) watch(*peer, now);
 }
 
-// What a peer has sent before its end is still received.
+// What a peer has sent before its end is still received, and nothing that it writes afterwards.
 void SameHost::end_peers() {
   end_due_ = lent_;
   if (end_due_) return;
@@ -169,8 +177,9 @@ void SameHost::end_peers() {
     if (!peer->ended() && !peer->in.broken() && sends_here) return true;
     if (sends_here) {
       by_range_[peer->range] = nullptr;
-      without_peer_[peer->range] = 0;
+      without_peer_[peer->range] = peer->was_costly() ? kCostlyPause : 0;
     }
+    peer->in.close();
     return !peer->in.empty();
   };
   size_t kept = 0;

@@ -8,12 +8,14 @@
 #include <gtest/gtest.h>
 #include <optional>
 #include <random>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <utility>
 #include <vector>
 
+#include "engine/base/bell.h"
 #include "engine/base/message_socket.h"
 #include "tests/engine/io/same_host/same_host_rig.h"
 #include "tests/slow_socket.h"
@@ -193,6 +195,50 @@ TEST_F(HostilePeer, NothingCanBeSentOverItsBell) {
   const std::array<uint8_t, 1> byte{};
   EXPECT_EQ(send_message(peer->end.bell.get(), byte, std::array{slow}), EPIPE);
   EXPECT_EQ(send_message(peer->end.bell.get(), {}, std::array{slow}), EPIPE);
+}
+
+// Each that waits at its end costs each ring something.
+class HostileStranger : public HostilePeer {
+ protected:
+  HostileStranger() {
+    PeerEnd one, other;
+    EXPECT_EQ(make_peers(one, other), 0);
+    one.of_stranger = true;
+    EXPECT_TRUE(ours.peers->add(kTheirs, std::move(one)));
+    peer.emplace(std::move(other));
+  }
+  // Each packet rings.
+  void send_to_sleeper(int count) {
+    TestBurst burst = burst_of(1);
+    for (int i = 0; i < count && sent_by_network() == 0; ++i) {
+      RingControl& read = peer->control_of_read();
+      read.head = read.tail.load();
+      read.awake = 0;
+      ours.io->send(burst.packets());
+      ours.io->prepare_to_wait();
+    }
+  }
+};
+
+TEST_F(HostileStranger, IsLeftIfItsRingsCostMuch) {
+  std::vector<UniqueFd> copies, sets;
+  for (int i = 0; i < 100; ++i) {
+    copies.emplace_back(fcntl(peer->end.bell.get(), F_DUPFD_CLOEXEC, 0));
+    sets.emplace_back(epoll_create1(EPOLL_CLOEXEC));
+  }
+  for (const UniqueFd& set : sets) {
+    for (const UniqueFd& copy : copies) ASSERT_EQ(wait_for_bell(set.get(), copy.get(), nullptr), 0);
+  }
+  send_to_sleeper(1000);
+  EXPECT_EQ(sent_by_network(), 1u);
+  ours.peers->bury();
+  EXPECT_TRUE(bell_has_ended(peer->end.bell.get()));
+}
+
+// Whatever others do with the processor meanwhile.
+TEST_F(HostileStranger, IsNotLeftIfItSleepsOften) {
+  send_to_sleeper(20'000);
+  EXPECT_EQ(sent_by_network(), 0u);
 }
 
 // While one is waited for, all others are. So it is not where it reads one record in each while that it is given.

@@ -401,6 +401,31 @@ TEST_F(SameHostTest, NothingIsLeftInTheRingWhileAllSleep) {
   poller.join();
 }
 
+// What it has written before is received; afterwards it may still have the memory, and is nobody.
+TEST_F(SameHostTest, WhoHasItsRangeNoLongerIsNoPeer) {
+  meet();
+  TestBurst burst = burst_of(1), back;
+  add(back, 7, 100, kOurs);
+  ours.io->send(burst.packets());
+  EXPECT_EQ(sent_by_network(), 0u);
+  theirs.io->send(back.packets());
+  ours.peers->part(kTheirs);
+  ours.io->send(burst.packets());
+  EXPECT_EQ(sent_by_network(), 1u);
+  theirs.io->send(back.packets());
+  size_t received = 0;
+  for (int i = 0; i < 10; ++i) received += ours.receive().size();
+  EXPECT_EQ(received, 1u);
+  ours.io->prepare_to_wait();
+  ours.peers->bury();
+  theirs.io->prepare_to_wait();
+  theirs.io->send(back.packets());
+  EXPECT_EQ(theirs.network.counters().tx_packets, 1u) << "it sees the end";
+  meet();  // with whoever has the range next
+  ours.io->send(burst.packets());
+  EXPECT_EQ(sent_by_network(), 1u);
+}
+
 // Its packets are there before it is.
 TEST_F(SameHostTest, APeerThatIsNewWakesWhoSleeps) {
   TestBurst burst = burst_of(1);
