@@ -188,7 +188,8 @@ def run_block(lab, block):
             going_on.append(program)
             continue
         code = program.wait(60)
-        check((code not in (0, None)) if fails and step.shown else code == 0, f"exit code {code} (None: hangs): {step.command}\n{program.output}")
+        others = "".join(f"\n--- {other.step.command}\n{other.output}" for other in going_on)
+        check((code not in (0, None)) if fails and step.shown else code == 0, f"exit code {code} (None: hangs): {step.command}\n{program.output}{others}")
         check_shown(step, program.output)
     for program in going_on:
         if fails:
