@@ -12,6 +12,7 @@ namespace {
 constexpr Time kEnd = Time(std::chrono::seconds(10));
 
 struct Clients {
+  explicit Clients(std::set<uint32_t> do_not_listen = {}) : deaf(std::move(do_not_listen)) {}
   std::set<uint32_t> deaf;
   std::vector<std::pair<uint32_t, uint32_t>> told;
   int asked = 0;
@@ -34,7 +35,7 @@ TEST(Partings, WhoListensIsToldAtOnce) {
 }
 
 TEST(Partings, WhoListensAgainIsToldInOrder) {
-  Clients clients{.deaf = {1}};
+  Clients clients({1});
   Partings partings;
   partings.add(1, 7, kEnd, clients.tell());
   clients.deaf.clear();
@@ -47,7 +48,7 @@ TEST(Partings, WhoListensAgainIsToldInOrder) {
 }
 
 TEST(Partings, ARangeIsKeptForAllWhoAreToHear) {
-  Clients clients{.deaf = {1, 2}};
+  Clients clients({1, 2});
   Partings partings;
   for (const uint32_t other : {1u, 2u}) partings.add(other, 7, kEnd, clients.tell());
   clients.deaf = {2};
@@ -60,7 +61,7 @@ TEST(Partings, ARangeIsKeptForAllWhoAreToHear) {
 }
 
 TEST(Partings, OfWhoDoesNotListenItAsksOnce) {
-  Clients clients{.deaf = {1}};
+  Clients clients({1});
   Partings partings;
   for (uint32_t range = 2; range < 200; ++range) partings.add(1, range, kEnd, clients.tell());
   EXPECT_EQ(clients.asked, 1);
