@@ -73,15 +73,6 @@ Message granted(uint32_t range) {
   return message;
 }
 
-// Whoever has not been accepted yet: what they have sent would be closed with the listener, and waited for. One that
-// another process has made (systemd) stays open there, and they are for the next broker.
-void turn_away_at(int listener) {
-  const std::optional<Peer> maker = peer_of(listener);
-  if (!maker || maker->pid != getpid()) return;
-  shutdown(listener, SHUT_RDWR);  // nobody comes any more
-  while (ClientSocket(UniqueFd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC))).get() >= 0) continue;
-}
-
 }  // namespace
 
 Server::Server(std::vector<UniqueFd> listeners, std::unique_ptr<Steering> steering, Policy policy, bool verbose,
@@ -100,7 +91,27 @@ Server::Server(std::vector<UniqueFd> listeners, std::unique_ptr<Steering> steeri
 // First what asks the others of time and accounts while its connections end.
 Server::~Server() {
   cm_.reset();
+  for (Client& client : clients_) let_go(client.socket, client.peer.uid);
+  for (Leaving& leaving : leaving_) let_go(leaving.socket, leaving.user);
   for (const UniqueFd& listener : listeners_) turn_away_at(listener.get());
+}
+
+void Server::let_go(ClientSocket& socket, uid_t user) {
+  socket.hang_up();
+  if (!socket.drain()) closer_.add(socket.release(), user);
+}
+
+// Whoever has not been accepted yet: what they have sent would be closed with the listener, and waited for. One that
+// another process has made (systemd) stays open there, and they are for the next broker.
+void Server::turn_away_at(int listener) {
+  const std::optional<Peer> maker = peer_of(listener);
+  if (!maker || maker->pid != getpid()) return;
+  shutdown(listener, SHUT_RDWR);  // nobody comes any more
+  while (true) {
+    ClientSocket socket(UniqueFd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC)));
+    if (socket.get() < 0) return;
+    let_go(socket, 0);
+  }
 }
 
 void Server::manage_connections(std::unique_ptr<net::NetView> view, const std::optional<io::FaultSpec>& faults,

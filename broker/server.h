@@ -147,6 +147,8 @@ class Server final : private CmServer::Clients {
   bool tell_of_parting(uint32_t other, uint32_t range) const;
   Clients::iterator end_client(Clients::iterator client);
   void close_some();
+  void let_go(ClientSocket& socket, uid_t user);
+  void turn_away_at(int listener);
   static std::optional<std::string> too_many_leases(const Client& client);
   std::optional<std::string> objection(const Client& client) const;
   std::optional<std::string> who_is_in_the_way(const Message& request) const;

@@ -37,9 +37,10 @@ constexpr std::chrono::seconds kLetGo{2};
 
 }  // namespace
 
-// Those that wait are left to the end of this process, too. Who comes after this broker finds its addresses and ports
-// free: the processes have had copies of everything when they began.
+// Those that wait get one process more; if there can be none, they are left to the end of this one. Who comes after
+// this broker finds its addresses and ports free: the processes have had copies of everything when they began.
 SlowCloser::~SlowCloser() {
+  if (!waiting_.empty()) close_all_of(std::nullopt);
   for (Waiting& each : waiting_) each.descriptor.release();
   const auto last = std::chrono::steady_clock::now() + kLetGo;
   for (const Process& each : processes_) {
@@ -73,7 +74,7 @@ void SlowCloser::work() {
 
 // The process has the last copies as soon as they are closed here, which the end of the pipe tells it. If there can be
 // none now, they wait.
-void SlowCloser::close_all_of(uid_t user) {
+void SlowCloser::close_all_of(std::optional<uid_t> user) {
   int here[2], there[2];  // tells that all are closed here; that all but the slow ones are closed there
   if (pipe2(here, O_CLOEXEC) != 0) return;
   const UniqueFd waits(here[0]), closed(here[1]);
@@ -91,8 +92,8 @@ void SlowCloser::close_all_of(uid_t user) {
     syscall(SYS_close, closed.get());
     end_with(slow, waits.get(), top);
   }
-  processes_.push_back({process, user, std::move(has_ours)});
-  std::erase_if(waiting_, [user](const Waiting& each) { return each.user == user; });
+  processes_.push_back({process, user.value_or(0), std::move(has_ours)});
+  std::erase_if(waiting_, [user](const Waiting& each) { return !user || each.user == *user; });
 }
 
 }  // namespace uroce::broker

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <sys/types.h>
 #include <vector>
 
@@ -43,7 +44,8 @@ class SlowCloser {
     UniqueFd has_ours;  // ends when the process has nothing open but what it is there for
   };
   size_t processes_of(uid_t user) const;
-  void close_all_of(uid_t user);
+  // Those of one user, or all.
+  void close_all_of(std::optional<uid_t> user);
 
   std::vector<Waiting> waiting_;
   std::vector<Process> processes_;
