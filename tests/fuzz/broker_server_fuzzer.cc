@@ -446,8 +446,8 @@ class Broker {
     Message said;
     Descriptors came;
     while (broker::receive(client.asides.get(), said, came, 0) == 0) {
-      check(said.kind == Kind::kReport || said.kind == Kind::kPeer, "what is no answer");
-      check(static_cast<bool>(came[1]), "comes with descriptors");
+      check(said.kind == Kind::kReport || said.kind == Kind::kPeer || said.kind == Kind::kPart, "what is no answer");
+      check(static_cast<bool>(came[1]) == (said.kind != Kind::kPart), "what comes with descriptors");
     }
     while (broker::receive(client.socket.get(), said, came, 0) == 0) take_answer(client, said, came);
     client.connections.listen();
