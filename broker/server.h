@@ -162,7 +162,7 @@ class Server final : private CmServer::Clients {
 
   const std::unique_ptr<Steering> steering_;
   std::unique_ptr<CmServer> cm_;           // null: there is none
-  const std::vector<UniqueFd> listeners_;  // closed first: whoever comes then sees that nobody listens
+  const std::vector<UniqueFd> listeners_;  // shut down first: whoever comes then sees that nobody listens
   const Policy policy_;
   const bool verbose_;
   const XdpProgramOf xdp_program_of_;
