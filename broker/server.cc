@@ -14,12 +14,11 @@
 #include <unistd.h>
 #include <utility>
 
+#include "broker/answers.h"
 #include "cm/shares.h"
 #include "engine/base/bell.h"
 #include "engine/base/concat.h"
 #include "engine/base/random.h"
-#include "engine/io/af_xdp/error.h"
-#include "engine/io/same_host/peer.h"
 
 namespace uroce::broker {
 
@@ -27,7 +26,6 @@ namespace {
 
 constexpr Duration kOneLook = std::chrono::milliseconds(100);
 constexpr Duration kTryAgain = std::chrono::seconds(1);
-constexpr uid_t kUnknownUser = static_cast<uid_t>(-1);  // is nobody's
 constexpr Duration kAcceptAgain = std::chrono::milliseconds(100);
 constexpr size_t kMostOfName = 15;  // as the kernel has names of programs
 
@@ -48,12 +46,6 @@ std::vector<gid_t> groups_of(int socket, const Peer& peer) {
   return groups;
 }
 
-Message refusal(int error, const std::string& text) {
-  Message message = make_message(Kind::kRefused, text);
-  message.error = error;
-  return message;
-}
-
 // What a client does not read of what it is asked or told costs no more than this.
 void shrink_send_buffer(int socket) {
   const int least = 0;  // the kernel's own least is taken: a few messages
@@ -65,12 +57,6 @@ std::array<UniqueFd, 2> message_sockets() {
   std::array<int, 2> ends{-1, -1};
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) != 0) return {};
   return {UniqueFd(ends[0]), UniqueFd(ends[1])};
-}
-
-Message granted(uint32_t range) {
-  Message message = make_message(Kind::kGranted);
-  message.range = range;
-  return message;
 }
 
 }  // namespace
@@ -418,50 +404,6 @@ bool Server::answer(Client& client, const Message& message, Descriptors& descrip
   }
 }
 
-bool Server::grant(Client& client, const Message& request) {
-  const ClientSocket& socket = client.socket;
-  std::optional<std::string> text = objection(client);
-  if (!text) text = who_is_in_the_way(request);
-  if (text) return socket.send(refusal(EBUSY, *text)) == 0;
-  const std::optional<uint32_t> number = ranges_.take();
-  if (!number) return socket.send(refusal(ENOSPC, "all QP numbers are leased; end other programs")) == 0;
-  const LeaseRange range{*number + LeaseRange::kFirstNumber};
-  give(client, range.number, {request.ifindex, request.plane});
-  log(client, concat("leases QP numbers from ", range.first(), " on, netdev ", text_of(request)));
-  auto admitted = steering_->admit(range, request.plane == Plane::kDpdk);
-  if (const auto* const error = std::get_if<io::IoError>(&admitted)) {
-    end_lease(client, range.number);
-    return socket.send(refusal(error->code, error->text())) == 0;
-  }
-  const PortSockets& sockets = std::get<PortSockets>(admitted);
-  Message answer = granted(range.number);
-  answer.has_v6 = sockets.v6 ? 1 : 0;
-  return socket.send(answer, SocketList(sockets).span()) == 0;
-}
-
-// The broker only knows who has it: opening the port takes rights that it neither gives nor asks for.
-bool Server::hold(Client& client, const std::string& port) const {
-  const ClientSocket& socket = client.socket;
-  if (const auto text = who_has(port, client)) return socket.send(refusal(EBUSY, *text)) == 0;
-  if (client.ports.size() >= kMostPorts && !client.ports.contains(port)) {
-    return socket.send(refusal(EBUSY, concat("one process can have ", kMostPorts, " DPDK ports at most"))) == 0;
-  }
-  client.ports.insert(port);
-  log(client, concat("has DPDK port ", port));
-  return socket.send(granted(0)) == 0;
-}
-
-// To say that one has a port takes no privilege, and so keeps neither root nor the owner from it.
-std::optional<std::string> Server::who_has(const std::string& port, const Client& asking) const {
-  for (const Client& other : clients_) {
-    if (&other == &asking || !other.ports.contains(port)) continue;
-    if (is_owner(asking.peer) && !is_owner(other.peer)) continue;
-    return concat("process ", other.peer.pid, " (", other.program,
-                  ") has this DPDK port, which one process at a time can use: ", port);
-  }
-  return std::nullopt;
-}
-
 bool Server::open_cm(const Client& client) {
   if (!cm_) {
     return client.socket.send(refusal(EOPNOTSUPP, "this broker makes no connections (rdma_cm)")) == 0;
@@ -505,191 +447,6 @@ void Server::close_later(ClientSocket socket, const cm::Account& account) {
 
 void Server::charge(const cm::Account& account, Duration time) {
   if (!account.has_reserve) budget_.spend(static_cast<uid_t>(account.user), time, now_());
-}
-
-// What the client had of the broker before this one.
-bool Server::take_over(Client& client, const Message& request, Descriptors& descriptors) {
-  const ClientSocket& socket = client.socket;
-  if (const auto text = too_many_leases(client)) return socket.send(refusal(EBUSY, *text)) == 0;
-  auto readmitted = steering_->readmit(sockets_from(descriptors, request.has_v6 != 0));
-  if (const auto* const error = std::get_if<io::IoError>(&readmitted)) {
-    return socket.send(refusal(error->code, error->text())) == 0;
-  }
-  const LeaseRange range = std::get<LeaseRange>(readmitted);
-  if (!ranges_.take(range.number - LeaseRange::kFirstNumber)) forget_lease(range.number);
-  give(client, range.number, {request.ifindex, request.plane});
-  log(client, concat("keeps QP numbers from ", range.first(), " on"));
-  return socket.send(granted(range.number)) == 0;
-}
-
-// Null: nobody.
-const Server::Client* Server::holder(uint32_t range) const {
-  const auto found = holders_.find(range);
-  return found == holders_.end() ? nullptr : found->second;
-}
-
-void Server::give(Client& client, uint32_t range, const LeaseOf& lease) {
-  client.leases[range] = lease;
-  holders_[range] = &client;
-}
-
-// Whoever it was has not met anybody any more. The others hear of that, or they would send the next one's packets to
-// the memory that the last one may still have.
-void Server::take_away(Client& client, uint32_t range) {
-  const auto tell = [this](uint32_t other, uint32_t gone) { return tell_of_parting(other, gone); };
-  for (const uint32_t other : meetings_.met(range)) partings_.add(other, range, now_() + kPartingTime, tell);
-  client.leases.erase(range);
-  holders_.erase(range);
-  meetings_.forget(range);
-}
-
-// A user's processes need not mistrust each other, and nobody root's.
-void Server::meet(const Client& client, const Message& request) {
-  const auto own = client.leases.find(request.range);
-  const Client* const other = holder(request.other);
-  if (own == client.leases.end() || other == nullptr || other == &client) return;  // one has been given back
-  if (other->leases.at(request.other).ifindex != own->second.ifindex) return;
-  const uid_t asks = client.peer.uid, is_asked = other->peer.uid;
-  const bool one_is_enough = asks == is_asked || asks == 0;
-  if (!meetings_.wish(request.range, request.other, one_is_enough)) return;
-  const auto has_many = [this](const Client& each, uid_t user) {
-    return user != 0 && user != each.peer.uid && met_of_user(each, user) >= kMostMetOfUser;
-  };
-  if (has_many(client, is_asked) || has_many(*other, asks)) return;
-  bring_together(client, request.range, *other, request.other);
-}
-
-size_t Server::met_of_user(const Client& client, uid_t user) const {
-  size_t count = 0;
-  for (const auto& [range, lease] : client.leases) {
-    for (const uint32_t met : meetings_.met(range)) {
-      const Client* const other = holder(met);
-      count += other != nullptr && other->peer.uid == user ? 1 : 0;
-    }
-  }
-  return count;
-}
-
-// Two clients that have ranges on one netdev get what connects them, once. If the asking one cannot be told, the other
-// sees the end of it.
-void Server::bring_together(const Client& client, uint32_t range, const Client& other, uint32_t its_range) {
-  io::PeerEnd ours, theirs;
-  if (io::make_peers(ours, theirs) != 0) return;
-  const auto tell = [](const Client& to, uint32_t own, const Client& it, uint32_t peer, const io::PeerEnd& end) {
-    Message message = make_message(Kind::kPeer);
-    message.range = own;
-    message.other = peer;
-    message.side = end.side;
-    message.of_stranger = it.peer.uid != to.peer.uid && it.peer.uid != 0;
-    const std::array descriptors{end.memory.get(), end.bell.get()};
-    return send(to.reports.get(), message, descriptors) == 0;
-  };
-  // Whoever does not listen has to ask again.
-  if (!tell(other, its_range, client, range, theirs)) return meetings_.drop_wish(its_range, range);
-  if (!tell(client, range, other, its_range, ours)) return meetings_.drop_wish(range, its_range);
-  meetings_.settle(range, its_range);
-  log(client, concat("exchanges packets with process ", other.peer.pid, " by memory"));
-}
-
-std::optional<std::string> Server::too_many_leases(const Client& client) {
-  if (client.leases.size() < kMostLeases) return std::nullopt;
-  return concat("one process can use ", kMostLeases, " netdevs at most");
-}
-
-// Why the client cannot have another lease.
-std::optional<std::string> Server::objection(const Client& client) const {
-  if (auto text = too_many_leases(client)) return text;
-  if (has_too_many(client.peer.uid)) {
-    return concat("user ", client.peer.uid, " has as many leases as are left for all others; end other programs");
-  }
-  return std::nullopt;
-}
-
-// Who keeps the client from what it asks for. A process without broker takes all packets of the netdev (to be seen by
-// who may look at programs of others). The AF_XDP queues are whose XDP program is attached: to have leased them takes
-// no privilege, and so keeps nobody from them.
-std::optional<std::string> Server::who_is_in_the_way(const Message& request) const {
-  const std::optional<io::AttachedProgram> program = xdp_program_of_(request.ifindex);
-  if (!program) return std::nullopt;
-  if (program->takes_all()) return io::program_present_error(text_of(request), *program).text();
-  if (request.plane != Plane::kAfXdp) return std::nullopt;
-  for (const Client& other : clients_) {
-    for (const auto& [range, lease] : other.leases) {
-      if (lease.ifindex != request.ifindex || lease.plane != Plane::kAfXdp) continue;
-      return concat(
-          "process ", other.peer.pid, " (", other.program,
-          ") uses AF_XDP on the netdev, which one process can at a time; others use UDP sockets (UROCE_IO=udp)");
-    }
-  }
-  return std::nullopt;
-}
-
-// So the numbers do not end before the users do.
-bool Server::has_too_many(uid_t user) const {
-  size_t all = kept_.size(), own = 0;
-  for (const auto& [range, had_it] : kept_) own += had_it == user ? 1 : 0;
-  for (const Client& client : clients_) {
-    all += client.leases.size();
-    own += client.peer.uid == user ? client.leases.size() : 0;
-  }
-  const bool is_bounded = user != 0 && user != policy_.owner;
-  return is_bounded && !cm::Shares::leaves_enough(steering_->last_number(), all, own, {cm::UserId{user}, false});
-}
-
-void Server::end_lease(Client& client, uint32_t range) {
-  const auto lease = client.leases.find(range);
-  if (lease == client.leases.end()) return;
-  steering_->dismiss(LeaseRange{range});
-  take_away(client, range);
-  if (is_free(range, now_())) {
-    ranges_.release(range - LeaseRange::kFirstNumber);
-  } else {
-    kept_.emplace(range, client.peer.uid);
-  }
-  log(client, concat("returns QP numbers from ", LeaseRange{range}.first(), " on"));
-}
-
-// Somebody has come with a later lease of the range.
-void Server::forget_lease(uint32_t range) {
-  kept_.erase(range);
-  const auto had_it = holders_.find(range);
-  if (had_it == holders_.end()) return;
-  Client& client = *had_it->second;
-  take_away(client, range);
-  log(client, concat("loses QP numbers from ", LeaseRange{range}.first(), " on"));
-}
-
-// What clients of an earlier broker may have who have not come back.
-void Server::hold_back(Time now) {
-  for (uint32_t number = LeaseRange::kFirstNumber; number <= steering_->last_number(); ++number) {
-    if (steering_->is_free(LeaseRange{number}, now)) continue;
-    if (ranges_.take(number - LeaseRange::kFirstNumber)) kept_.emplace(number, kUnknownUser);
-  }
-}
-
-bool Server::is_free(uint32_t range, Time now) const {
-  return !partings_.are_of(range) && steering_->is_free(LeaseRange{range}, now);
-}
-
-// True as well if there is nobody to be told.
-bool Server::tell_of_parting(uint32_t other, uint32_t range) const {
-  const Client* const client = holder(other);
-  if (client == nullptr) return true;
-  Message message = make_message(Kind::kPart);
-  message.range = other;
-  message.other = range;
-  return send(client->reports.get(), message) != EAGAIN;
-}
-
-void Server::release_ranges(Time now) {
-  if (now < look_at_kept_) return;
-  look_at_kept_ = now + kLookAgain;
-  partings_.tell_all(now, [this](uint32_t other, uint32_t range) { return tell_of_parting(other, range); });
-  std::erase_if(kept_, [&](const auto& kept) {
-    const bool free = is_free(kept.first, now);
-    if (free) ranges_.release(kept.first - LeaseRange::kFirstNumber);
-    return free;
-  });
 }
 
 Server::Clients::iterator Server::end_client(Clients::iterator client) {
