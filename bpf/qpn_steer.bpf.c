@@ -7,6 +7,7 @@
 // the group gets a copy. If only one has, on a host with few sockets, the kernel finds it before (early demultiplexing of
 // IPv4) and asks here all the same: that one stays.
 #include <linux/bpf.h>
+#include <linux/errno.h>
 #include <linux/if_ether.h>
 #include <linux/in.h>
 #include <linux/udp.h>
@@ -21,6 +22,7 @@
 #define MULTICAST_QPN 0xffffff
 #define OWN 0  // the broker's; there is no lease of this number
 #define FAMILY_IPV4 2
+#define STAGES 32  // Staging::kStages
 
 // Sockmaps, not REUSEPORT_SOCKARRAYs, in which a socket can be once only: a new broker puts the sockets of living clients into
 // maps of its own while the program of the one that died still steers with the old ones.
@@ -39,6 +41,14 @@ struct {
   __type(value, __u64);
   __uint(max_entries, 2 * RANGES);
 } open_sockets SEC(".maps");
+
+// Sockets that a client of an earlier broker has brought, until they are steered to: those of IPv6 at STAGES + place.
+struct {
+  __uint(type, BPF_MAP_TYPE_SOCKMAP);
+  __type(key, __u32);
+  __type(value, __u64);
+  __uint(max_entries, 2 * STAGES);
+} staged SEC(".maps");
 
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
@@ -85,6 +95,25 @@ int uroce_port_lookup(struct bpf_sk_lookup *ctx) {
   bpf_sk_assign(ctx, socket, 0);
   bpf_sk_release(socket);
   return SK_PASS;
+}
+
+// From `staged` at cb[0] to the range of number cb[1]. Run by the broker (BPF_PROG_TEST_RUN): a program takes a socket from
+// map to map without the lock of the socket, which its holder can keep; the system call that updates a map waits for it.
+SEC("tc")
+int uroce_admit(struct __sk_buff *request) {
+  const __u32 place = request->cb[0], number = request->cb[1];
+  const __u32 place_v6 = STAGES + place, open_v6 = RANGES + number;
+  struct bpf_sock *v4 = bpf_map_lookup_elem(&staged, &place);
+  if (!v4) return -ENOENT;
+  long error = bpf_map_update_elem(&open_sockets, &number, v4, BPF_ANY);
+  if (!error) error = bpf_map_update_elem(&members_v4, &number, v4, BPF_ANY);
+  bpf_sk_release(v4);
+  struct bpf_sock *v6 = error ? 0 : bpf_map_lookup_elem(&staged, &place_v6);
+  if (!v6) return error;
+  error = bpf_map_update_elem(&open_sockets, &open_v6, v6, BPF_ANY);
+  if (!error) error = bpf_map_update_elem(&members_v6, &number, v6, BPF_ANY);
+  bpf_sk_release(v6);
+  return error;
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -50,14 +50,8 @@ inline constexpr int kShare = 10;
 inline constexpr Duration kLeastShare = std::chrono::milliseconds(5);  // whoever has to wait waits at least as long
 
 // --- of what others pass on ------------------------------------------------------------------------------------------
-// Sockets of an earlier broker's clients are looked at, which their users can make slow. So only when there was one,
-// and not for longer than this; the owner's at any time.
+// Sockets of an earlier broker's clients are looked at by processes (claims.h), as many at a time as there are
+// Staging::kStages. Only when there was an earlier one, and not for longer than this; the owner's at any time.
 inline constexpr Duration kClaimTime = std::chrono::minutes(1);
-inline constexpr size_t kMostToClose = 256;  // of a user, that wait for a process that closes them (slow_closer.h)
-
-// --- for good --------------------------------------------------------------------------------------------------------
-// Users whose descriptors were not what may be closed (ClientSocket): each cost kMostDescriptors for good. Once they
-// are so many, nobody but the owner is believed any more that he has sockets of an earlier broker.
-inline constexpr size_t kMostDeceivers = 64;
 
 }  // namespace uroce::broker

@@ -17,16 +17,6 @@ namespace uroce::broker {
 
 namespace {
 
-bool is_udp_socket(int fd) {
-  const auto option = [fd](int name) {
-    int value = 0;
-    socklen_t size = sizeof(value);
-    return getsockopt(fd, SOL_SOCKET, name, &value, &size) == 0 ? value : -1;
-  };
-  const int domain = option(SO_DOMAIN);
-  return (domain == AF_INET || domain == AF_INET6) && option(SO_PROTOCOL) == IPPROTO_UDP;
-}
-
 void drop_message(int socket) {
   char byte;
   recv(socket, &byte, 1, MSG_DONTWAIT);
@@ -81,14 +71,8 @@ ClientSocket::~ClientSocket() {
   socket_.release();
 }
 
-int ClientSocket::receive(Message& message, Descriptors& descriptors, Takes takes) {
-  descriptors = {};
-  bool brings = false;
-  int error = peek(socket_.get(), message, brings);
-  if (error == 0 && brings) error = message.kind == Kind::kClaim ? take_claimed(descriptors, takes) : EPROTO;
-  if (error != 0) return error;
-  drop_message(socket_.get());  // descriptors that are still there are open here as well
-  return 0;
+void ClientSocket::drop() const {
+  drop_message(socket_.get());
 }
 
 int ClientSocket::receive(std::span<uint8_t> bytes, size_t& size) {
@@ -99,22 +83,6 @@ int ClientSocket::receive(std::span<uint8_t> bytes, size_t& size) {
   size = received.size;
   drop_message(socket_.get());
   return 0;
-}
-
-// Copies: the message keeps its own until it is taken from the queue.
-int ClientSocket::take_claimed(Descriptors& descriptors, Takes takes) {
-  if (takes == Takes::kNothing) return EPROTO;
-  const bool all = peek_descriptors(socket_.get(), descriptors) == 0;
-  const auto is_sound = [takes](const UniqueFd& fd) {
-    return !fd || takes == Takes::kAnything || is_udp_socket(fd.get());
-  };
-  const bool sound = std::all_of(descriptors.begin(), descriptors.end(), is_sound);
-  if (sound && all) return 0;
-  for (UniqueFd& descriptor : descriptors) {
-    if (!is_sound(descriptor)) descriptor.release();
-  }
-  descriptors = {};
-  return sound ? EPROTO : EPERM;
 }
 
 }  // namespace uroce::broker

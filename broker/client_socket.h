@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // The broker's end of a connection to a client, who may be hostile. To close a descriptor can take as long as its
 // sender likes: a TCP socket with SO_LINGER and a peer that reads nothing, a file of his own file system (FUSE). So
-// descriptors that nobody asked for are never taken, and those that are asked for are looked at before they are closed.
+// none is ever taken but by a process of its own (claims.h), or from the broker's owner where it serves nobody else.
 #pragma once
 
 #include <span>
@@ -36,18 +36,15 @@ class ClientSocket {
   bool drain();
   UniqueFd release() { return std::move(socket_); }
 
-  // Which descriptors may come with a kClaim: none, UDP sockets, or whatever it is.
-  enum class Takes { kNothing, kUdpSockets, kAnything };
-  // As broker::receive() without waiting. EPROTO as well for descriptors that are not to be taken; EPERM: one of these
-  // was no UDP socket. It stays open for good, so the client's user should not be given the chance again.
-  int receive(Message& message, Descriptors& descriptors, Takes takes);
+  // As broker::peek().
+  int peek(Message& message, bool& brings) const { return broker::peek(socket_.get(), message, brings); }
+  // Drops it. Its descriptors are closed, unless somebody has copies.
+  void drop() const;
   // Any message of up to bytes.size() bytes, without descriptors, as far as there is one. EAGAIN: there is none.
   // EPROTO: it is longer, or brings descriptors. ECONNRESET: nothing comes any more.
   int receive(std::span<uint8_t> bytes, size_t& size);
 
  private:
-  int take_claimed(Descriptors& descriptors, Takes takes);
-
   UniqueFd socket_;
   bool hung_up_ = false;  // to say it costs as much as there are waiters at the other end
 };

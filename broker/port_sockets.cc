@@ -5,12 +5,12 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <initializer_list>
 #include <linux/filter.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <vector>
 
 #include "wire/envelope.h"
 
@@ -26,7 +26,26 @@ constexpr uint32_t kQpnMask = 0xffffff, kMulticastQpn = 0xffffff;
 constexpr uint32_t kEverything = 0xffffffff, kNothing = 0;
 constexpr uint32_t kLoopback = 1;  // its index, in each network namespace
 constexpr auto kIfindex = static_cast<uint32_t>(SKF_AD_OFF + SKF_AD_IFINDEX);
-using Filter = std::vector<sock_filter>;
+
+// Without memory of its own: it is looked at in processes that must not allocate (staging.h).
+class Filter {
+ public:
+  Filter() = default;
+  Filter(std::initializer_list<sock_filter> instructions) {
+    for (const sock_filter& each : instructions) push_back(each);
+  }
+  void push_back(const sock_filter& instruction) { instructions_.at(size_++) = instruction; }
+  void append(const Filter& more) {
+    for (size_t i = 0; i < more.size_; ++i) push_back(more.instructions_[i]);
+  }
+  size_t size() const { return size_; }
+  sock_filter* data() { return instructions_.data(); }
+  const sock_filter& operator[](size_t i) const { return instructions_.at(i); }
+
+ private:
+  std::array<sock_filter, 48> instructions_{};
+  size_t size_ = 0;
+};
 
 // Drops what comes with one of our addresses as its source and its destination, and not over lo. Of IPv4 the kernel
 // drops it. A packet that is for us otherwise goes by after a look at two words.
@@ -61,16 +80,12 @@ Filter copies_filter() {
           BPF_STMT(BPF_RET | BPF_K, kNothing)};
 }
 
-void append(Filter& filter, const Filter& more) {
-  filter.insert(filter.end(), more.begin(), more.end());
-}
-
 // What a socket filter sees begins with the UDP header. Of a run it sees the first packet. A packet that is too short
 // is dropped. The last two instructions are never reached: they hold the serial.
 Filter filter_for(const LeaseId& lease, int family) {
   const auto high = static_cast<uint32_t>(lease.serial >> 32), low = static_cast<uint32_t>(lease.serial);
   Filter filter = family == AF_INET6 ? forgery_filter() : Filter();
-  if (lease.without_copies) append(filter, copies_filter());
+  if (lease.without_copies) filter.append(copies_filter());
   for (const sock_filter& instruction :
        {sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kUdpHeader + kDestinationQp),
         sock_filter BPF_STMT(BPF_ALU | BPF_AND | BPF_K, kQpnMask),
@@ -141,7 +156,7 @@ static std::optional<LeaseId> locked_lease(int fd, bool without_copies) {
   if (range.number < LeaseRange::kFirstNumber || range.number > LeaseRange::kLastNumber) return {};
   const sock_filter* const serial = &found[found.size() - kSerialAt];
   const LeaseId lease{range, uint64_t{serial[0].k} << 32 | serial[1].k, without_copies};
-  const Filter expected = filter_for(lease, family);
+  Filter expected = filter_for(lease, family);
   if (std::memcmp(found.data(), expected.data(), expected.size() * sizeof(sock_filter)) != 0) return {};
   return lease;
 }

@@ -72,7 +72,9 @@ Server::Server(std::vector<UniqueFd> listeners, std::unique_ptr<Steering> steeri
       ranges_(steering_->last_number(), engine::secure_random),
       starts_at_(steering_->inherits() ? now_() + kInheritance : now_()),
       claims_end_(steering_->inherits() ? starts_at_ + kClaimTime : starts_at_),
-      empty_since_(now_()) {}
+      empty_since_(now_()) {
+  if (Staging* const staging = steering_->staging()) claims_.emplace(*staging);
+}
 
 // First what asks the others of time and accounts while its connections end.
 Server::~Server() {
@@ -119,8 +121,9 @@ bool Server::turn(int stop, bool waits_for_work) {
   // Whoever waits for an answer is not listened to, only whether it is still there; whose user has no time, not at all.
   for (const Client& client : clients_) {
     const int socket = is_listened_to(client, now) ? client.socket.get() : -1;
-    waits_.push_back({socket, static_cast<short>(client.postponed ? 0 : POLLIN), 0});
+    waits_.push_back({socket, static_cast<short>(client.postponed || client.claim ? 0 : POLLIN), 0});
   }
+  if (claims_) claims_->add_waits(waits_);
   const size_t of_cm = waits_.size();
   if (cm_) cm_->add_waits(waits_);
   if (poll(waits_.data(), waits_.size(), waits_for_work ? patience(now) : 0) < 0) return true;
@@ -135,6 +138,7 @@ bool Server::turn(int stop, bool waits_for_work) {
   for (size_t i = 0; i < listeners_.size(); ++i) {
     if (waits_[others - listeners_.size() + i].revents != 0) accept_clients(listeners_[i].get());
   }
+  if (claims_) work_on_claims();
   if (started_) steering_->work();  // what was given out is made anew before it is asked for
   if (cm_) cm_->work(std::span(waits_).subspan(of_cm), now_());
   close_some();
@@ -168,6 +172,7 @@ int Server::patience(Time now) const {
   if (!kept_.empty() || partings_.any()) next = std::min(next, look_at_kept_);
   if (!leaving_.empty()) next = std::min(next, closes_more_ ? now : now + kLookAgain);
   if (closer_.is_busy()) next = std::min(next, now + kLookAgain);
+  if (claims_) next = std::min(next, claims_->deadline(now));
   if (cm_) next = std::min(next, cm_->deadline());
   if (accepts_at_ > now) next = std::min(next, accepts_at_);
   if (policy_.linger && is_idle()) next = std::min(next, empty_since_ + *policy_.linger);
@@ -231,36 +236,13 @@ bool Server::may_connect(const Peer& peer) const {
   return cm::Shares::leaves_enough(policy_.most_clients, connections_now(), own, {cm::UserId{peer.uid}, false});
 }
 
-ClientSocket::Takes Server::takes(const Client& client) const {
-  using Takes = ClientSocket::Takes;
-  if (!client.greeted || client.stays || deceivers_.contains(client.peer.uid)) return Takes::kNothing;
-  // Where it serves nobody but its owner, its clients keep more than sockets (steering_slots.h).
-  if (is_owner(client.peer)) return steering_->isolates() ? Takes::kUdpSockets : Takes::kAnything;
-  const bool has_many = closer_.of(client.peer.uid) >= kMostToClose || closer_.size() >= kMostClients;
-  const bool may_claim = deceivers_.size() < kMostDeceivers && !has_many && now_() < claims_end_;
-  return may_claim ? Takes::kUdpSockets : Takes::kNothing;
-}
-
-// Whatever becomes of them, this thread closes none for good. False: there are no copies to be had, so they stay open.
-bool Server::leave_to_closer(Descriptors& descriptors, uid_t user) {
-  bool all = true;
-  for (UniqueFd& descriptor : descriptors) {
-    if (!descriptor) continue;
-    UniqueFd copy(fcntl(descriptor.get(), F_DUPFD_CLOEXEC, 0));
-    all &= static_cast<bool>(copy);
-    if (!copy) closer_.add(std::move(descriptor), user);
-    closer_.add(std::move(copy), user);
-  }
-  return all;
-}
-
 // One message. False: the connection is of no use any more.
 bool Server::serve(Client& client) {
   if (client.socket.unread()) return false;
+  if (client.claim) return false;  // it has hung up: it is not listened to
   Message message;
-  Descriptors descriptors;
-  const int error = client.socket.receive(message, descriptors, takes(client));
-  if (error == EPERM) deceivers_.insert(client.peer.uid);
+  bool brings = false;
+  const int error = client.socket.peek(message, brings);
   if (error == ETIMEDOUT) return client.greeted || now_() < client.greeting_ends;
   if (error == ENOTSUP) {
     const std::string text = concat("it speaks version ", kProtocolVersion, " and this program version ",
@@ -269,13 +251,11 @@ bool Server::serve(Client& client) {
     client.socket.send(refusal(ENOTSUP, text));
     return false;
   }
-  if (error == EPROTO && message.kind == Kind::kClaim && now_() >= claims_end_) {
-    client.socket.send(
-        refusal(EPERM, "of other users it takes nothing over but in the first minute after an earlier broker"));
-  }
   if (error != 0) return false;
-  if (!leave_to_closer(descriptors, client.peer.uid)) return false;
-  return client.greeted ? answer(client, message, descriptors) : answer_first(client, message);
+  if (message.kind == Kind::kClaim) return claim(client, message);
+  if (brings) return false;
+  client.socket.drop();
+  return client.greeted ? answer(client, message) : answer_first(client, message);
 }
 
 bool Server::answer_first(Client& client, const Message& message) {
@@ -373,7 +353,7 @@ bool Server::list_connections(const Client& observer, const Message& request) {
   return observer.socket.send(answer) == 0;
 }
 
-bool Server::answer(Client& client, const Message& message, Descriptors& descriptors) {
+bool Server::answer(Client& client, const Message& message) {
   if (client.observes && message.kind == Kind::kIds) return list_connections(client, message);
   if (client.observes) return message.kind == Kind::kNext && introduce(client, message);
   if (client.stays) return false;
@@ -383,8 +363,6 @@ bool Server::answer(Client& client, const Message& message, Descriptors& descrip
       if (started_) return message.kind == Kind::kCm ? open_cm(client) : grant(client, message);
       client.postponed = message;
       return true;
-    case Kind::kClaim:
-      return take_over(client, message, descriptors);
     case Kind::kMeet:
       meet(client, message);
       return true;
@@ -454,6 +432,7 @@ Server::Clients::iterator Server::end_client(Clients::iterator client) {
   while (!client->leases.empty()) end_lease(*client, client->leases.begin()->first);
   if (cm_) cm_->close(cm::ClientId{client->number}, now_());
   const bool observed = client->observes;
+  if (client->claim && claims_) claims_->forget(client->number);
   client->socket.hang_up();
   leaving_.push_back({std::move(client->socket), std::move(client->reports), client->peer.uid});
   charge(*client, begin);

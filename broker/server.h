@@ -5,7 +5,7 @@
 // Clients may be hostile. What one costs is bounded in memory and in time (bounds.h): messages of fixed size, so many
 // of a user in a turn; an answer is read before there is a next one, and descriptors that are on their way to somebody
 // who does not take them count as a connection of his user. A turn does nothing that a client can make slow:
-// descriptors that it sends are looked at before they are closed (client_socket.h), and what it says of itself to who
+// descriptors that it sends are never open here (claims.h), and what it says of itself to who
 // looks at statistics goes through a file that both have. Nothing that it says is believed but the netdev that it names
 // and its network namespace: who may connect from another one has been given the address on purpose.
 #pragma once
@@ -23,6 +23,7 @@
 
 #include "broker/address.h"
 #include "broker/bounds.h"
+#include "broker/claims.h"
 #include "broker/client_socket.h"
 #include "broker/cm_server.h"
 #include "broker/meetings.h"
@@ -69,6 +70,8 @@ class Server final : private CmServer::Clients {
                           const cm::Limits& limits = {});
   // Null: they cannot.
   const CmServer* connections() const { return cm_.get(); }
+  // A claim is being read (claims.h).
+  bool reads_claims() const { return claims_ && claims_->is_reading(); }
   // Until `stop` is readable, or nobody has been there for as long as the policy says.
   void run(int stop) {
     while (turn(stop, true)) continue;
@@ -94,6 +97,7 @@ class Server final : private CmServer::Clients {
     bool stays = false;                  // says nothing any more: it only keeps the broker there
     UniqueFd reports;                    // on which it is asked for its statistics, and told of others
     std::optional<Message> postponed;    // a kLease or kCm that waits for the start
+    std::optional<Message> claim;        // a kClaim that is read, or is to be
     std::map<uint32_t, LeaseOf> leases;  // by number of range
     std::set<std::string> ports;         // of DPDK that it has
   };
@@ -110,7 +114,6 @@ class Server final : private CmServer::Clients {
   bool accepts(Time now) const { return connections_now() < policy_.most_clients && now >= accepts_at_; }
   void accept_clients(int listener);
   bool may_connect(const Peer& peer) const;
-  ClientSocket::Takes takes(const Client& client) const;
   bool is_listened_to(const Client& client, Time now) const;
   bool has_its_turn(const Client& client);
   bool serve_on_account(Client& client);
@@ -118,7 +121,7 @@ class Server final : private CmServer::Clients {
   bool serve(Client& client);
   bool answer_first(Client& client, const Message& message);
   bool welcome(Client& client);
-  bool answer(Client& client, const Message& message, Descriptors& descriptors);
+  bool answer(Client& client, const Message& message);
   bool introduce(const Client& observer, const Message& request);
   bool list_connections(const Client& observer, const Message& request);
   void meet(const Client& client, const Message& request);
@@ -137,13 +140,19 @@ class Server final : private CmServer::Clients {
   bool has_time_for(const cm::Account& account) override;
   void charge(const cm::Account& account, Duration time) override;
   void close_later(ClientSocket socket, const cm::Account& account) override;
-  bool take_over(Client& client, const Message& request, Descriptors& descriptors);
+  bool claim(Client& client, const Message& request);
+  bool take_over_from_owner(Client& client, const Message& request);
+  bool begin_claim(Client& client);
+  void work_on_claims();
+  void end_claim(uint64_t number, const std::optional<Claims::Read>& read);
+  std::variant<LeaseRange, io::IoError> readmit(const Claims::Read& read);
+  using Readmit = std::function<std::variant<LeaseRange, io::IoError>()>;
+  bool take_over(Client& client, const Message& request, const Readmit& readmit);
   void end_lease(Client& client, uint32_t range);
   void forget_lease(uint32_t range);
   void hold_back(Time now);
   void release_ranges(Time now);
   bool is_free(uint32_t range, Time now) const;
-  bool leave_to_closer(Descriptors& descriptors, uid_t user);
   bool tell_of_parting(uint32_t other, uint32_t range) const;
   Clients::iterator end_client(Clients::iterator client);
   void close_some();
@@ -161,6 +170,7 @@ class Server final : private CmServer::Clients {
   int patience(Time now) const;
 
   const std::unique_ptr<Steering> steering_;
+  std::optional<Claims> claims_;           // none: it serves its owner only
   std::unique_ptr<CmServer> cm_;           // null: there is none
   const std::vector<UniqueFd> listeners_;  // shut down first: whoever comes then sees that nobody listens
   const Policy policy_;
@@ -186,8 +196,7 @@ class Server final : private CmServer::Clients {
   std::vector<pollfd> waits_;       // of a turn
   std::map<uid_t, size_t> served_;  // in a turn: messages
   TimeBudget budget_;
-  bool closes_more_ = false;   // than in this turn
-  std::set<uid_t> deceivers_;  // have brought descriptors that may not be closed
+  bool closes_more_ = false;  // than in this turn
 };
 
 }  // namespace uroce::broker

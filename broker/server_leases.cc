@@ -6,13 +6,17 @@
 #include <optional>
 #include <string>
 #include <sys/types.h>
+#include <system_error>
 #include <utility>
 #include <variant>
 
 #include "broker/answers.h"
 #include "broker/server.h"
+#include "broker/steering_error.h"
 #include "cm/shares.h"
+#include "engine/base/clock.h"
 #include "engine/base/concat.h"
+#include "engine/base/message_socket.h"
 #include "engine/io/af_xdp/error.h"
 
 namespace uroce::broker {
@@ -101,11 +105,76 @@ void Server::forget_lease(uint32_t range) {
   log(client, concat("loses QP numbers from ", LeaseRange{range}.first(), " on"));
 }
 
-// What the client had of the broker before this one.
-bool Server::take_over(Client& client, const Message& request, Descriptors& descriptors) {
+// What the client had of the broker before this one. The message stays in the queue until it is read.
+bool Server::claim(Client& client, const Message& request) {
+  if (!client.greeted || client.observes || client.stays) return false;
+  if (!is_owner(client.peer) && now_() >= claims_end_) {
+    client.socket.send(
+        refusal(EPERM, "of other users it takes nothing over but in the first minute after an earlier broker"));
+    return false;
+  }
+  if (!claims_) return take_over_from_owner(client, request);
+  client.claim = request;
+  return begin_claim(client);
+}
+
+bool Server::take_over_from_owner(Client& client, const Message& request) {
+  Descriptors descriptors;
+  const int error = peek_descriptors(client.socket.get(), descriptors);
+  client.socket.drop();
+  if (error != 0) return false;
+  return take_over(client, request, [&] { return steering_->readmit(sockets_from(descriptors, request.has_v6 != 0)); });
+}
+
+bool Server::begin_claim(Client& client) {
+  const uid_t user = client.peer.uid;
+  const int error = claims_->begin(
+      {client.number, user, client.socket.get(), client.claim->has_v6 != 0, is_owner(client.peer)}, now_());
+  if (error == 0 || error == EAGAIN) return true;
+  client.socket.send(refusal(error, concat("sockets of an earlier lease: there is no process to look at them: ",
+                                           std::generic_category().message(error))));
+  return false;
+}
+
+// Those that wait for one of the same user are begun when that has ended.
+void Server::work_on_claims() {
+  claims_->work(now_(), [this](uint64_t number, const auto& read) { end_claim(number, read); });
+  for (auto client = clients_.begin(); client != clients_.end();) {
+    const Duration begin = thread_time();
+    const bool waits = client->claim && !claims_->is_reading(client->number) && is_listened_to(*client, now_());
+    const bool goes_on = !waits || begin_claim(*client);
+    if (waits) charge(*client, begin);
+    client = goes_on ? std::next(client) : end_client(client);
+  }
+}
+
+void Server::end_claim(uint64_t number, const std::optional<Claims::Read>& read) {
+  const Duration begin = thread_time();
+  const auto client =
+      std::find_if(clients_.begin(), clients_.end(), [number](const Client& each) { return each.number == number; });
+  const Message request = *std::exchange(client->claim, std::nullopt);
+  bool goes_on = false;
+  if (read) {
+    client->socket.drop();
+    goes_on = take_over(*client, request, [&] { return readmit(*read); });
+  } else {
+    client->socket.send(refusal(ETIMEDOUT, "sockets of an earlier lease: they cannot be looked at"));
+  }
+  charge(*client, begin);
+  if (!goes_on) end_client(client);
+}
+
+std::variant<LeaseRange, io::IoError> Server::readmit(const Claims::Read& read) {
+  const auto* const objection = std::get_if<Staging::Objection>(&read.what);
+  if (objection == nullptr) return steering_->staging()->readmit(read.place, std::get<Staging::Staged>(read.what));
+  return refused(objection->error,
+                 objection->text != nullptr ? objection->text : std::generic_category().message(objection->error));
+}
+
+bool Server::take_over(Client& client, const Message& request, const Readmit& readmit) {
   const ClientSocket& socket = client.socket;
   if (const auto text = too_many_leases(client)) return socket.send(refusal(EBUSY, *text)) == 0;
-  auto readmitted = steering_->readmit(sockets_from(descriptors, request.has_v6 != 0));
+  const auto readmitted = readmit();
   if (const auto* const error = std::get_if<io::IoError>(&readmitted)) {
     return socket.send(refusal(error->code, error->text())) == 0;
   }

@@ -15,6 +15,7 @@
 
 #include "broker/lease_range.h"
 #include "broker/port_sockets.h"
+#include "broker/staging.h"
 #include "engine/base/time.h"
 #include "engine/io/io_error.h"
 
@@ -47,8 +48,10 @@ class Steering {
   virtual std::variant<PortSockets, io::IoError> admit(LeaseRange range, bool without_copies) = 0;
   // Sockets that a client of an earlier broker brings, also after start(): whose range is found by looking at them.
   // Nothing that the client says is believed. If somebody has the range by an earlier lease, whose sockets it had only
-  // kept, that one has lost it.
+  // kept, that one has lost it. Waits for whoever has one of these sockets locked.
   virtual std::variant<LeaseRange, io::IoError> readmit(PortSockets sockets) = 0;
+  // How that is done without waiting. Null: it serves its owner only, for whom it may wait.
+  virtual Staging* staging() { return nullptr; }
   // The client is gone or has given the range back: its packets are counted as nobody's from now on.
   virtual void dismiss(LeaseRange range) = 0;
   // Of a range that nobody leases: it may be admitted. Not while somebody has sockets of an earlier lease.

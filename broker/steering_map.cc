@@ -112,9 +112,28 @@ int MapSteering::steer_to(uint32_t number, const PortSockets& sockets) {
   if (const int error = sockets.v6 ? put(all, place_v6({number}), sockets.v6.get()) : 0) return -error;
   if (const int error = put(program_->maps.members_v4, number, sockets.v4.get())) return -error;
   if (const int error = sockets.v6 ? put(program_->maps.members_v6, number, sockets.v6.get()) : 0) return -error;
-  if (number == kOwn) return 0;
-  uint64_t& cookie = cookies_[number];
-  cookie = socket_cookie(sockets.v4.get());
+  return number == kOwn ? 0 : note(number, socket_cookie(sockets.v4.get()));
+}
+
+// Likewise.
+int MapSteering::steer_to_staged(uint32_t number, uint32_t place) {
+  constexpr size_t kLeastFrame = 14;
+  std::array<uint8_t, kLeastFrame> frame{};
+  __sk_buff request{};
+  request.cb[0] = place;
+  request.cb[1] = number;
+  bpf_test_run_opts run{};
+  run.sz = sizeof(run);
+  run.data_in = frame.data();
+  run.data_size_in = frame.size();
+  run.ctx_in = &request;
+  run.ctx_size_in = sizeof(request);
+  if (const int error = bpf_prog_test_run_opts(bpf_program__fd(program_->progs.uroce_admit), &run)) return -error;
+  return -static_cast<int>(run.retval);
+}
+
+int MapSteering::note(uint32_t number, uint64_t cookie) {
+  cookies_[number] = cookie;
   return -bpf_map__update_elem(program_->maps.numbers, &cookie, sizeof(cookie), &number, sizeof(number), BPF_ANY);
 }
 
@@ -159,24 +178,45 @@ uint64_t MapSteering::next_serial() {
 }
 
 std::variant<LeaseRange, IoError> MapSteering::readmit(PortSockets sockets) {
+  constexpr uint32_t kPlace = 0;
+  const auto staged = stage(kPlace, sockets);
+  const auto* const objection = std::get_if<Objection>(&staged);
+  if (objection == nullptr) return readmit(kPlace, std::get<Staged>(staged));
+  return refused(objection->error,
+                 objection->text != nullptr ? objection->text : std::generic_category().message(objection->error));
+}
+
+int MapSteering::descriptor_to_stage() const {
+  return bpf_map__fd(program_->maps.staged);
+}
+
+std::variant<Staging::Staged, Staging::Objection> MapSteering::stage(uint32_t place, const PortSockets& sockets) const {
   if (static_cast<bool>(sockets.v6) != static_cast<bool>(own_.v6))
-    return refused(EINVAL, "not for the IP versions of this host");
+    return Objection{EINVAL, "not for the IP versions of this host"};
   std::optional<LeaseId> lease;
   for (const int family : {AF_INET, AF_INET6}) {
     const int fd = (family == AF_INET ? sockets.v4 : sockets.v6).get();
     if (family == AF_INET6 && !sockets.v6) break;
-    if (const char* const why = not_a_member(fd, family)) return refused(EINVAL, why);
+    if (const char* const why = not_a_member(fd, family)) return Objection{EINVAL, why};
     const std::optional<LeaseId> its = locked_lease(fd);
-    if (!its || its != lease.value_or(*its)) return refused(EINVAL, "not those of a lease");
-    if (isolates() && may_set_options(fd)) return refused(EPERM, "made by a broker without privileges");
+    if (!its || its != lease.value_or(*its)) return Objection{EINVAL, "not those of a lease"};
+    if (isolates() && may_set_options(fd)) return Objection{EPERM, "made by a broker without privileges"};
     lease = its;
+    const uint32_t at = family == AF_INET ? place : kStages + place;
+    if (const int error = put(program_->maps.staged, at, fd)) return Objection{-error, nullptr};
   }
-  const LeaseRange range = lease->range;
-  const uint64_t serial = lease->serial;
+  return Staged{*lease, socket_cookie(sockets.v4.get())};
+}
+
+std::variant<LeaseRange, IoError> MapSteering::readmit(uint32_t place, const Staged& staged) {
+  const LeaseRange range = staged.lease.range;
+  const uint64_t serial = staged.lease.serial;
   if (leased_[range.number] && serial <= serials_[range.number])
     return refused(EADDRINUSE, "another client has their QPNs now");
   dismiss(range);
-  if (const int error = steer_to(range.number, sockets)) {
+  int error = steer_to_staged(range.number, place);
+  if (error == 0) error = note(range.number, staged.cookie);
+  if (error != 0) {
     dismiss(range);
     return refused(error, std::generic_category().message(error));
   }
@@ -184,6 +224,11 @@ std::variant<LeaseRange, IoError> MapSteering::readmit(PortSockets sockets) {
   serials_[range.number] = serial;
   last_serial_ = std::max(last_serial_, serial);
   return range;
+}
+
+void MapSteering::clear(uint32_t place) {
+  remove(program_->maps.staged, place);
+  remove(program_->maps.staged, kStages + place);
 }
 
 void MapSteering::dismiss(LeaseRange range) {

@@ -17,7 +17,7 @@ struct qpn_steer;  // the program
 
 namespace uroce::broker {
 
-class MapSteering final : public Steering {
+class MapSteering final : public Steering, private Staging {
  public:
   static io::IoResult<Steering> open(bool inherits);
   ~MapSteering() override;
@@ -28,6 +28,7 @@ class MapSteering final : public Steering {
   std::optional<io::IoError> start() override;
   std::variant<PortSockets, io::IoError> admit(LeaseRange range, bool without_copies) override;
   std::variant<LeaseRange, io::IoError> readmit(PortSockets sockets) override;
+  Staging* staging() override { return this; }
   void dismiss(LeaseRange range) override;
   bool is_free(LeaseRange range, Time now) const override;
   int own_socket(int family) const override { return (family == AF_INET ? own_.v4 : own_.v6).get(); }
@@ -39,11 +40,18 @@ class MapSteering final : public Steering {
     void operator()(qpn_steer* program) const;
   };
 
+  std::variant<Staged, Objection> stage(uint32_t place, const PortSockets& sockets) const override;
+  int descriptor_to_stage() const override;
+  std::variant<LeaseRange, io::IoError> readmit(uint32_t place, const Staged& staged) override;
+  void clear(uint32_t place) override;
+
   explicit MapSteering(bool inherits) : inherits_(inherits) {}
   std::optional<io::IoError> set_up();
   std::optional<io::IoError> open_own();
   std::string guard_look_ups();
   int steer_to(uint32_t number, const PortSockets& sockets);
+  int steer_to_staged(uint32_t number, uint32_t place);
+  int note(uint32_t number, uint64_t cookie);
   uint64_t next_serial();
   void watch_maker();
 

@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <system_error>
 #include <unistd.h>
@@ -19,6 +18,7 @@
 #include "broker/steering_cgroup.h"
 #include "broker/steering_descriptors.h"
 #include "broker/steering_error.h"
+#include "engine/base/close_all.h"
 #include "engine/io/silent_libbpf.h"
 #include "engine/io/udp/socket.h"
 #include "socket_lock.skel.h"
@@ -60,18 +60,6 @@ int attach(const socket_lock& programs, const std::string& cgroup) {
   return 0;
 }
 
-// In the child: it keeps nothing of the broker's open, whose clients and locks would seem to live on.
-void close_all_but(std::vector<int> kept) {
-  std::sort(kept.begin(), kept.end());
-  unsigned next = 3;
-  for (const int fd : kept) {
-    const auto number = static_cast<unsigned>(fd);
-    if (number > next) syscall(SYS_close_range, next, number - 1, 0);
-    next = std::max(next, number + 1);
-  }
-  syscall(SYS_close_range, next, ~0u, 0);
-}
-
 // In the child, whose working directory is `parent`. What went wrong, or nothing.
 std::string make_batch(const socket_lock& programs, const std::string& parent, bool v6,
                        std::vector<PortSockets>& made) {
@@ -89,9 +77,14 @@ std::string make_batch(const socket_lock& programs, const std::string& parent, b
 [[noreturn]] void run_maker(const socket_lock& programs, const std::string& parent, bool v6, int result) {
   const auto& progs = programs.progs;
   if (chdir(parent.c_str()) != 0) _exit(1);  // which may be a mount that goes with its descriptor
-  close_all_but({result, bpf_program__fd(progs.uroce_connect4), bpf_program__fd(progs.uroce_connect6),
-                 bpf_program__fd(progs.uroce_sendmsg4), bpf_program__fd(progs.uroce_sendmsg6),
-                 bpf_program__fd(progs.uroce_setsockopt)});
+  // It keeps nothing else of the broker's open, whose clients and locks would seem to live on.
+  std::array kept{result,
+                  bpf_program__fd(progs.uroce_connect4),
+                  bpf_program__fd(progs.uroce_connect6),
+                  bpf_program__fd(progs.uroce_sendmsg4),
+                  bpf_program__fd(progs.uroce_sendmsg6),
+                  bpf_program__fd(progs.uroce_setsockopt)};
+  close_all_but(kept);
   std::vector<PortSockets> made;
   const std::string error = make_batch(programs, parent, v6, made);
   std::vector<int> descriptors;

@@ -14,7 +14,6 @@
 #include <string>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
 #include <utility>
@@ -28,10 +27,10 @@
 
 namespace uroce::broker {
 
-// What the kernel would have kept over the broker's end: of which lease sockets are, by inode of the first descriptor.
+// What the kernel would have kept over the broker's end: of which lease sockets are, by cookie of the first one.
 struct Kernel {
   std::mutex lock;
-  std::map<ino_t, LeaseId> leases;
+  std::map<uint64_t, LeaseId> leases;
   uint64_t last_serial = 0;
   std::map<uint32_t, uint64_t> steered;  // serials of leases; 0: nobody's
   bool clients_keep_sockets = false;     // which they are to close
@@ -49,12 +48,7 @@ struct Kernel {
   }
 };
 
-inline ino_t inode_of(int fd) {
-  struct stat status {};
-  return fstat(fd, &status) == 0 ? status.st_ino : 0;
-}
-
-class FakeSteering final : public Steering {
+class FakeSteering final : public Steering, private Staging {
  public:
   explicit FakeSteering(Kernel& kernel) : kernel_(kernel), event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     const std::lock_guard guard(kernel_.lock);
@@ -76,20 +70,13 @@ class FakeSteering final : public Steering {
     const std::lock_guard guard(kernel_.lock);
     EXPECT_EQ(kernel_.steered[range.number], 0u) << "somebody has them";
     kernel_.steered[range.number] = ++kernel_.last_serial;
-    kernel_.leases[inode_of(sockets.v4.get())] = {range, kernel_.last_serial};
+    kernel_.leases[socket_cookie(sockets.v4.get())] = {range, kernel_.last_serial};
     return sockets;
   }
   std::variant<LeaseRange, io::IoError> readmit(PortSockets sockets) override {
-    const std::lock_guard guard(kernel_.lock);
-    const auto found = kernel_.leases.find(inode_of(sockets.v4.get()));
-    if (found == kernel_.leases.end()) return io::IoError{EPERM, "not a socket of this port", "start anew"};
-    const LeaseRange range = found->second.range;
-    const uint64_t serial = found->second.serial;
-    uint64_t& current = kernel_.steered[range.number];
-    if (serial <= current) return io::IoError{EBUSY, "another client has their QPNs now", "start anew"};
-    current = serial;
-    return range;
+    return readmit(0, {{}, socket_cookie(sockets.v4.get())});
   }
+  Staging* staging() override { return isolates() ? this : nullptr; }
   void dismiss(LeaseRange range) override {
     const std::lock_guard guard(kernel_.lock);
     kernel_.steered[range.number] = 0;
@@ -104,6 +91,28 @@ class FakeSteering final : public Steering {
   void work() override {}
 
  private:
+  // As the real one's, it waits for who has the socket locked, and for who has the file.
+  std::variant<Staged, Objection> stage(uint32_t, const PortSockets& sockets) const override {
+    sockaddr_storage name;
+    socklen_t size = sizeof(name);
+    if (getsockname(sockets.v4.get(), reinterpret_cast<sockaddr*>(&name), &size) != 0)
+      return Objection{EINVAL, "no socket"};
+    return Staged{{}, socket_cookie(sockets.v4.get())};
+  }
+  int descriptor_to_stage() const override { return -1; }
+  void clear(uint32_t) override {}
+  std::variant<LeaseRange, io::IoError> readmit(uint32_t, const Staged& staged) override {
+    const std::lock_guard guard(kernel_.lock);
+    const auto found = kernel_.leases.find(staged.cookie);
+    if (found == kernel_.leases.end()) return io::IoError{EPERM, "not a socket of this port", "start anew"};
+    const LeaseRange range = found->second.range;
+    const uint64_t serial = found->second.serial;
+    uint64_t& current = kernel_.steered[range.number];
+    if (serial <= current) return io::IoError{EBUSY, "another client has their QPNs now", "start anew"};
+    current = serial;
+    return range;
+  }
+
   Kernel& kernel_;
   const UniqueFd event_;
 };

@@ -23,17 +23,7 @@
 namespace uroce::broker {
 namespace {
 
-class ServerBounds : public ServerTest {
- protected:
-  // A broker whose turns the test makes.
-  std::unique_ptr<Server> server(Server::Clock clock = monotonic_now) {
-    std::vector<UniqueFd> listeners(1);
-    EXPECT_EQ(listen_at(address_, listeners.front()), 0);
-    return std::make_unique<Server>(std::move(listeners), std::make_unique<FakeSteering>(kernel_),
-                                    Policy{.owner = geteuid(), .group = {}, .linger = {}}, false,
-                                    io::attached_xdp_program, clock);
-  }
-};
+using ServerBounds = ServerTest;
 
 TEST_F(ServerBounds, AUserLeavesNumbersForOthers) {
   UROCE_SKIP_UNLESS_ROOT();
@@ -94,11 +84,6 @@ TEST_F(ServerBounds, OthersGoOnWhileOneBreaksTheRules) {
   EXPECT_TRUE(again.hung_up());
 
   EXPECT_EQ(good.lease(1).kind, Kind::kGranted);
-}
-
-Time silent_time{};
-Time silent_clock() {
-  return silent_time;
 }
 
 // In time that passes as the test says.
@@ -183,59 +168,6 @@ TEST_F(ServerBounds, WhoIsRefusedReadsWhy) {
     EXPECT_EQ(newer.say(message), 0);
     newer.say(message);
     ASSERT_EQ(newer.listen().kind, Kind::kRefused) << "attempt " << i;
-  }
-}
-
-TEST_F(ServerBounds, WhatOthersBringToAClaimIsASocketOrIsNotTaken) {
-  UROCE_SKIP_UNLESS_ROOT();
-  kernel_.survivors = true;
-  RunningBroker broker(kernel_, address_);
-  RawClient good(address_);
-  good.greet();
-  std::vector<RawClient> claims;
-  for (int i = 0; i < 2; ++i) {
-    as_user(kUser, [&] { claims.emplace_back(address_).greet(); });
-  }
-  {
-    const std::lock_guard guard(kernel_.lock);
-    Message request = make_message(Kind::kLease);
-    request.ifindex = 1;
-    good.say(request);
-    for (RawClient& client : claims) client.say_with_slow_socket(make_message(Kind::kClaim));
-  }
-  EXPECT_EQ(good.listen().kind, Kind::kGranted);
-  for (RawClient& client : claims) EXPECT_TRUE(client.hung_up());
-  EXPECT_EQ(good.lease(2).kind, Kind::kGranted);
-}
-
-// To look at a socket can take as long as its user likes, so that is done when there is a reason only.
-TEST_F(ServerBounds, OthersSocketsAreTakenOverInTheFirstMinute) {
-  UROCE_SKIP_UNLESS_ROOT();
-  const UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  for (const bool survivors : {true, false}) {
-    kernel_.survivors = survivors;
-    const auto broker = server(silent_clock);
-    const auto is_looked_at = [&](uid_t user) {
-      std::optional<RawClient> client;
-      const auto turns = [&] {
-        for (int i = 0; i < 3; ++i) EXPECT_TRUE(broker->turn(-1, false));
-      };
-      as_user(user, [&] { client.emplace(address_); });
-      client->say(RawClient::hello());
-      turns();
-      client->welcome();
-      client->say(make_message(Kind::kClaim), std::array{socket.get()});
-      turns();
-      const Message answer = client->listen();
-      EXPECT_EQ(answer.kind, Kind::kRefused);
-      return text_of(answer).find("first minute") == std::string::npos;
-    };
-    EXPECT_EQ(is_looked_at(kUser), survivors);
-    silent_time += Server::kInheritance + kClaimTime - std::chrono::nanoseconds(1);
-    EXPECT_EQ(is_looked_at(kUser), survivors);
-    silent_time += std::chrono::nanoseconds(1);
-    EXPECT_FALSE(is_looked_at(kUser));
-    EXPECT_TRUE(is_looked_at(0)) << "root's at any time";
   }
 }
 
@@ -453,34 +385,6 @@ TEST_F(ServerBounds, ATurnTakesAndClosesSoManyConnections) {
   }
 }
 
-// Each brings what is no UDP socket, which stays open for good.
-TEST_F(ServerBounds, SoManyUsersMayDeceive) {
-  UROCE_SKIP_UNLESS_ROOT();
-  kernel_.survivors = true;
-  RunningBroker broker(kernel_, address_);
-  const UniqueFd event(eventfd(0, EFD_CLOEXEC)), socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  const Message claim = make_message(Kind::kClaim);
-  const auto ends = [&](uid_t user, int descriptor) {
-    bool ended = false;
-    as_user(user, [&] {
-      RawClient client(address_);
-      client.greet();
-      client.say(claim, std::array{descriptor});
-      ended = client.hung_up();
-    });
-    return ended;
-  };
-  constexpr uid_t kFirst = 60000;
-  const auto next = static_cast<uid_t>(kFirst + kMostDeceivers);
-  for (uid_t user = kFirst; user + 1 < next; ++user) EXPECT_TRUE(ends(user, event.get()));
-  EXPECT_FALSE(ends(next, socket.get())) << "a socket is looked at, and is no lease's";
-  EXPECT_TRUE(ends(next - 1, event.get()));
-  EXPECT_TRUE(ends(next, socket.get())) << "nothing is looked at any more";
-  RawClient root(address_);
-  root.greet();
-  EXPECT_EQ(root.ask(claim, std::array{socket.get()}).error, EPERM);
-}
-
 TEST_F(ServerBounds, ThereAreNoMoreConnectionsThanFilesAllow) {
   EXPECT_EQ(most_clients(0), kReserved);
   EXPECT_EQ(most_clients(100 * kFilesOfClient), 100u);
@@ -499,23 +403,6 @@ TEST_F(ServerBounds, WhoOnlyKeepsTheBrokerThereCanAskNothing) {
     EXPECT_TRUE(stays.hung_up());
     EXPECT_TRUE(comes_true([&] { return broker.ended(); }));
   }
-}
-
-// Descriptors that root brings are not trusted either: what it inherited may be another's.
-TEST_F(ServerBounds, WhatTheOwnerBringsToAClaimIsASocketToo) {
-  RunningBroker broker(kernel_, address_);
-  RawClient good(address_), claims(address_);
-  good.greet();
-  claims.greet();
-  {
-    const std::lock_guard guard(kernel_.lock);
-    Message request = make_message(Kind::kLease);
-    request.ifindex = 1;
-    good.say(request);
-    claims.say_with_slow_socket(make_message(Kind::kClaim));
-  }
-  EXPECT_EQ(good.listen().kind, Kind::kGranted);
-  EXPECT_TRUE(claims.hung_up());
 }
 
 // As many as they like: what is closed for them takes processes, and nobody waits for those.

@@ -13,6 +13,7 @@
 #include <thread>
 #include <unistd.h>
 #include <utility>
+#include <vector>
 
 #include "broker/server.h"
 #include "engine/io/same_host/peer.h"
@@ -102,9 +103,24 @@ class ServerTest : public testing::Test {
     kernel_.xdp_programs[ifindex] = program;
   }
 
+  // A broker whose turns the test makes.
+  std::unique_ptr<Server> server(Server::Clock clock = monotonic_now) {
+    std::vector<UniqueFd> listeners(1);
+    EXPECT_EQ(listen_at(address_, listeners.front()), 0);
+    return std::make_unique<Server>(std::move(listeners), std::make_unique<FakeSteering>(kernel_),
+                                    Policy{.owner = geteuid(), .group = {}, .linger = {}}, false,
+                                    io::attached_xdp_program, clock);
+  }
+
   Kernel kernel_;
   const std::string address_ = unique_address();
 };
+
+// Passes as the test says.
+inline Time silent_time{};
+inline Time silent_clock() {
+  return silent_time;
+}
 
 // What another user does. The kernel knows users of threads, the C library does not.
 inline constexpr uid_t kUser = 65533, kOtherUser = 65532;

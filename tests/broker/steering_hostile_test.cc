@@ -22,6 +22,7 @@
 #include "engine/base/clock.h"
 #include "engine/io/udp/socket.h"
 #include "tests/broker/port_lab.h"
+#include "tests/locked_socket.h"
 
 namespace uroce::broker::test {
 namespace {
@@ -457,6 +458,39 @@ TEST_P(Readmission, RefusesSocketsThatDoNotBelongTogether) {
   expect_refused(with_v4(copy(other_).v4), "");
   expect_refused(members(5, 6), "");
   expect_refused({}, "");
+  EXPECT_EQ(readmit(*steering_, copy(client_)), 5u);
+}
+
+// Its client may lock it at any moment, and who waits for that cannot even be killed.
+TEST_P(ReadmissionToMap, ALockedSocketHoldsTheBrokerUpInNothing) {
+  Staging* const staging = steering_->staging();
+  constexpr uint32_t kPlace = Staging::kStages - 1;
+  const auto staged = staging->stage(kPlace, client_);
+  ASSERT_TRUE(std::holds_alternative<Staging::Staged>(staged));
+  in_addr peer;
+  std::memcpy(&peer, lab_->veth().a().v4.bytes.data() + 12, sizeof(peer));
+  const uroce::test::SocketLock v4(client_.v4.get(), peer);
+  const auto range = staging->readmit(kPlace, std::get<Staging::Staged>(staged));
+  ASSERT_TRUE(std::holds_alternative<LeaseRange>(range)) << std::get<io::IoError>(range).text();
+  staging->clear(kPlace);
+  EXPECT_EQ(std::get<LeaseRange>(range).number, 5u);
+  EXPECT_FALSE(steering_->start());
+  EXPECT_FALSE(steering_->is_free({5}, {}));
+  steering_->work();
+  steering_->dismiss({5});
+  EXPECT_FALSE(steering_->is_free({5}, {})) << "somebody has it";
+  EXPECT_EQ(admit(*steering_, 7).v4 ? 7 : 0, 7);
+}
+
+// What was staged is there until it is cleared, and nothing else is.
+TEST_P(ReadmissionToMap, WhatIsNotStagedIsNotSteeredTo) {
+  Staging* const staging = steering_->staging();
+  const auto staged = std::get<Staging::Staged>(staging->stage(1, client_));
+  for (const uint32_t place : {0u, 2u, Staging::kStages - 1}) {
+    EXPECT_TRUE(std::holds_alternative<io::IoError>(staging->readmit(place, staged))) << place;
+  }
+  staging->clear(1);
+  EXPECT_TRUE(std::holds_alternative<io::IoError>(staging->readmit(1, staged)));
   EXPECT_EQ(readmit(*steering_, copy(client_)), 5u);
 }
 
