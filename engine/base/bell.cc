@@ -11,17 +11,6 @@
 
 namespace uroce {
 
-namespace {
-
-int wait_in(int epoll, int how, int end, void* data) {
-  epoll_event event{};
-  event.events = EPOLLET;
-  event.data.ptr = data;
-  return epoll_ctl(epoll, how, end, &event) == 0 ? 0 : errno;
-}
-
-}  // namespace
-
 std::array<UniqueFd, 2> make_bell() {
   int sockets[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, sockets) != 0) return {};
@@ -46,12 +35,10 @@ bool bell_has_ended(int end) {
 }
 
 int wait_for_bell(int epoll, int end, void* data) {
-  return wait_in(epoll, EPOLL_CTL_ADD, end, data);
-}
-
-// A bell is always readable, and what is set anew is told of.
-void wait_again_for_bell(int epoll, int end, void* data) {
-  wait_in(epoll, EPOLL_CTL_MOD, end, data);
+  epoll_event event{};
+  event.events = EPOLLET;
+  event.data.ptr = data;
+  return epoll_ctl(epoll, EPOLL_CTL_ADD, end, &event) == 0 ? 0 : errno;
 }
 
 }  // namespace uroce

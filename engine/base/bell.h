@@ -30,7 +30,5 @@ bool bell_has_ended(int end);
 // Rings are waited for in an epoll set, where each is told once, with those before it: an event of `end` (and EPOLLERR
 // among its bits once the other end is closed). The first event comes unrung. 0 or an errno value.
 int wait_for_bell(int epoll, int end, void* data);
-// As if it had been rung, for whoever waits in that set.
-void wait_again_for_bell(int epoll, int end, void* data);
 
 }  // namespace uroce

@@ -2,6 +2,7 @@
 #include "engine/io/same_host/peer_exchange.h"
 
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <utility>
 
 #include "engine/base/bell.h"
@@ -9,32 +10,46 @@
 
 namespace uroce::io {
 
-PeerExchange::PeerExchange() : events_(epoll_create1(EPOLL_CLOEXEC)) {}
+PeerExchange::PeerExchange()
+    : events_(epoll_create1(EPOLL_CLOEXEC)),
+      arrivals_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      sealing_(std::make_shared<Sealing>([this](std::unique_ptr<Peer> peer) { take_in(std::move(peer)); })) {
+  epoll_event told{};
+  told.events = EPOLLIN | EPOLLET;
+  epoll_ctl(events_.get(), EPOLL_CTL_ADD, arrivals_.get(), &told);
+}
 
 PeerExchange::~PeerExchange() {
+  sealing_->end();
   destroy(arrived_);
   destroy(taken_);
   destroy(ended_);
 }
 
-// A sleeper hears the new bell, maybe before it finds the peer; so it is woken once more.
 bool PeerExchange::add(uint32_t range, PeerEnd end) {
   bury();
-  if (count_ == kMostPeers) {
+  if (count_ + sealing_->size() >= kMostPeers) {
     ForkGuard().close(end.bell.release());
     return false;
   }
   std::unique_ptr<Peer> peer = Peer::open(range, std::move(end));
-  if (!peer || wait_for_bell(events_.get(), peer->bell(), peer.get()) != 0) return false;
+  if (!peer) return false;
+  return peer->is_of_stranger() ? sealing_->add(std::move(peer)) : take_in(std::move(peer));
+}
+
+// A sleeper hears the new bell, maybe before it finds the peer; so it is woken once more. Any thread: the peer may have
+// come back and be gone as soon as it has been pushed.
+bool PeerExchange::take_in(std::unique_ptr<Peer> peer) {
+  if (wait_for_bell(events_.get(), peer->bell(), peer.get()) != 0) return false;
   ++count_;
-  const int bell = peer->bell();
-  Peer* const added = peer.get();
+  const uint32_t range = peer->range;
   push(arrived_, new Arrival{range, std::move(peer)});
-  wait_again_for_bell(events_.get(), bell, added);
+  eventfd_write(arrivals_.get(), 1);
   return true;
 }
 
 void PeerExchange::part(uint32_t range) {
+  sealing_->forget(range);
   push(arrived_, new Arrival{range, nullptr});
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -11,38 +12,19 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 #include <vector>
 
 #include "engine/base/bell.h"
 #include "engine/base/message_socket.h"
+#include "tests/engine/io/same_host/hostile.h"
 #include "tests/engine/io/same_host/same_host_rig.h"
 #include "tests/slow_socket.h"
 
 namespace uroce::io::test {
 namespace {
-
-// A side of a pair that the test plays itself.
-struct Hostile {
-  explicit Hostile(PeerEnd its_end) : end(std::move(its_end)) {
-    bytes = static_cast<uint8_t*>(
-        mmap(nullptr, 4096 + 2 * kRingSize, PROT_READ | PROT_WRITE, MAP_SHARED, end.memory.get(), 0));
-  }
-  ~Hostile() { munmap(bytes, 4096 + 2 * kRingSize); }
-  // Of the ring that this side writes to.
-  RingControl& control() { return reinterpret_cast<RingControl*>(bytes)[end.side]; }
-  // Of the one that it reads from.
-  RingControl& control_of_read() { return reinterpret_cast<RingControl*>(bytes)[1 - end.side]; }
-  uint8_t* ring() { return bytes + 4096 + end.side * kRingSize; }
-  // In front of the record behind the first one, which has `size` bytes.
-  void set_next_length(size_t size, uint32_t length) {
-    std::memcpy(ring() + (size + sizeof(length) + 15) / 16 * 16, &length, sizeof(length));
-  }
-
-  PeerEnd end;
-  uint8_t* bytes;
-};
 
 class HostilePeer : public SameHostTest {
  protected:
@@ -201,11 +183,14 @@ TEST_F(HostilePeer, NothingCanBeSentOverItsBell) {
 class HostileStranger : public HostilePeer {
  protected:
   HostileStranger() {
+    ours.receive();  // takes the one from before
     PeerEnd one, other;
     EXPECT_EQ(make_peers(one, other), 0);
     one.of_stranger = true;
     EXPECT_TRUE(ours.peers->add(kTheirs, std::move(one)));
     peer.emplace(std::move(other));
+    peer->control().mapped = 1;
+    while (!ours.peers->any_arrived()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   // Each packet rings.
   void send_to_sleeper(int count) {
