@@ -375,6 +375,9 @@ void Link::say_once(const std::string& text) {
 
 // False: the broker has gone again. Leases that it refuses are lost.
 bool Link::claim_leases() {
+  for (const Lease* const lease : leases_) {
+    if (lease->part_) lease->part_(std::nullopt);
+  }
   for (auto next = leases_.begin(); next != leases_.end();) {
     const Lease* const lease = *next;
     Message request = make_message(Kind::kClaim);

@@ -18,6 +18,7 @@
 #include "broker/observer.h"
 #include "engine/base/concat.h"
 #include "engine/base/fork.h"
+#include "engine/io/same_host/peer_exchange.h"
 #include "tests/broker/broker_rig.h"
 #include "tests/broker/scripted_broker.h"
 #include "tests/engine/io/veth_pair.h"
@@ -151,9 +152,9 @@ struct Handed {
   std::mutex lock;
   std::vector<uint32_t> ranges, parted;
   Lease::PartFrom part() {
-    return [this](uint32_t range) {
+    return [this](std::optional<uint32_t> range) {
       const std::lock_guard guard(lock);
-      parted.push_back(range);
+      parted.push_back(range.value_or(io::PeerExchange::kStrangers));
     };
   }
   Lease::TakePeer take() {
@@ -198,6 +199,25 @@ TEST_F(LinkTest, ProcessesOfOneHostMeet) {
     const std::lock_guard guard(to_us.lock);
     return to_us.parted == std::vector<uint32_t>{gone, gone};
   }));
+}
+
+// Another broker tells nobody that such a range has gone.
+TEST_F(LinkTest, StrangersHaveToMeetAnewWithAnotherBroker) {
+  auto broker = std::make_unique<RunningBroker>(kernel_, address_);
+  const auto link = open();
+  const auto first = lease(*link), second = lease(*link);
+  Handed to_first, to_second;
+  first->take_peers(to_first.take(), to_first.part(), [] {});
+  second->take_peers(to_second.take(), to_second.part(), [] {});
+  broker.reset();
+  kernel_.survivors = true;
+  broker = std::make_unique<RunningBroker>(kernel_, address_);
+  for (Handed* const to : {&to_first, &to_second}) {
+    EXPECT_TRUE(comes_true([&] {
+      const std::lock_guard guard(to->lock);
+      return to->parted == std::vector<uint32_t>{io::PeerExchange::kStrangers};
+    }));
+  }
 }
 
 // --- fork() ----------------------------------------------------------------------------------------------------------

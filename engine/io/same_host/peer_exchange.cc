@@ -53,6 +53,12 @@ void PeerExchange::part(uint32_t range) {
   push(arrived_, new Arrival{range, nullptr});
 }
 
+void PeerExchange::part_from_strangers() {
+  sealing_->forget_all();
+  push(arrived_, new Arrival{kStrangers, nullptr});
+  eventfd_write(arrivals_.get(), 1);
+}
+
 void PeerExchange::bury() {
   destroy(taken_);
   count_ -= destroy(ended_);

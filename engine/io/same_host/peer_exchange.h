@@ -18,6 +18,7 @@ namespace uroce::io {
 class PeerExchange {
  public:
   static constexpr size_t kMostPeers = 256;  // of a netdev
+  static constexpr uint32_t kStrangers = ~0u;
 
   PeerExchange();
   ~PeerExchange();
@@ -29,12 +30,15 @@ class PeerExchange {
   bool add(uint32_t range, PeerEnd end);
   // Whoever has the range is no peer any more, or another one that comes later.
   void part(uint32_t range);
+  // Likewise each of a stranger's.
+  void part_from_strangers();
   // Lets go of those that have come back.
   void bury();
 
   // --- SameHost
   bool any_arrived() const { return arrived_.load(std::memory_order_acquire) != nullptr; }
-  // `take` gets the range of each and a std::unique_ptr<Peer> (null: part()), in the order in which they came.
+  // `take` gets the range of each and a std::unique_ptr<Peer>, in the order in which they came. Null: part(), and with
+  // kStrangers for a range part_from_strangers().
   template <class Take>
   void take(Take&& take) {
     for (Arrival* each = in_order(arrived_.exchange(nullptr, std::memory_order_acquire)); each != nullptr;) {

@@ -104,6 +104,11 @@ bool SameHost::is_local(const wire::IpAddress& address) {
 void SameHost::take_new_peers() {
   if (!network_->flush()) return;
   config_.peers->take([this](uint32_t range, std::unique_ptr<Peer> peer) {
+    if (!peer && range == PeerExchange::kStrangers) {
+      for (const auto& each : peers_) {
+        if (each->is_of_stranger()) each->part();
+      }
+    }
     if (range < kMostRanges) {
       if (by_range_[range] != nullptr) by_range_[range]->part();
       by_range_[range] = peer.get();

@@ -37,6 +37,12 @@ void Sealing::forget(uint32_t range) {
   forgotten_ |= sealed_ != nullptr && sealed_->range == range;
 }
 
+void Sealing::forget_all() {
+  const std::lock_guard guard(lock_);
+  waiting_.clear();
+  forgotten_ = true;
+}
+
 void Sealing::end() {
   const std::lock_guard guard(lock_);
   waiting_.clear();

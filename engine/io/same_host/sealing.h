@@ -23,7 +23,7 @@ class Sealing : public std::enable_shared_from_this<Sealing> {
   // How long the other side may take to map the memory.
   static constexpr Duration kPatience = std::chrono::seconds(1);
 
-  // Gets each that is sealed, in a thread; not during forget() and end(), nor after the end.
+  // Gets each that is sealed, in a thread; not during forget(), forget_all() and end(), nor after the end.
   using Take = std::function<void(std::unique_ptr<Peer> peer)>;
   explicit Sealing(Take take) : take_(std::move(take)) {}
 
@@ -31,6 +31,7 @@ class Sealing : public std::enable_shared_from_this<Sealing> {
   bool add(std::unique_ptr<Peer> peer);
   // The one with that range is of no use any more.
   void forget(uint32_t range);
+  void forget_all();
   void end();
   size_t size() const;
 

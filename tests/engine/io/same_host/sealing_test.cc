@@ -116,6 +116,28 @@ TEST_F(Strangers, FromWhomItPartedDoNotComeLater) {
   EXPECT_TRUE(arrives());
 }
 
+// The broker that knew who had met is gone.
+TEST_F(Strangers, AreLeftAtOnceAndOthersStay) {
+  meet();  // one of the same user
+  PeerEnd waits, its;
+  ASSERT_EQ(make_peers(waits, its), 0);
+  waits.of_stranger = true;
+  one.of_stranger = true;
+  EXPECT_TRUE(ours.peers->add(kTheirs + 1, std::move(one)));
+  EXPECT_TRUE(ours.peers->add(kTheirs + 2, std::move(waits)));
+  Hostile hostile(std::move(other)), is_slow(std::move(its));
+  EXPECT_TRUE(exchange_packets());
+  hostile.control().mapped = 1;
+  ASSERT_TRUE(arrives());
+  ours.receive();
+  ours.peers->part_from_strangers();
+  is_slow.control().mapped = 1;
+  EXPECT_TRUE(bell_has_ended(is_slow.end.bell.get()));
+  EXPECT_TRUE(exchange_packets());
+  ours.peers->bury();
+  EXPECT_TRUE(bell_has_ended(hostile.end.bell.get()));
+}
+
 TEST_F(Strangers, CountLikeOthers) {
   std::vector<PeerEnd> theirs_all;
   for (size_t i = 0; i <= PeerExchange::kMostPeers; ++i) {
