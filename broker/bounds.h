@@ -54,4 +54,8 @@ inline constexpr Duration kLeastShare = std::chrono::milliseconds(5);  // whoeve
 // Staging::kStages. Only when there was an earlier one, and not for longer than this; the owner's at any time.
 inline constexpr Duration kClaimTime = std::chrono::minutes(1);
 
+// --- of its end ------------------------------------------------------------------------------------------------------
+// How long it waits until the processes that it has begun have nothing of it open any more: they need only begin.
+inline constexpr std::chrono::seconds kLetGo{2};
+
 }  // namespace uroce::broker

@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "broker/bounds.h"
 #include "broker/protocol.h"
 #include "cm/shares.h"
 #include "engine/base/close_all.h"
@@ -24,8 +25,6 @@ namespace uroce::broker {
 namespace {
 
 constexpr Duration kLookAgain = std::chrono::milliseconds(100);
-// How long the end of a broker waits until its processes have nothing of it any more: they need only begin.
-constexpr std::chrono::seconds kLetGo{2};
 
 }  // namespace
 

@@ -13,14 +13,13 @@
 #include <unistd.h>
 #include <utility>
 
+#include "broker/bounds.h"
+
 namespace uroce::broker {
 namespace {
 
 // Numbers of descriptors from here on are nobody's in a broker (bounds.h), if there are as many.
 constexpr rlim_t kTop = 65536;
-
-// How long the end of a broker waits until its processes have nothing of it any more: they need only begin.
-constexpr std::chrono::seconds kLetGo{2};
 
 // Nothing but system calls: libraries may not be usable where others of the broker's process run threads (tests). The
 // end of a process closes descriptors in the order of their numbers, so those that may be slow get the last ones, and
