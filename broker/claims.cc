@@ -33,6 +33,7 @@ constexpr Duration kLookAgain = std::chrono::milliseconds(100);
 struct Claims::Report {
   bool begins = false;
   bool objects = false;
+  bool has_all = false;
   Staging::Staged staged;
   Staging::Objection objection{};
 };
@@ -42,12 +43,14 @@ struct Claims::Report {
 void Claims::run(const Staging& staging, const Claim& claim, uint32_t place, int pipe) {
   std::array kept{claim.socket, pipe, staging.descriptor_to_stage()};
   close_all_but(kept);
+  for (const int standard : {0, 1, 2}) close(standard);
   Report report;
   report.begins = true;
   if (send(pipe, &report, sizeof(report), MSG_NOSIGNAL) < 0) _exit(1);
   report.begins = false;
   Descriptors came;
   const int error = peek_descriptors(claim.socket, came);
+  report.has_all = error == 0 && came.front();
   const PortSockets sockets = sockets_from(came, claim.has_v6);
   const auto result = error == 0 ? staging.stage(place, sockets) : Staging::Objection{error, nullptr};
   if (const auto* const objection = std::get_if<Staging::Objection>(&result)) {
@@ -76,28 +79,33 @@ Claims::~Claims() {
   }
 }
 
-int Claims::begin(const Claim& claim, Time now) {
+Claims::Begun Claims::begin(const Claim& claim, Time now) {
   reap();
   const auto of_user = [&claim](const Process& each) { return each.user == claim.user; };
-  const bool waits = std::any_of(processes_.begin(), processes_.end(),
-                                 [&](const Process& each) { return of_user(each) && is_read(each); });
-  if (waits) return EAGAIN;
   const auto of_him = std::count_if(processes_.begin(), processes_.end(), of_user);
+  const auto read_now = std::count_if(processes_.begin(), processes_.end(),
+                                      [&](const Process& each) { return of_user(each) && is_read(each); });
+  if (read_now >= (claim.of_owner ? kMostOfOwner : 1)) return Begun::kNotYet;
   const cm::Account account{cm::UserId{claim.user}, claim.of_owner};
-  if (!cm::Shares::leaves_enough(Staging::kStages, processes_.size(), static_cast<size_t>(of_him), account))
-    return EBUSY;
+  if (!cm::Shares::leaves_enough(Staging::kStages, processes_.size(), static_cast<size_t>(of_him), account)) {
+    return Begun::kNever;
+  }
   const std::optional<uint32_t> place = free_place();
-  if (!place) return EBUSY;
+  if (!place) return Begun::kNever;
   staging_.clear(*place);
   int pair[2];
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) return errno;
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) return Begun::kNever;
   UniqueFd here(pair[0]);
   const UniqueFd there(pair[1]);
   const pid_t pid = fork();
-  if (pid < 0) return errno;
+  if (pid < 0) return Begun::kNever;
   if (pid == 0) run(staging_, claim, *place, there.get());
   processes_.push_back({claim.client, claim.user, *place, pid, std::move(here), now + kPatience});
-  return 0;
+  return Begun::kYes;
+}
+
+bool Claims::has_beginner() const {
+  return std::any_of(processes_.begin(), processes_.end(), [](const Process& each) { return !each.has_begun; });
 }
 
 std::optional<uint32_t> Claims::free_place() const {
@@ -161,8 +169,8 @@ std::optional<Claims::Read> Claims::hear(Process& process) const {
     }
     process.has_begun = true;
     if (report.begins) continue;
-    if (report.objects) return Read{process.place, report.objection};
-    return Read{process.place, report.staged};
+    if (report.objects) return Read{process.place, report.has_all, report.objection};
+    return Read{process.place, report.has_all, report.staged};
   }
 }
 

@@ -23,6 +23,7 @@ namespace uroce::broker {
 
 class Claims {
  public:
+  static constexpr ptrdiff_t kMostOfOwner = 8;
   // How long one may take.
   static constexpr Duration kPatience = std::chrono::seconds(1);
 
@@ -38,9 +39,10 @@ class Claims {
     bool has_v6;    // Message
     bool of_owner;  // or of root
   };
-  // Of a user one at a time is read; those of his processes that cannot end count for what he may have of all.
-  // 0: it is read now. EAGAIN: not yet. Another errno value: it will not be.
-  int begin(const Claim& claim, Time now);
+  // Of a user one at a time is read, of the owner more; those of his processes that cannot end count for what he may
+  // have of all.
+  enum class Begun { kYes, kNotYet, kNever };
+  Begun begin(const Claim& claim, Time now);
   bool is_reading(uint64_t client) const;
   bool is_reading() const { return std::any_of(processes_.begin(), processes_.end(), is_read); }
   // The client has gone.
@@ -52,12 +54,14 @@ class Claims {
 
   struct Read {
     uint32_t place;  // where it is staged
+    bool has_all;    // the process has copies of all that the message brings: it may be dropped
     std::variant<Staging::Staged, Staging::Objection> what;
   };
-  // What became of the claim: nothing, it was not read in time. The message is dropped before it returns true; the
-  // process keeps copies of its descriptors until then.
+  // What became of the claim: nothing, it was not read in time. The process keeps its copies until that returns.
   using Done = std::function<void(uint64_t client, const std::optional<Read>& read)>;
   void work(Time now, const Done& done);
+  // A process may still have copies of all that is open here: what is closed here now it may be the last to close.
+  bool has_beginner() const;
 
  private:
   struct Process {

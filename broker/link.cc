@@ -390,6 +390,10 @@ bool Link::claim_leases() {
     auto asked = ask(request, sockets.span(), none);
     if (std::holds_alternative<io::IoError>(asked)) return false;
     const Message& answer = std::get<Message>(asked);
+    if (answer.kind == Kind::kRefused && (answer.error == ETIMEDOUT || answer.error == EAGAIN)) {
+      disconnect();  // it has had no time to look at them, and has hung up
+      return false;
+    }
     const bool kept = answer.kind == Kind::kGranted;
     if (!kept) {
       say_once(concat(broker_, " does not take over QP numbers of this process: ", text_of(answer),

@@ -61,7 +61,7 @@
 namespace uroce::broker {
 
 inline constexpr uint32_t kMagic = 0x75726f63;
-inline constexpr uint16_t kProtocolVersion = 5;
+inline constexpr uint16_t kProtocolVersion = 4;
 
 enum class Kind : uint16_t {
   kHello = 1,

@@ -71,6 +71,7 @@ Server::Server(std::vector<UniqueFd> listeners, std::unique_ptr<Steering> steeri
       now_(clock),
       ranges_(steering_->last_number(), engine::secure_random),
       starts_at_(steering_->inherits() ? now_() + kInheritance : now_()),
+      starts_latest_(starts_at_ + kMoreInheritance),
       claims_end_(steering_->inherits() ? starts_at_ + kClaimTime : starts_at_),
       empty_since_(now_()) {
   if (Staging* const staging = steering_->staging()) claims_.emplace(*staging);
@@ -189,9 +190,18 @@ bool Server::is_idle() const {
   return std::all_of(clients_.begin(), clients_.end(), [](const Client& client) { return client.observes; });
 }
 
+// A range that is still looked at must not be leased to somebody else.
+bool Server::is_claimed_from() const {
+  return std::any_of(clients_.begin(), clients_.end(), [](const Client& client) { return client.claim.has_value(); });
+}
+
 // Whoever has asked for numbers before gets an answer now.
 void Server::start_when_due(Time now) {
   if (started_ || now < starts_at_) return;
+  if (now < starts_latest_ && is_claimed_from()) {
+    starts_at_ = std::min(now + kLookAgain, starts_latest_);
+    return;
+  }
   const std::optional<io::IoError> problem = steering_->start();
   started_ = !problem;
   starts_at_ = now + kTryAgain;
@@ -252,7 +262,7 @@ bool Server::serve(Client& client) {
     return false;
   }
   if (error != 0) return false;
-  if (message.kind == Kind::kClaim) return claim(client, message);
+  if (message.kind == Kind::kClaim) return claim(client, message, brings);
   if (brings) return false;
   client.socket.drop();
   return client.greeted ? answer(client, message) : answer_first(client, message);
@@ -458,7 +468,7 @@ void Server::close_some() {
     charge({cm::UserId{user}, user == 0 || user == policy_.owner}, thread_time() - begin);
   }
   closes_more_ = closed == kMostClosed;
-  closer_.work();
+  if (!has_beginner()) closer_.work();
 }
 
 void Server::log(const Client& client, const std::string& text) const {

@@ -55,6 +55,8 @@ class Server final : private CmServer::Clients {
   static constexpr Duration kGreetingTime = std::chrono::seconds(5);
   // How long clients of an earlier broker have to come back before new ones are served: they look ten times a second.
   static constexpr Duration kInheritance = std::chrono::milliseconds(500);
+  // How much longer, while what they have brought is looked at: less than clients wait for an answer in all.
+  static constexpr Duration kMoreInheritance = std::chrono::milliseconds(1000);
   // Between two looks whether kept sockets are closed.
   static constexpr Duration kLookAgain = std::chrono::milliseconds(100);
 
@@ -110,6 +112,7 @@ class Server final : private CmServer::Clients {
     bool is_read() const { return !socket.unread() && !is_unread(reports.get()); }
   };
   void start_when_due(Time now);
+  bool is_claimed_from() const;
   size_t connections_now() const { return clients_.size() + leaving_.size() + closer_.size(); }
   bool accepts(Time now) const { return connections_now() < policy_.most_clients && now >= accepts_at_; }
   void accept_clients(int listener);
@@ -140,7 +143,7 @@ class Server final : private CmServer::Clients {
   bool has_time_for(const cm::Account& account) override;
   void charge(const cm::Account& account, Duration time) override;
   void close_later(ClientSocket socket, const cm::Account& account) override;
-  bool claim(Client& client, const Message& request);
+  bool claim(Client& client, const Message& request, bool brings);
   bool take_over_from_owner(Client& client, const Message& request);
   bool begin_claim(Client& client);
   void work_on_claims();
@@ -156,6 +159,7 @@ class Server final : private CmServer::Clients {
   bool tell_of_parting(uint32_t other, uint32_t range) const;
   Clients::iterator end_client(Clients::iterator client);
   void close_some();
+  bool has_beginner() const { return steering_->has_beginner() || (claims_ && claims_->has_beginner()); }
   void let_go(ClientSocket& socket, uid_t user);
   void turn_away_at(int listener);
   static std::optional<std::string> too_many_leases(const Client& client);
@@ -190,6 +194,7 @@ class Server final : private CmServer::Clients {
   uint64_t last_number_ = 0;
   bool started_ = false;
   Time starts_at_;
+  const Time starts_latest_;
   const Time claims_end_;  // of users who are not the owner
   Time accepts_at_{};
   Time empty_since_;

@@ -106,12 +106,16 @@ void Server::forget_lease(uint32_t range) {
 }
 
 // What the client had of the broker before this one. The message stays in the queue until it is read.
-bool Server::claim(Client& client, const Message& request) {
+bool Server::claim(Client& client, const Message& request, bool brings) {
   if (!client.greeted || client.observes || client.stays) return false;
   if (!is_owner(client.peer) && now_() >= claims_end_) {
     client.socket.send(
         refusal(EPERM, "of other users it takes nothing over but in the first minute after an earlier broker"));
     return false;
+  }
+  if (!brings) {
+    client.socket.drop();
+    return client.socket.send(refusal(EINVAL, "sockets of an earlier lease: none came")) == 0;
   }
   if (!claims_) return take_over_from_owner(client, request);
   client.claim = request;
@@ -128,11 +132,10 @@ bool Server::take_over_from_owner(Client& client, const Message& request) {
 
 bool Server::begin_claim(Client& client) {
   const uid_t user = client.peer.uid;
-  const int error = claims_->begin(
+  const auto begun = claims_->begin(
       {client.number, user, client.socket.get(), client.claim->has_v6 != 0, is_owner(client.peer)}, now_());
-  if (error == 0 || error == EAGAIN) return true;
-  client.socket.send(refusal(error, concat("sockets of an earlier lease: there is no process to look at them: ",
-                                           std::generic_category().message(error))));
+  if (begun != Claims::Begun::kNever) return true;
+  client.socket.send(refusal(EAGAIN, "sockets of an earlier lease: there is no process that could look at them now"));
   return false;
 }
 
@@ -154,7 +157,9 @@ void Server::end_claim(uint64_t number, const std::optional<Claims::Read>& read)
       std::find_if(clients_.begin(), clients_.end(), [number](const Client& each) { return each.number == number; });
   const Message request = *std::exchange(client->claim, std::nullopt);
   bool goes_on = false;
-  if (read) {
+  if (read && !read->has_all) {  // it stays in the queue, or what nobody has a copy of would be closed here
+    client->socket.send(refusal(EPROTO, "sockets of an earlier lease: those are more than there are"));
+  } else if (read) {
     client->socket.drop();
     goes_on = take_over(*client, request, [&] { return readmit(*read); });
   } else {

@@ -70,6 +70,9 @@ class Steering {
   // Makes sockets in advance, and reads packets that are for no lease, a bounded number. Worth a call as well when
   // requests have been answered and there is time: the next lease is quicker.
   virtual void work() = 0;
+  // A process that it has begun may still have copies of all that is open in the broker: what is closed here now it may
+  // be the last to close.
+  virtual bool has_beginner() const { return false; }
   // Packets (runs counted as one) that were for nobody. Tests see by it where such packets go.
   uint64_t unclaimed() const { return unclaimed_; }
 

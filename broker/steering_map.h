@@ -34,6 +34,7 @@ class MapSteering final : public Steering, private Staging {
   int own_socket(int family) const override { return (family == AF_INET ? own_.v4 : own_.v6).get(); }
   int descriptor() const override { return events_.get(); }
   void work() override;
+  bool has_beginner() const override { return pool_->has_beginner(); }
 
  private:
   struct Unload {

@@ -30,6 +30,7 @@ using io::IoError;
 
 constexpr size_t kBatch = 16, kFew = 8;  // clients
 constexpr int kMakerTimeoutMs = 1000;    // less than clients wait for an answer
+constexpr const char* kBegun = "begun";  // what the process says first
 
 std::string message_of(int error) {
   return std::generic_category().message(error);
@@ -85,6 +86,7 @@ std::string make_batch(const socket_lock& programs, const std::string& parent, b
                   bpf_program__fd(progs.uroce_sendmsg6),
                   bpf_program__fd(progs.uroce_setsockopt)};
   close_all_but(kept);
+  send_descriptors(result, {}, kBegun);
   std::vector<PortSockets> made;
   const std::string error = make_batch(programs, parent, v6, made);
   std::vector<int> descriptors;
@@ -151,7 +153,7 @@ std::variant<PortSockets, io::IoError> SocketPool::take() {
   if (sockets_.empty()) {
     if (!maker_ && !start_maker()) return *failure_;
     pollfd ready{maker_.get(), POLLIN, 0};
-    if (poll(&ready, 1, kMakerTimeoutMs) == 1) receive();
+    while (maker_ && poll(&ready, 1, kMakerTimeoutMs) == 1) receive();
     if (sockets_.empty()) {
       return failure_.value_or(IoError{ETIMEDOUT, "sockets for a client are not made in time", "try again"});
     }
@@ -167,13 +169,15 @@ void SocketPool::refill() {
 
 // It ends by itself, and soon; else it is not waited for.
 void SocketPool::end_maker() {
-  pollfd ended{maker_.get(), POLLIN, 0};
-  if (poll(&ended, 1, kMakerTimeoutMs) == 1) {
+  pollfd said{maker_.get(), POLLIN, 0};
+  while (poll(&said, 1, kMakerTimeoutMs) == 1) {
+    const auto message = receive_descriptors(maker_.get(), MSG_DONTWAIT);
+    if (message && message->text == kBegun) continue;
     waitpid(maker_process_, nullptr, 0);
-  } else {
-    kill(maker_process_, SIGKILL);
-    waitpid(maker_process_, nullptr, WNOHANG);
+    return;
   }
+  kill(maker_process_, SIGKILL);
+  waitpid(maker_process_, nullptr, WNOHANG);
 }
 
 bool SocketPool::start_maker() {
@@ -186,6 +190,7 @@ bool SocketPool::start_maker() {
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) return fail("UNIX sockets");
   maker_.reset(pair[0]);
   const UniqueFd result(pair[1]);
+  has_begun_ = false;
   maker_process_ = fork();
   if (maker_process_ == 0) run_maker(*programs_, parent_, v6_, result.get());
   if (maker_process_ > 0) return true;
@@ -196,6 +201,10 @@ bool SocketPool::start_maker() {
 void SocketPool::receive() {
   if (!maker_) return;
   auto message = receive_descriptors(maker_.get(), MSG_DONTWAIT);
+  if (message && message->text == kBegun) {
+    has_begun_ = true;
+    return;
+  }
   maker_.reset();
   waitpid(maker_process_, nullptr, 0);
   remove_cgroup_of(maker_process_, parent_);  // where it could not leave it

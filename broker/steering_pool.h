@@ -42,6 +42,8 @@ class SocketPool {
   void refill();
   int descriptor() const { return maker_.get(); }
   void receive();
+  // The process that makes sockets may have copies of all that is open here.
+  bool has_beginner() const { return maker_ && !has_begun_; }
 
  private:
   struct Unload {
@@ -59,6 +61,7 @@ class SocketPool {
   std::unique_ptr<socket_lock, Unload> programs_;
   UniqueFd maker_;  // from where the child's sockets come; empty: none is at work
   pid_t maker_process_ = -1;
+  bool has_begun_ = false;  // it has closed all that is not for it
   std::deque<PortSockets> sockets_;
   PortSockets newest_;                  // of the last batch, for nobody
   std::optional<io::IoError> failure_;  // of the last attempt to make sockets

@@ -26,7 +26,7 @@ constexpr Duration kFairRing = std::chrono::microseconds(50);
 // By how much more, before there are no more rings.
 constexpr Duration kMostRingDebt = std::chrono::milliseconds(1);
 
-constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 }  // namespace
 
@@ -85,33 +85,18 @@ uint8_t* Peer::Mapping::ring(uint32_t side) const {
 std::unique_ptr<Peer> Peer::open(uint32_t range, PeerEnd end) {
   auto mapping = std::make_unique<Mapping>();
   const bool usable = end.side <= 1 && end.bell && mapping->map(end.memory.get());
-  if (usable) return std::unique_ptr<Peer>(new Peer(range, std::move(mapping), std::move(end)));
+  if (usable) return std::unique_ptr<Peer>(new Peer(range, std::move(mapping), end, std::move(end.bell)));
   ForkGuard().close(end.bell.release());
   return nullptr;
 }
 
-Peer::Peer(uint32_t its_range, std::unique_ptr<Mapping> mapping, PeerEnd end)
+Peer::Peer(uint32_t its_range, std::unique_ptr<Mapping> mapping, const PeerEnd& end, UniqueFd bell)
     : range(its_range),
       out(mapping->control(end.side), mapping->ring(end.side)),
       in(mapping->control(1 - end.side), mapping->ring(1 - end.side)),
       mapping_(std::move(mapping)),
-      there_(mapping_->control(1 - end.side)),
-      bell_(std::move(end.bell)),
-      of_stranger_(end.of_stranger) {
-  mapping_->control(end.side).mapped.store(1, std::memory_order_release);
-  if (!of_stranger_) return;
-  memory_ = std::move(end.memory);
-  ForkGuard().close_in_children(memory_.get());
-}
-
-// Who has sealed it in another way than this may have kept this side from doing so.
-bool Peer::seal() {
-  constexpr int kFixed = F_SEAL_FUTURE_WRITE;
-  fcntl(memory_.get(), F_ADD_SEALS, kFixed);
-  const int seals = fcntl(memory_.get(), F_GET_SEALS);
-  ForkGuard().close(memory_.release());
-  return seals >= 0 && (seals & kFixed) != 0;
-}
+      bell_(std::move(bell)),
+      of_stranger_(end.of_stranger) {}
 
 void Peer::wake() {
   if (costly_) return;
@@ -138,9 +123,7 @@ void Peer::account_for_ring(Duration took) {
 
 // Nothing is in it that could make closing it wait.
 Peer::~Peer() {
-  ForkGuard forks;
-  forks.close(bell_.release());
-  forks.close(memory_.release());
+  ForkGuard().close(bell_.release());
 }
 
 }  // namespace uroce::io

@@ -58,11 +58,6 @@ class Peer {
   bool ended() const { return ended_; }
   // This side has ended it, as its rings cost too much.
   bool was_costly() const { return costly_; }
-  // Of a stranger, before it is used: the other side has mapped the memory as well, as it says.
-  bool is_mapped_there() const { return there_.mapped.load(std::memory_order_acquire) != 0; }
-  // From now on nobody maps the memory, and nobody can take pages of it away. May wait, for as long as the other side
-  // does that. False: the other side has seen to it that it cannot be sealed.
-  bool seal();
   // The range is another process's now, or nobody's: what the peer has written is still received.
   void part() { ended_ = true; }
 
@@ -77,12 +72,10 @@ class Peer {
     uint8_t* ring(uint32_t side) const;
     uint8_t* base = nullptr;
   };
-  Peer(uint32_t its_range, std::unique_ptr<Mapping> mapping, PeerEnd end);
+  Peer(uint32_t its_range, std::unique_ptr<Mapping> mapping, const PeerEnd& end, UniqueFd bell);
   void account_for_ring(Duration took);
 
   const std::unique_ptr<Mapping> mapping_;
-  const RingControl& there_;  // of what the other side writes
-  UniqueFd memory_;           // of a stranger, until it is sealed; children do not keep it
   UniqueFd bell_;
   const bool of_stranger_;
   bool ended_ = false, costly_ = false;

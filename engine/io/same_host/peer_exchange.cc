@@ -11,50 +11,39 @@
 namespace uroce::io {
 
 PeerExchange::PeerExchange()
-    : events_(epoll_create1(EPOLL_CLOEXEC)),
-      arrivals_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      sealing_(std::make_shared<Sealing>([this](std::unique_ptr<Peer> peer) { take_in(std::move(peer)); })) {
+    : events_(epoll_create1(EPOLL_CLOEXEC)), arrivals_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   epoll_event told{};
   told.events = EPOLLIN | EPOLLET;
   epoll_ctl(events_.get(), EPOLL_CTL_ADD, arrivals_.get(), &told);
 }
 
 PeerExchange::~PeerExchange() {
-  sealing_->end();
   destroy(arrived_);
   destroy(taken_);
   destroy(ended_);
 }
 
+// A sleeper hears the new bell, maybe before it finds the peer; so it is woken once more, by what does not go with the
+// peer: that may have come back and be gone as soon as it has been pushed.
 bool PeerExchange::add(uint32_t range, PeerEnd end) {
   bury();
-  if (count_ + sealing_->size() >= kMostPeers) {
+  if (count_ == kMostPeers) {
     ForkGuard().close(end.bell.release());
     return false;
   }
   std::unique_ptr<Peer> peer = Peer::open(range, std::move(end));
-  if (!peer) return false;
-  return peer->is_of_stranger() ? sealing_->add(std::move(peer)) : take_in(std::move(peer));
-}
-
-// A sleeper hears the new bell, maybe before it finds the peer; so it is woken once more. Any thread: the peer may have
-// come back and be gone as soon as it has been pushed.
-bool PeerExchange::take_in(std::unique_ptr<Peer> peer) {
-  if (wait_for_bell(events_.get(), peer->bell(), peer.get()) != 0) return false;
+  if (!peer || wait_for_bell(events_.get(), peer->bell(), peer.get()) != 0) return false;
   ++count_;
-  const uint32_t range = peer->range;
   push(arrived_, new Arrival{range, std::move(peer)});
   eventfd_write(arrivals_.get(), 1);
   return true;
 }
 
 void PeerExchange::part(uint32_t range) {
-  sealing_->forget(range);
   push(arrived_, new Arrival{range, nullptr});
 }
 
 void PeerExchange::part_from_strangers() {
-  sealing_->forget_all();
   push(arrived_, new Arrival{kStrangers, nullptr});
   eventfd_write(arrivals_.get(), 1);
 }

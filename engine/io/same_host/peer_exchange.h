@@ -11,7 +11,6 @@
 
 #include "engine/base/unique_fd.h"
 #include "engine/io/same_host/peer.h"
-#include "engine/io/same_host/sealing.h"
 
 namespace uroce::io {
 
@@ -26,7 +25,7 @@ class PeerExchange {
   PeerExchange& operator=(const PeerExchange&) = delete;
 
   // --- one thread at a time
-  // False: it is not taken. A stranger's is used later, when its memory is sealed (sealing.h).
+  // False: it is not taken.
   bool add(uint32_t range, PeerEnd end);
   // Whoever has the range is no peer any more, or another one that comes later.
   void part(uint32_t range);
@@ -70,14 +69,11 @@ class PeerExchange {
   static size_t destroy(List<T>& list);
   static Arrival* in_order(Arrival* last);
 
-  bool take_in(std::unique_ptr<Peer> peer);
-
   const UniqueFd events_;
   const UniqueFd arrivals_;  // an eventfd
   List<Arrival> arrived_{nullptr}, taken_{nullptr};
   List<Peer> ended_{nullptr};
-  std::atomic<size_t> count_{0};  // those included that have not been buried
-  const std::shared_ptr<Sealing> sealing_;
+  size_t count_ = 0;  // those included that have not been buried
 };
 
 }  // namespace uroce::io

@@ -17,7 +17,6 @@ namespace uroce::io {
 // In shared memory, which begins with zeros. Bytes are counted from the beginning.
 struct RingControl {
   alignas(64) std::atomic<uint64_t> tail;   // the writer's: what it has written
-  std::atomic<uint32_t> mapped;             // the writer's: it has the memory (Peer::seal())
   alignas(64) std::atomic<uint64_t> head;   // the reader's: what it has read
   alignas(64) std::atomic<uint32_t> awake;  // the reader looks by itself; 0: it is to be woken
   std::atomic<uint32_t> takes_long;         // the reader's: packets may be longer than the path MTU

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -12,7 +11,6 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <thread>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -183,14 +181,11 @@ TEST_F(HostilePeer, NothingCanBeSentOverItsBell) {
 class HostileStranger : public HostilePeer {
  protected:
   HostileStranger() {
-    ours.receive();  // takes the one from before
     PeerEnd one, other;
     EXPECT_EQ(make_peers(one, other), 0);
     one.of_stranger = true;
     EXPECT_TRUE(ours.peers->add(kTheirs, std::move(one)));
     peer.emplace(std::move(other));
-    peer->control().mapped = 1;
-    while (!ours.peers->any_arrived()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   // Each packet rings.
   void send_to_sleeper(int count) {
@@ -224,6 +219,28 @@ TEST_F(HostileStranger, IsLeftIfItsRingsCostMuch) {
 TEST_F(HostileStranger, IsNotLeftIfItSleepsOften) {
   send_to_sleeper(20'000);
   EXPECT_EQ(sent_by_network(), 0u);
+}
+
+// The broker that knew who had met is gone.
+TEST_F(HostileStranger, IsLeftAtOnceAndOthersStay) {
+  meet();  // one of the same user, in its place
+  PeerEnd one, other;
+  ASSERT_EQ(make_peers(one, other), 0);
+  one.of_stranger = true;
+  EXPECT_TRUE(ours.peers->add(kTheirs + 1, std::move(one)));
+  const auto exchange_packets = [this] {
+    TestBurst burst = burst_of(1);
+    ours.io->send(burst.packets());
+    return theirs.receive().size() == 1 && sent_by_network() == 0;
+  };
+  ours.receive();
+  theirs.receive();
+  EXPECT_TRUE(exchange_packets());
+  ours.peers->part_from_strangers();
+  ours.receive();
+  EXPECT_TRUE(exchange_packets());
+  ours.peers->bury();
+  EXPECT_TRUE(bell_has_ended(other.bell.get()));
 }
 
 // While one is waited for, all others are. So it is not where it reads one record in each while that it is given.
