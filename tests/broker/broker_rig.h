@@ -39,6 +39,7 @@ struct Kernel {
   std::string isolation_obstacle;
   uint32_t last_number = LeaseRange::kLastNumber;
   int start_error = 0;
+  std::atomic<bool> has_beginner = false;   // a process that makes sockets
   std::map<int, std::string> xdp_programs;  // names, by netdev
   bool has_cm = false;                      // the broker makes connections, as on the host of FakeView
 
@@ -87,6 +88,7 @@ class FakeSteering final : public Steering, private Staging {
     return !kernel_.kept.contains(range.number);
   }
   int own_socket(int) const override { return -1; }
+  bool has_beginner() const override { return kernel_.has_beginner; }
   int descriptor() const override { return event_.get(); }
   void work() override {}
 

@@ -220,6 +220,25 @@ TEST_F(LinkTest, StrangersHaveToMeetAnewWithAnotherBroker) {
   }
 }
 
+// It is busy, and a program does not lose its numbers by that.
+TEST_F(LinkTest, LeasesThatCouldNotBeLookedAtAreClaimedAgain) {
+  auto broker = std::make_unique<RunningBroker>(kernel_, address_);
+  const auto link = open();
+  const auto ours = lease(*link);
+  broker.reset();
+  {
+    Message late = make_message(Kind::kRefused), later = make_message(Kind::kRefused);
+    late.error = ETIMEDOUT;
+    later.error = EAGAIN;
+    const ScriptedBroker busy(address_,
+                              {{make_message(Kind::kWelcome), 4}, {late}, {make_message(Kind::kWelcome), 4}, {later}});
+    EXPECT_TRUE(comes_true([&] { return busy.answered() == 4; }));
+  }
+  kernel_.survivors = true;
+  broker = std::make_unique<RunningBroker>(kernel_, address_);
+  EXPECT_TRUE(comes_true([&] { return kernel_.is_steered(ours->range().number); }));
+}
+
 // --- fork() ----------------------------------------------------------------------------------------------------------
 
 // Runs in a child that ends then. What `steps` returns; 255 if it did not end by itself.

@@ -2,6 +2,9 @@
 // A broker that answers what the test says: of another version, or hostile.
 #pragma once
 
+#include <array>
+#include <atomic>
+#include <cstddef>
 #include <deque>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -34,6 +37,7 @@ class ScriptedBroker {
     eventfd_write(stop_.get(), 1);
     thread_.join();
   }
+  size_t answered() const { return answered_; }
 
  private:
   void serve() {
@@ -56,9 +60,11 @@ class ScriptedBroker {
     const std::vector<int> numbers(answers_.front().descriptors, stop_.get());
     EXPECT_EQ(send(client, answers_.front().message, numbers), 0);
     answers_.pop_front();
+    ++answered_;
     return true;
   }
 
+  std::atomic<size_t> answered_{0};
   std::deque<Answer> answers_;  // the thread's
   const UniqueFd stop_;
   UniqueFd listener_;

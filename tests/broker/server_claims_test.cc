@@ -188,16 +188,36 @@ TEST_F(ServerClaims, ASocketThatIsLockedEndsItsClaimOnly) {
   EXPECT_EQ(same_user->listen().error, EPERM) << "its turn comes then";
 }
 
-// For what no signal ends.
-size_t children_that_wait() {
+// Those of this process; `states`: of which, as ps has them.
+size_t children(const std::string& states) {
   size_t count = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     std::ifstream stat(entry.path() / "stat");
     std::string pid, name, state;
     int parent = 0;
-    if (stat >> pid >> name >> state >> parent) count += parent == getpid() && state == "D" ? 1 : 0;
+    if (stat >> pid >> name >> state >> parent)
+      count += parent == getpid() && states.find(state) != std::string::npos ? 1 : 0;
   }
   return count;
+}
+
+// For what no signal ends.
+size_t children_that_wait() {
+  return children("D");
+}
+
+// One that has just been forked has a copy of all that is open here, and would be the last to close it.
+TEST_F(ServerClaims, NothingIsGivenAwayToBeClosedWhileAProcessBegins) {
+  kernel_.has_beginner = true;
+  const auto broker = server();
+  const auto turns_until = [&](const auto& condition, std::chrono::milliseconds limit) {
+    return comes_true([&] { return broker->turn(-1, false) && condition(); }, limit);
+  };
+  const auto is_given_away = [before = children("RSD")] { return children("RSD") > before; };
+  RawClient(address_).say_with_slow_socket(RawClient::hello());
+  EXPECT_FALSE(turns_until(is_given_away, std::chrono::milliseconds(300)));
+  kernel_.has_beginner = false;
+  EXPECT_TRUE(turns_until(is_given_away, std::chrono::seconds(20)));
 }
 
 // Processes that cannot be killed are as many as a user may have, and nobody else's matter.
