@@ -13,7 +13,8 @@ Duration TimeBudget::left(uid_t user, Time now) const {
 
 // Who has got back all that he had spent is forgotten, so that there are few accounts.
 void TimeBudget::spend(uid_t user, Duration time, Time now) {
-  accounts_[user] = {left(user, now) - time, now};
+  const Duration rest = left(user, now) - time;  // first: who has no account has all, and g++ makes one before it asks
+  accounts_[user] = {rest, now};
   std::erase_if(accounts_, [this, now](const auto& each) { return left(each.first, now) >= kMostTime; });
 }
 

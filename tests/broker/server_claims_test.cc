@@ -31,7 +31,10 @@ namespace {
 
 class ServerClaims : public ServerTest {
  protected:
-  void SetUp() override { kernel_.survivors = true; }
+  void SetUp() override {
+    kernel_.survivors = true;
+    silent_time = Time();
+  }
 };
 
 UniqueFd udp_socket() {
