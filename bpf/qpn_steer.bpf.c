@@ -3,9 +3,9 @@
 // the one that was leased the QPN. Loaded by the broker (broker/steering_map.cc).
 //
 // The sockets are SO_REUSEPORT groups, one for each IP version. A packet that no lease has goes to the broker's own
-// member. Without a broker it is dropped; those for leases go on arriving. Of a multicast packet each socket that joined
-// the group gets a copy. If only one has, on a host with few sockets, the kernel finds it before (early demultiplexing of
-// IPv4) and asks here all the same: that one stays.
+// member. Without a broker it is dropped; those for leases go on arriving. Of a multicast packet each socket that
+// joined the group gets a copy. If only one has, on a host with few sockets, the kernel finds it before (early
+// demultiplexing of IPv4) and asks here all the same: that one stays.
 #include <linux/bpf.h>
 #include <linux/errno.h>
 #include <linux/if_ether.h>
@@ -24,8 +24,8 @@
 #define FAMILY_IPV4 2
 #define STAGES 32  // Staging::kStages
 
-// Sockmaps, not REUSEPORT_SOCKARRAYs, in which a socket can be once only: a new broker puts the sockets of living clients into
-// maps of its own while the program of the one that died still steers with the old ones.
+// Sockmaps, not REUSEPORT_SOCKARRAYs, in which a socket can be once only: a new broker puts the sockets of living
+// clients into maps of its own while the program of the one that died still steers with the old ones.
 struct {
   __uint(type, BPF_MAP_TYPE_SOCKMAP);
   __type(key, __u32);  // number of the range
@@ -33,8 +33,8 @@ struct {
   __uint(max_entries, RANGES);
 } members_v4 SEC(".maps"), members_v6 SEC(".maps");
 
-// All that were leased and are open, with or without packets: those of IPv6 at RANGES + number. For the broker, which sees
-// by it when a range can be leased again.
+// All that were leased and are open, with or without packets: those of IPv6 at RANGES + number. For the broker, which
+// sees by it when a range can be leased again.
 struct {
   __uint(type, BPF_MAP_TYPE_SOCKMAP);
   __type(key, __u32);
@@ -57,19 +57,19 @@ struct {
   __uint(max_entries, RANGES);
 } numbers SEC(".maps");
 
-static __always_inline long pick(struct sk_reuseport_md *ctx, __u32 number) {
+static __always_inline long pick(struct sk_reuseport_md* ctx, __u32 number) {
   if (ctx->eth_protocol == bpf_htons(ETH_P_IP)) return bpf_sk_select_reuseport(ctx, &members_v4, &number, 0);
   return bpf_sk_select_reuseport(ctx, &members_v6, &number, 0);
 }
 
-static __always_inline __u32 number_of_found(struct sk_reuseport_md *ctx) {
+static __always_inline __u32 number_of_found(struct sk_reuseport_md* ctx) {
   const __u64 cookie = bpf_get_socket_cookie(ctx->sk);
-  const __u32 *number = bpf_map_lookup_elem(&numbers, &cookie);
+  const __u32* number = bpf_map_lookup_elem(&numbers, &cookie);
   return number ? *number : OWN;
 }
 
 // A run of packets is not linear in memory, and has one QPN.
-static __always_inline __u32 range_number(struct sk_reuseport_md *ctx) {
+static __always_inline __u32 range_number(struct sk_reuseport_md* ctx) {
   __u8 bytes[3];
   if (bpf_skb_load_bytes(ctx, sizeof(struct udphdr) + BTH_DESTINATION_QP, bytes, sizeof(bytes))) return OWN;
   const __u32 qpn = bytes[0] << 16 | bytes[1] << 8 | bytes[2];
@@ -77,7 +77,7 @@ static __always_inline __u32 range_number(struct sk_reuseport_md *ctx) {
 }
 
 SEC("sk_reuseport")
-int uroce_qpn_steer(struct sk_reuseport_md *ctx) {
+int uroce_qpn_steer(struct sk_reuseport_md* ctx) {
   const __u32 number = range_number(ctx);
   if (pick(ctx, number) == 0) return SK_PASS;
   return pick(ctx, OWN) == 0 ? SK_PASS : SK_DROP;
@@ -86,10 +86,10 @@ int uroce_qpn_steer(struct sk_reuseport_md *ctx) {
 // connect() with AF_UNSPEC, which no program can forbid, takes a socket out of its group, and it may then be the first
 // that the kernel finds on the port. So look-ups begin at the broker's own member, and go on within its group.
 SEC("sk_lookup")
-int uroce_port_lookup(struct bpf_sk_lookup *ctx) {
+int uroce_port_lookup(struct bpf_sk_lookup* ctx) {
   const __u32 own = OWN;
   if (ctx->protocol != IPPROTO_UDP || ctx->local_port != ROCE_UDP_PORT) return SK_PASS;
-  struct bpf_sock *socket =
+  struct bpf_sock* socket =
       ctx->family == FAMILY_IPV4 ? bpf_map_lookup_elem(&members_v4, &own) : bpf_map_lookup_elem(&members_v6, &own);
   if (!socket) return SK_PASS;
   bpf_sk_assign(ctx, socket, 0);
@@ -97,18 +97,19 @@ int uroce_port_lookup(struct bpf_sk_lookup *ctx) {
   return SK_PASS;
 }
 
-// From `staged` at cb[0] to the range of number cb[1]. Run by the broker (BPF_PROG_TEST_RUN): a program takes a socket from
-// map to map without the lock of the socket, which its holder can keep; the system call that updates a map waits for it.
+// From `staged` at cb[0] to the range of number cb[1]. Run by the broker (BPF_PROG_TEST_RUN): a program takes a socket
+// from map to map without the lock of the socket, which its holder can keep; the system call that updates a map waits
+// for it.
 SEC("tc")
-int uroce_admit(struct __sk_buff *request) {
+int uroce_admit(struct __sk_buff* request) {
   const __u32 place = request->cb[0], number = request->cb[1];
   const __u32 place_v6 = STAGES + place, open_v6 = RANGES + number;
-  struct bpf_sock *v4 = bpf_map_lookup_elem(&staged, &place);
+  struct bpf_sock* v4 = bpf_map_lookup_elem(&staged, &place);
   if (!v4) return -ENOENT;
   long error = bpf_map_update_elem(&open_sockets, &number, v4, BPF_ANY);
   if (!error) error = bpf_map_update_elem(&members_v4, &number, v4, BPF_ANY);
   bpf_sk_release(v4);
-  struct bpf_sock *v6 = error ? 0 : bpf_map_lookup_elem(&staged, &place_v6);
+  struct bpf_sock* v6 = error ? 0 : bpf_map_lookup_elem(&staged, &place_v6);
   if (!v6) return error;
   error = bpf_map_update_elem(&open_sockets, &open_v6, v6, BPF_ANY);
   if (!error) error = bpf_map_update_elem(&members_v6, &number, v6, BPF_ANY);

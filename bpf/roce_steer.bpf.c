@@ -3,19 +3,22 @@
 // nothing were attached. One of these programs is loaded (engine/io/steering_program.cc):
 //
 //  - uroce_steer takes all of them: the process has the netdev for itself.
-//  - uroce_steer_qpn takes those for a range of QPNs and leaves the others, multicast packets among them, to the sockets
+//  - uroce_steer_qpn takes those for a range of QPNs and leaves the others, multicast packets among them, to the
+//  sockets
 //    on port 4791 that other processes have there, and this one too (io/frames_and_sockets.h).
-//  - uroce_drop_copies drops, behind the packet sockets of DPDK's net_af_packet, what these take and sockets on the port
+//  - uroce_drop_copies drops, behind the packet sockets of DPDK's net_af_packet, what these take and sockets on the
+//  port
 //    have no use for: packets for a range of QPNs in frames of their own. Runs of packets go on: they are too long for
 //    the rings.
 //
 // The first two are XDP programs, and give packets to the AF_XDP socket of the receive queue; the third one is at the
 // netdev's ingress (tcx).
 //
-// To us: untagged Ethernet II to the netdev's own MAC address, or to that of the multicast group that the packet is for;
-// IPv4 without options and not a fragment, or IPv6 without extension headers; UDP port
-// 4791; destination address in `local_addresses`. Deliberately left to the kernel:
-//  - VLAN tagged frames: a VLAN is a netdev of its own. A tag that hardware has stripped cannot be seen by XDP: AfXdp is
+// To us: untagged Ethernet II to the netdev's own MAC address, or to that of the multicast group that the packet is
+// for; IPv4 without options and not a fragment, or IPv6 without extension headers; UDP port 4791; destination address
+// in `local_addresses`. Deliberately left to the kernel:
+//  - VLAN tagged frames: a VLAN is a netdev of its own. A tag that hardware has stripped cannot be seen by XDP: AfXdp
+//  is
 //    not opened where VLAN netdevs stand above such hardware (engine/io/netdev_query.h).
 //  - frames to other MAC addresses, which a bridge floods or a promiscuous netdev lets in. The kernel drops them.
 //  - packets that this host only forwards or bridges: their destination is not in `local_addresses`.
@@ -77,14 +80,14 @@ struct {
 const volatile __u32 first_qpn = 0;
 const volatile __u32 qpn_count = 0;
 
-static __always_inline int same_mac(const __u8 *a, const __u8 *b) {
+static __always_inline int same_mac(const __u8* a, const __u8* b) {
   return a[0] == b[0] && a[1] == b[1] && a[2] == b[2] && a[3] == b[3] && a[4] == b[4] && a[5] == b[5];
 }
 
 // Where frames to a multicast group go: RFC 1112 section 6.4 (23 bits of the address), RFC 2464 section 7 (32 bits).
 // False: not a multicast address.
-static __always_inline int group_mac(const struct address *destination, __u8 *mac) {
-  const __u8 *bytes = (const __u8 *)destination;
+static __always_inline int group_mac(const struct address* destination, __u8* mac) {
+  const __u8* bytes = (const __u8*)destination;
   if (bytes[0] == 0xff) {
     mac[0] = mac[1] = 0x33;
     mac[2] = bytes[12];
@@ -104,9 +107,9 @@ static __always_inline int group_mac(const struct address *destination, __u8 *ma
   return 1;
 }
 
-static __always_inline int addressed_to_us(const __u8 *destination_mac, const struct address *destination) {
+static __always_inline int addressed_to_us(const __u8* destination_mac, const struct address* destination) {
   const __u32 only = 0;
-  const struct mac_address *own = bpf_map_lookup_elem(&own_mac, &only);
+  const struct mac_address* own = bpf_map_lookup_elem(&own_mac, &only);
   if (own && same_mac(destination_mac, own->bytes)) return 1;
   __u8 group[ETH_ALEN];
   return group_mac(destination, group) && same_mac(destination_mac, group);
@@ -114,40 +117,40 @@ static __always_inline int addressed_to_us(const __u8 *destination_mac, const st
 
 // The headers of a RoCE v2 packet, as far as its QPN.
 struct headers {
-  struct ethhdr *ethernet;
-  struct udphdr *udp;
+  struct ethhdr* ethernet;
+  struct udphdr* udp;
   struct address destination;
 };
 
 // Whether there are `size` bytes from `start` on. `checked`: there are, which is known. A constant: without CAP_PERFMON
 // the kernel has only such pointers compared that point into packets, and `start` may not.
-static __always_inline int has(const void *start, __u64 size, const void *end, int checked) {
+static __always_inline int has(const void* start, __u64 size, const void* end, int checked) {
   return checked || start + size <= end;
 }
 
-static __always_inline int udp_of_ipv4(void *network, void *end, int checked, struct headers *out) {
-  struct iphdr *ip = network;
+static __always_inline int udp_of_ipv4(void* network, void* end, int checked, struct headers* out) {
+  struct iphdr* ip = network;
   if (!has(ip, sizeof(*ip), end, checked)) return 0;
   if (ip->version != 4 || ip->ihl != 5 || ip->protocol != IPPROTO_UDP) return 0;
   if (ip->frag_off & bpf_htons(IP_FRAGMENT_MASK)) return 0;
   out->destination.words[2] = bpf_htonl(0x0000ffff);
   out->destination.words[3] = ip->daddr;
-  out->udp = (struct udphdr *)(ip + 1);
+  out->udp = (struct udphdr*)(ip + 1);
   return 1;
 }
 
-static __always_inline int udp_of_ipv6(void *network, void *end, int checked, struct headers *out) {
-  struct ipv6hdr *ip = network;
+static __always_inline int udp_of_ipv6(void* network, void* end, int checked, struct headers* out) {
+  struct ipv6hdr* ip = network;
   if (!has(ip, sizeof(*ip), end, checked)) return 0;
   if (ip->version != 6 || ip->nexthdr != IPPROTO_UDP) return 0;
   __builtin_memcpy(&out->destination, &ip->daddr, sizeof(out->destination));
-  out->udp = (struct udphdr *)(ip + 1);
+  out->udp = (struct udphdr*)(ip + 1);
   return 1;
 }
 
 // Whether the frame has the headers of a RoCE v2 packet. `checked`, a constant: it is as long as any of them.
-static __always_inline int parse(void *frame, void *end, int checked, struct headers *out) {
-  struct ethhdr *ethernet = frame;
+static __always_inline int parse(void* frame, void* end, int checked, struct headers* out) {
+  struct ethhdr* ethernet = frame;
   if (!has(ethernet, sizeof(*ethernet), end, checked)) return 0;
   out->ethernet = ethernet;
   int found = 0;
@@ -160,44 +163,44 @@ static __always_inline int parse(void *frame, void *end, int checked, struct hea
 }
 
 // Its QPN is in the range.
-static __always_inline int for_our_qpns(const struct headers *packet, void *end, int checked) {
-  const __u8 *qpn = (const __u8 *)(packet->udp + 1) + BTH_DESTINATION_QP;
+static __always_inline int for_our_qpns(const struct headers* packet, void* end, int checked) {
+  const __u8* qpn = (const __u8*)(packet->udp + 1) + BTH_DESTINATION_QP;
   if (!has(qpn, QPN_SIZE, end, checked)) return 0;
   const __u32 number = qpn[0] << 16 | qpn[1] << 8 | qpn[2];
   return number - first_qpn < qpn_count;
 }
 
-static __always_inline int to_us(const struct headers *packet) {
+static __always_inline int to_us(const struct headers* packet) {
   return bpf_map_lookup_elem(&local_addresses, &packet->destination) &&
          addressed_to_us(packet->ethernet->h_dest, &packet->destination);
 }
 
 SEC("xdp.frags")
-int uroce_steer(struct xdp_md *ctx) {
+int uroce_steer(struct xdp_md* ctx) {
   struct headers packet = {};
-  const int taken = parse((void *)(long)ctx->data, (void *)(long)ctx->data_end, 0, &packet) && to_us(&packet);
+  const int taken = parse((void*)(long)ctx->data, (void*)(long)ctx->data_end, 0, &packet) && to_us(&packet);
   return taken ? bpf_redirect_map(&xsks, ctx->rx_queue_index, XDP_PASS) : XDP_PASS;
 }
 
 SEC("xdp.frags")
-int uroce_steer_qpn(struct xdp_md *ctx) {
+int uroce_steer_qpn(struct xdp_md* ctx) {
   struct headers packet = {};
-  void *end = (void *)(long)ctx->data_end;
-  const int taken =
-      parse((void *)(long)ctx->data, end, 0, &packet) && for_our_qpns(&packet, end, 0) && to_us(&packet);
+  void* end = (void*)(long)ctx->data_end;
+  const int taken = parse((void*)(long)ctx->data, end, 0, &packet) && for_our_qpns(&packet, end, 0) && to_us(&packet);
   return taken ? bpf_redirect_map(&xsks, ctx->rx_queue_index, XDP_PASS) : XDP_PASS;
 }
 
 // To the QPN.
-#define HEADERS_V4 (sizeof(struct ethhdr) + sizeof(struct iphdr) + sizeof(struct udphdr) + BTH_DESTINATION_QP + QPN_SIZE)
+#define HEADERS_V4 \
+  (sizeof(struct ethhdr) + sizeof(struct iphdr) + sizeof(struct udphdr) + BTH_DESTINATION_QP + QPN_SIZE)
 #define HEADERS_V6 (HEADERS_V4 + sizeof(struct ipv6hdr) - sizeof(struct iphdr))
 #define IP_ALIGN 2  // puts the IP header where its words can be read
 
 // Of a frame that comes over veth from a ring only the Ethernet header lies in one piece. So headers are copied.
 SEC("tc")
-int uroce_drop_copies(struct __sk_buff *ctx) {
+int uroce_drop_copies(struct __sk_buff* ctx) {
   __u8 bytes[IP_ALIGN + HEADERS_V6] __attribute__((aligned(8))) = {};
-  void *frame = bytes + IP_ALIGN;
+  void* frame = bytes + IP_ALIGN;
   struct headers packet = {};
   if (ctx->gso_size || ctx->vlan_present) return TCX_NEXT;
   if (ctx->protocol == bpf_htons(ETH_P_IP)) {
