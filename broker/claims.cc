@@ -28,8 +28,8 @@ constexpr Duration kLookAgain = std::chrono::milliseconds(100);
 
 }  // namespace
 
-// What a process says: first that it has begun, then what it has read. Text of the same program, so its place in memory
-// says enough.
+// What a process says: first that it has begun, then what it has read. It was forked from this one, so the address of a
+// text is enough.
 struct Claims::Report {
   bool begins = false;
   bool objects = false;
@@ -38,8 +38,7 @@ struct Claims::Report {
   Staging::Objection objection{};
 };
 
-// The first of what others wait for at the end of a broker (its addresses, its port) is closed here before anything can
-// make this wait.
+// It closes what others wait for at the end of a broker (its addresses, its port) before anything can make it wait.
 void Claims::run(const Staging& staging, const Claim& claim, uint32_t place, int pipe) {
   std::array kept{claim.socket, pipe, staging.descriptor_to_stage()};
   close_all_but(kept);
@@ -65,8 +64,8 @@ void Claims::run(const Staging& staging, const Claim& claim, uint32_t place, int
   _exit(0);
 }
 
-// A process that waits for what a client has can not be killed. All else ends soon, and is waited for: who comes after
-// this broker finds its addresses and ports free.
+// A process that waits for what a client has cannot be killed, and has nothing of the broker's open. The others end
+// soon and are waited for, so that who comes after this broker finds its addresses and ports free.
 Claims::~Claims() {
   const auto last = std::chrono::steady_clock::now() + kLetGo;
   for (Process& process : processes_) kill(process.pid, SIGKILL);
@@ -82,12 +81,12 @@ Claims::~Claims() {
 Claims::Begun Claims::begin(const Claim& claim, Time now) {
   reap();
   const auto of_user = [&claim](const Process& each) { return each.user == claim.user; };
-  const auto of_him = std::count_if(processes_.begin(), processes_.end(), of_user);
+  const auto of_this_user = std::count_if(processes_.begin(), processes_.end(), of_user);
   const auto read_now = std::count_if(processes_.begin(), processes_.end(),
                                       [&](const Process& each) { return of_user(each) && is_read(each); });
   if (read_now >= (claim.of_owner ? kMostOfOwner : 1)) return Begun::kNotYet;
   const cm::Account account{cm::UserId{claim.user}, claim.of_owner};
-  if (!cm::Shares::leaves_enough(Staging::kStages, processes_.size(), static_cast<size_t>(of_him), account)) {
+  if (!cm::Shares::leaves_enough(Staging::kStages, processes_.size(), static_cast<size_t>(of_this_user), account)) {
     return Begun::kNever;
   }
   const std::optional<uint32_t> place = free_place();
@@ -104,7 +103,7 @@ Claims::Begun Claims::begin(const Claim& claim, Time now) {
   return Begun::kYes;
 }
 
-bool Claims::has_beginner() const {
+bool Claims::has_starting_child() const {
   return std::any_of(processes_.begin(), processes_.end(), [](const Process& each) { return !each.has_begun; });
 }
 

@@ -61,7 +61,7 @@ class Claims {
   using Done = std::function<void(uint64_t client, const std::optional<Read>& read)>;
   void work(Time now, const Done& done);
   // A process may still have copies of all that is open here: what is closed here now it may be the last to close.
-  bool has_beginner() const;
+  bool has_starting_child() const;
 
  private:
   struct Process {

@@ -468,7 +468,7 @@ void Server::close_some() {
     charge({cm::UserId{user}, user == 0 || user == policy_.owner}, thread_time() - begin);
   }
   closes_more_ = closed == kMostClosed;
-  if (!has_beginner()) closer_.work();
+  if (!has_starting_child()) closer_.work();
 }
 
 void Server::log(const Client& client, const std::string& text) const {

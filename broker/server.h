@@ -159,7 +159,9 @@ class Server final : private CmServer::Clients {
   bool tell_of_parting(uint32_t other, uint32_t range) const;
   Clients::iterator end_client(Clients::iterator client);
   void close_some();
-  bool has_beginner() const { return steering_->has_beginner() || (claims_ && claims_->has_beginner()); }
+  bool has_starting_child() const {
+    return steering_->has_starting_child() || (claims_ && claims_->has_starting_child());
+  }
   void let_go(ClientSocket& socket, uid_t user);
   void turn_away_at(int listener);
   static std::optional<std::string> too_many_leases(const Client& client);

@@ -72,7 +72,7 @@ class Steering {
   virtual void work() = 0;
   // A process that it has begun may still have copies of all that is open in the broker: what is closed here now it may
   // be the last to close.
-  virtual bool has_beginner() const { return false; }
+  virtual bool has_starting_child() const { return false; }
   // Packets (runs counted as one) that were for nobody. Tests see by it where such packets go.
   uint64_t unclaimed() const { return unclaimed_; }
 

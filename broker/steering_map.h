@@ -34,7 +34,7 @@ class MapSteering final : public Steering, private Staging {
   int own_socket(int family) const override { return (family == AF_INET ? own_.v4 : own_.v6).get(); }
   int descriptor() const override { return events_.get(); }
   void work() override;
-  bool has_beginner() const override { return pool_->has_beginner(); }
+  bool has_starting_child() const override { return pool_->has_starting_child(); }
 
  private:
   struct Unload {

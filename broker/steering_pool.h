@@ -43,7 +43,7 @@ class SocketPool {
   int descriptor() const { return maker_.get(); }
   void receive();
   // The process that makes sockets may have copies of all that is open here.
-  bool has_beginner() const { return maker_ && !has_begun_; }
+  bool has_starting_child() const { return maker_ && !has_begun_; }
 
  private:
   struct Unload {

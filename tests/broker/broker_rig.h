@@ -24,24 +24,22 @@
 #include "broker/server.h"
 #include "broker/steering.h"
 #include "tests/broker/fake_view.h"
+#include "tests/broker/kept_leases.h"
 
 namespace uroce::broker {
 
 // What the kernel would have kept over the broker's end: of which lease sockets are, by cookie of the first one.
-struct Kernel {
+struct Kernel : KeptLeases {
   std::mutex lock;
-  std::map<uint64_t, LeaseId> leases;
-  uint64_t last_serial = 0;
-  std::map<uint32_t, uint64_t> steered;  // serials of leases; 0: nobody's
-  bool clients_keep_sockets = false;     // which they are to close
-  std::set<uint32_t> kept;               // ranges of whom somebody has sockets
-  bool survivors = false;                // clients of an earlier broker live
+  bool clients_keep_sockets = false;  // which they are to close
+  std::set<uint32_t> kept;            // ranges of whom somebody has sockets
+  bool survivors = false;             // clients of an earlier broker live
   std::string isolation_obstacle;
   uint32_t last_number = LeaseRange::kLastNumber;
   int start_error = 0;
-  std::atomic<bool> has_beginner = false;   // a process that makes sockets
-  std::map<int, std::string> xdp_programs;  // names, by netdev
-  bool has_cm = false;                      // the broker makes connections, as on the host of FakeView
+  std::atomic<bool> has_starting_child = false;  // a process that makes sockets
+  std::map<int, std::string> xdp_programs;       // names, by netdev
+  bool has_cm = false;                           // the broker makes connections, as on the host of FakeView
 
   bool is_steered(uint32_t range) {
     const std::lock_guard guard(lock);
@@ -88,7 +86,7 @@ class FakeSteering final : public Steering, private Staging {
     return !kernel_.kept.contains(range.number);
   }
   int own_socket(int) const override { return -1; }
-  bool has_beginner() const override { return kernel_.has_beginner; }
+  bool has_starting_child() const override { return kernel_.has_starting_child; }
   int descriptor() const override { return event_.get(); }
   void work() override {}
 
@@ -105,14 +103,7 @@ class FakeSteering final : public Steering, private Staging {
   void clear(uint32_t) override {}
   std::variant<LeaseRange, io::IoError> readmit(uint32_t, const Staged& staged) override {
     const std::lock_guard guard(kernel_.lock);
-    const auto found = kernel_.leases.find(staged.cookie);
-    if (found == kernel_.leases.end()) return io::IoError{EPERM, "not a socket of this port", "start anew"};
-    const LeaseRange range = found->second.range;
-    const uint64_t serial = found->second.serial;
-    uint64_t& current = kernel_.steered[range.number];
-    if (serial <= current) return io::IoError{EBUSY, "another client has their QPNs now", "start anew"};
-    current = serial;
-    return range;
+    return kernel_.readmit(staged);
   }
 
   Kernel& kernel_;

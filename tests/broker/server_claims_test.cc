@@ -221,7 +221,7 @@ size_t open_sockets() {
 
 // One that has just been forked has a copy of all that is open here, and would be the last to close it.
 TEST_F(ServerClaims, NothingIsGivenAwayToBeClosedWhileAProcessBegins) {
-  kernel_.has_beginner = true;
+  kernel_.has_starting_child = true;
   const auto broker = server();
   RawClient(address_).say_with_slow_socket(RawClient::hello());
   const size_t others = open_sockets();
@@ -229,7 +229,7 @@ TEST_F(ServerClaims, NothingIsGivenAwayToBeClosedWhileAProcessBegins) {
     EXPECT_TRUE(broker->turn(-1, false));
     EXPECT_EQ(open_sockets(), others + 1) << "that of the connection";
   }
-  kernel_.has_beginner = false;
+  kernel_.has_starting_child = false;
   EXPECT_TRUE(comes_true([&] { return broker->turn(-1, false) && open_sockets() == others; }));
 }
 

@@ -39,6 +39,7 @@
 #include "broker/steering.h"
 #include "engine/base/passed_descriptors.h"
 #include "tests/broker/fake_view.h"
+#include "tests/broker/kept_leases.h"
 #include "tests/fuzz/check.h"
 #include "tests/fuzz/cm_client.h"
 #include "tests/fuzz/input.h"
@@ -102,14 +103,11 @@ in_port_t port_of(int fd) {
 }
 
 // What outlives brokers.
-struct Kernel {
+struct Kernel : broker::KeptLeases {
   uint32_t last_number = 1;
   std::string isolation_obstacle;
   int start_error = 0;
   bool inherits = false;
-  std::map<uint64_t, broker::LeaseId> leases;  // by cookie of the IPv4 socket
-  std::map<uint32_t, uint64_t> steered;        // serials; none: nobody's
-  uint64_t last_serial = 0;
   std::map<uint32_t, in_port_t> ports;  // of the IPv4 sockets of ranges, by which it is seen that they are open
   std::list<Held> held;                 // of all clients
   std::map<int, std::string> xdp_programs;
@@ -167,14 +165,7 @@ class FakeSteering final : public broker::Steering, private broker::Staging {
   int descriptor_to_stage() const override { return -1; }
   void clear(uint32_t) override {}
   std::variant<LeaseRange, io::IoError> readmit(uint32_t, const Staged& staged) override {
-    const auto found = kernel_.leases.find(staged.cookie);
-    if (found == kernel_.leases.end()) return io::IoError{EPERM, "not a socket of this port", "start anew"};
-    const LeaseRange range = found->second.range;
-    const uint64_t serial = found->second.serial;
-    uint64_t& current = kernel_.steered[range.number];
-    if (serial <= current) return io::IoError{EBUSY, "another client has their QPNs now", "start anew"};
-    current = serial;
-    return range;
+    return kernel_.readmit(staged);
   }
 
   Kernel& kernel_;
