@@ -1,6 +1,7 @@
 #!/usr/bin/env -S python3 -B
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the gate is made of says no more than it knows: cmake/ccache.sh, tools/lib/tidy.py, tools/lib/test_summary.py.
+"""What the gate is made of says no more than it knows: cmake/ccache.sh, tools/lib/tidy.py, tools/lib/test_summary.py,
+tools/lib/affected.py.
 
 Usage: gate_tools_test.py SOURCE_DIR
 """
@@ -82,6 +83,12 @@ class GateTools(unittest.TestCase):
         self.assertEqual(known, german)
         told, _ = self.summary("nothing that can be read\n", said)
         self.assertIn("out of 1\nTotal\n", told)
+
+    @unittest.skipUnless((SOURCE / "build/sanitize/build.ninja").exists(), "needs both builds: tools/test")
+    def test_a_change_is_tried_by_the_unit_tests_of_its_room_too(self):
+        done = self.run_tool(SOURCE / "tools/lib/affected.py", "tests", "files/tree_name.cc", text=True)
+        self.assertRegex(done.stdout, r"(?m)^build sanitize bin/files_view_test$")
+        self.assertRegex(done.stdout, r"(?m)^tests .*\bfiles_client_test\|files_view_test\b")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@
 Usage: affected.py tests [--times FILE] [--seconds N] [--build PRESET...] FILE...
        affected.py fuzzers COMMIT
 tests: of the configured builds (sanitize, release), for each FILE, a path in the repository, those tests of the first build that
-has any of it. Where the rest is in FILE's folder decides rooms.toml ("build"). Prints lines
+has any of it: which comes first for FILE's room says rooms.toml ("build"). Where it is the release build, the unit tests of that
+room too. Prints lines
   use PRESET               a build that has some of the tests
   build PRESET TARGET...   what to build of it; all of it, where no target is named
   tests REGEX              what to run of it; nothing where no test depends on FILE
@@ -146,11 +147,12 @@ def seconds_of(times):
     return seconds
 
 
-def first_build_for(file):
-    """The preset in which tests say most about a file: its room's."""
+def room_of(file):
+    """Its name, and the preset in which tests say most about it."""
     rooms = tomllib.loads((REPOSITORY / "rooms.toml").read_text())["room"]
     around = [room for room in rooms if file.startswith(room["path"] + "/")]
-    return max(around, key=lambda room: len(room["path"]), default={}).get("build", "sanitize")
+    room = max(around, key=lambda room: len(room["path"]), default={"path": ""})
+    return room["path"].split("/")[-1], room.get("build", "sanitize")
 
 
 def choose(options):
@@ -159,11 +161,12 @@ def choose(options):
     chosen, whole_product = {}, set()
     for name in options.files:
         file, found = REPOSITORY / name, False
-        first = first_build_for(name)
+        room, first = room_of(name)
         for build in sorted(builds, key=lambda build: build.preset != first):
             for number, test in enumerate(build.tests):
                 targets, files, whole, documents = build.dependencies(number)
-                if file in files and not found:
+                unit = build.preset == "sanitize" and room in labels(test)
+                if file in files and (unit or not found):
                     chosen[build.preset, test["name"]] = {"all"} if whole else targets
                 elif documents and not targets and not whole:
                     chosen[build.preset, test["name"]] = set()
