@@ -27,6 +27,10 @@ constexpr size_t most_clients(size_t files) {
   return std::clamp(files / kFilesOfClient, kReserved, kMostClients);
 }
 
+// Pairs of processes that are about to meet (pending_meetings.h). One counts for each user whose side of it has not
+// sealed its memory yet, which takes a program no longer than an answer.
+inline constexpr size_t kMostPendingMeetings = 128;
+
 // --- of one client -------------------------------------------------------------------------------------------------
 inline constexpr size_t kMostLeases = 16;                         // one for each netdev that it uses
 inline constexpr size_t kMostPorts = 16;                          // of DPDK

@@ -298,6 +298,7 @@ bool Link::listen(int socket) {
   const int error = came.receive(socket, message, 0);
   Descriptors& all = came.all;
   if (error == 0 && message.kind == Kind::kReport && all[1]) report(all[0].get(), message.most_qps);
+  if (error == 0 && message.kind == Kind::kMemory && all[0]) prepare(message, all[0]);
   if (error == 0 && message.kind == Kind::kPeer && all[1]) hand_over(message, all);
   if (error == 0 && message.kind == Kind::kPart) part(message);
   return error == 0 || error == ETIMEDOUT;
@@ -311,21 +312,44 @@ void Link::report(int file, uint32_t most_qps) const {
   }
 }
 
-void Link::hand_over(const Message& message, Descriptors& came) {
-  const std::lock_guard guard(lock_);
+// Null: it has been given back. Caller holds lock_.
+Lease* Link::lease_of(const Message& message) const {
   const auto lease = std::find_if(leases_.begin(), leases_.end(),
                                   [&](const Lease* own) { return own->range_.number == message.range; });
-  if (lease == leases_.end() || !(*lease)->take_peer_) return;
+  return lease == leases_.end() ? nullptr : *lease;
+}
+
+// What the other one will read is sealed before he gets it.
+void Link::prepare(const Message& message, const UniqueFd& memory) {
+  const std::lock_guard guard(lock_);
+  Lease* const lease = lease_of(message);
+  if (lease == nullptr || message.other > LeaseRange::kLastNumber) return;
+  std::unique_ptr<io::PeerMemory> mapped = io::PeerMemory::for_writing(memory.get());
+  if (!mapped) return;
+  lease->prepared_[message.other] = std::move(mapped);
+  Message sealed = make_message(Kind::kSealed);
+  sealed.range = message.range;
+  sealed.other = message.other;
+  send(socket_, sealed);
+}
+
+void Link::hand_over(const Message& message, Descriptors& came) {
+  const std::lock_guard guard(lock_);
+  Lease* const lease = lease_of(message);
+  if (lease == nullptr) return;
+  const auto own = lease->prepared_.extract(message.other);
+  if (own.empty() || !lease->take_peer_) return;
   ForkGuard().forget(came[0].get());  // closed as soon as it is mapped
-  io::PeerEnd end{std::move(came[0]), std::move(came[1]), message.side, message.of_stranger != 0};
-  (*lease)->take_peer_(message.other, std::move(end));
+  io::PeerEnd end{std::move(own.mapped()), std::move(came[0]), std::move(came[1]), message.of_stranger != 0};
+  lease->take_peer_(message.other, std::move(end));
 }
 
 void Link::part(const Message& message) {
   const std::lock_guard guard(lock_);
-  for (const Lease* const own : leases_) {
-    if (own->range_.number == message.range && own->part_) own->part_(message.other);
-  }
+  Lease* const lease = lease_of(message);
+  if (lease == nullptr) return;
+  lease->prepared_.erase(message.other);
+  if (lease->part_) lease->part_(message.other);
 }
 
 // Wishes that are lost are said again (io/same_host/same_host.h).
@@ -375,7 +399,8 @@ void Link::say_once(const std::string& text) {
 
 // False: the broker has gone again. Leases that it refuses are lost.
 bool Link::claim_leases() {
-  for (const Lease* const lease : leases_) {
+  for (Lease* const lease : leases_) {
+    lease->prepared_.clear();
     if (lease->part_) lease->part_(std::nullopt);
   }
   for (auto next = leases_.begin(); next != leases_.end();) {

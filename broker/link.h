@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -63,6 +64,7 @@ class Lease {
   TakePeer take_peer_;  // under the link's lock, as are the next two
   PartFrom part_;
   std::function<void()> tend_;
+  std::map<uint32_t, std::unique_ptr<io::PeerMemory>> prepared_;  // by range of whoever is to read it; likewise
   std::atomic<bool> to_tend_{false};
   std::array<std::atomic<uint64_t>, LeaseRange::kLastNumber / 64 + 1> wishes_{};  // bits: whom to ask for
 };
@@ -108,6 +110,8 @@ class Link : public std::enable_shared_from_this<Link> {
   void listen_until_end();
   bool listen(int socket);
   void report(int file, uint32_t most_qps) const;
+  Lease* lease_of(const Message& message) const;
+  void prepare(const Message& message, const UniqueFd& memory);
   void hand_over(const Message& message, Descriptors& came);
   void part(const Message& message);
   void look_after_leases();

@@ -23,6 +23,11 @@ void Meetings::settle(uint32_t range, uint32_t other) {
   sides_[other].met.insert(range);
 }
 
+void Meetings::unsettle(uint32_t range, uint32_t other) {
+  sides_[range].met.erase(other);
+  sides_[other].met.erase(range);
+}
+
 void Meetings::drop_wish(uint32_t range, uint32_t other) {
   sides_[range].wants.erase(other);
   sides_[other].wanted_by.erase(range);

@@ -19,8 +19,10 @@ class Meetings {
   bool wish(uint32_t range, uint32_t other, bool one_is_enough);
   // The client with `range` does not ask for the other one any more.
   void drop_wish(uint32_t range, uint32_t other);
-  // They have been.
+  // They have been, or are about to be.
   void settle(uint32_t range, uint32_t other);
+  // They have not been after all, and have to ask again.
+  void unsettle(uint32_t range, uint32_t other);
   // Its client has it no longer.
   void forget(uint32_t range);
 

@@ -15,6 +15,7 @@
 //                                       <-   kGranted (range), or kRefused
 //
 //   kMeet (range, other)                ->   (no answer) it sends packets to QPs of the other range
+//   kSealed (range, other)              ->   (no answer) to kMemory: it has mapped and sealed it
 //   kStay                               ->   (no answer) the broker is to stay there as long as the connection does,
 //   which
 //                                            others may inherit: whatever is said after this ends it
@@ -27,9 +28,11 @@
 //
 //                                       <-   kReport (most_qps, with a file and a bell): the client's statistics are to
 //                                            be written to the file, and the bell is closed then (statistics.h)
-//                                       <-   kPeer (range, other, side, with memory and a bell): what connects the two
-//                                            that meet, to both (io/same_host/peer.h). Both have asked for it, or one
-//                                            of them who is of the same user or root's
+//                                       <-   kMemory (range, other, with memory): to each of two that are to meet,
+//                                            what it is to write to and the other is to read (io/same_host/peer.h).
+//                                            Both have asked for it, or one of them who is of the same user or root's
+//                                       <-   kPeer (range, other, of_stranger, with memory and a bell): when both have
+//                                            sealed theirs, the other's, and what connects them besides
 //                                       <-   kPart (range, other): who had the other range has it no longer
 //
 // Who looks at the statistics (observer.h) and is no client:
@@ -61,7 +64,7 @@
 namespace uroce::broker {
 
 inline constexpr uint32_t kMagic = 0x75726f63;
-inline constexpr uint16_t kProtocolVersion = 4;
+inline constexpr uint16_t kProtocolVersion = 5;
 
 enum class Kind : uint16_t {
   kHello = 1,
@@ -83,9 +86,11 @@ enum class Kind : uint16_t {
   kHold,
   kRelease,
   kStay,
-  kPart
+  kPart,
+  kMemory,
+  kSealed
 };
-inline constexpr Kind kLastKind = Kind::kPart;
+inline constexpr Kind kLastKind = Kind::kSealed;
 
 // What packets move by. One client at a time has a netdev's AF_XDP queues; it gets sockets too, for what does not come
 // through them (engine/io/frames_and_sockets.h). Ports of DPDK on a netdev are as many as clients want; their sockets
@@ -109,9 +114,7 @@ struct Message {
   int32_t pid = 0;                 // as the broker sees it; 0: not visible
   uint32_t most_qps = 0;           // to be listed one by one
   uint32_t other = 0;              // number of another client's LeaseRange
-  uint32_t side = 0;               // io::PeerEnd
   uint32_t of_stranger = 0;        // io::PeerEnd
-  uint32_t reserved = 0;
 };
 static_assert(std::has_unique_object_representations_v<Message>, "no byte of the sender's memory goes along");
 

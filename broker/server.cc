@@ -374,6 +374,7 @@ bool Server::answer(Client& client, const Message& message) {
       client.postponed = message;
       return true;
     case Kind::kMeet:
+    case Kind::kSealed:
       meet(client, message);
       return true;
     case Kind::kStay:

@@ -28,6 +28,7 @@
 #include "broker/cm_server.h"
 #include "broker/meetings.h"
 #include "broker/partings.h"
+#include "broker/pending_meetings.h"
 #include "broker/protocol.h"
 #include "broker/slow_closer.h"
 #include "broker/steering.h"
@@ -128,7 +129,9 @@ class Server final : private CmServer::Clients {
   bool introduce(const Client& observer, const Message& request);
   bool list_connections(const Client& observer, const Message& request);
   void meet(const Client& client, const Message& request);
-  void bring_together(const Client& client, uint32_t range, const Client& other, uint32_t its_range);
+  void prepare_meeting(const Client& client, uint32_t range, const Client& other, uint32_t its_range);
+  void bring_together(const Client& client, uint32_t range, uint32_t its_range);
+  bool may_begin_to_meet(const Client& client) const;
   size_t met_of_user(const Client& client, uid_t user) const;
   const Client* holder(uint32_t range) const;
   void give(Client& client, uint32_t range, const LeaseOf& lease);
@@ -192,6 +195,7 @@ class Server final : private CmServer::Clients {
   std::list<Leaving> leaving_;
   SlowCloser closer_;  // of what has descriptors in its queue
   Meetings meetings_;
+  PendingMeetings pending_;
   Partings partings_;
   uint64_t last_number_ = 0;
   bool started_ = false;

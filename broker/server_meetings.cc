@@ -6,17 +6,21 @@
 #include <sys/types.h>
 
 #include "broker/server.h"
+#include "cm/shares.h"
+#include "engine/base/bell.h"
 #include "engine/base/concat.h"
-#include "engine/io/same_host/peer.h"
 
 namespace uroce::broker {
 
-// A user's processes need not mistrust each other, and nobody root's.
+// A user's processes need not mistrust each other, and nobody root's. Two that are about to meet do so as soon as both
+// have sealed their memory, whatever they say.
 void Server::meet(const Client& client, const Message& request) {
   const auto own = client.leases.find(request.range);
   const Client* const other = holder(request.other);
   if (own == client.leases.end() || other == nullptr || other == &client) return;  // one has been given back
   if (other->leases.at(request.other).ifindex != own->second.ifindex) return;
+  bring_together(client, request.range, request.other);
+  if (request.kind == Kind::kSealed) return;
   const uid_t asks = client.peer.uid, is_asked = other->peer.uid;
   const bool one_is_enough = asks == is_asked || asks == 0;
   if (!meetings_.wish(request.range, request.other, one_is_enough)) return;
@@ -24,7 +28,8 @@ void Server::meet(const Client& client, const Message& request) {
     return user != 0 && user != each.peer.uid && met_of_user(each, user) >= kMostMetOfUser;
   };
   if (has_many(client, is_asked) || has_many(*other, asks)) return;
-  bring_together(client, request.range, *other, request.other);
+  if (!may_begin_to_meet(client) || !may_begin_to_meet(*other)) return;
+  prepare_meeting(client, request.range, *other, request.other);
 }
 
 size_t Server::met_of_user(const Client& client, uid_t user) const {
@@ -38,24 +43,48 @@ size_t Server::met_of_user(const Client& client, uid_t user) const {
   return count;
 }
 
-// Two clients that have ranges on one netdev get what connects them, once. If the asking one cannot be told, the other
-// sees the end of it.
-void Server::bring_together(const Client& client, uint32_t range, const Client& other, uint32_t its_range) {
-  io::PeerEnd ours, theirs;
-  if (io::make_peers(ours, theirs) != 0) return;
-  const auto tell = [](const Client& to, uint32_t own, const Client& it, uint32_t peer, const io::PeerEnd& end) {
+bool Server::may_begin_to_meet(const Client& client) const {
+  const uid_t user = client.peer.uid;
+  const size_t own = pending_.unsealed_by([&](uint32_t range) { return holder(range)->peer.uid == user; });
+  return cm::Shares::leaves_enough(kMostPendingMeetings, pending_.size(), own,
+                                   {cm::UserId{user}, is_owner(client.peer)});
+}
+
+// Two clients that have ranges on one netdev get the memory that they write to.
+void Server::prepare_meeting(const Client& client, uint32_t range, const Client& other, uint32_t its_range) {
+  const auto* const pending = pending_.begin(range, its_range);
+  if (pending == nullptr) return;
+  const auto tell = [pending](const Client& to, uint32_t own, uint32_t peer) {
+    Message message = make_message(Kind::kMemory);
+    message.range = own;
+    message.other = peer;
+    return send(to.reports.get(), message, std::array{pending->memory_of(own)}) == 0;
+  };
+  // Whoever does not listen has to ask again.
+  const bool it_is_told = tell(other, its_range, range);
+  if (it_is_told && tell(client, range, its_range)) return meetings_.settle(range, its_range);
+  pending_.end(range, its_range);
+  if (it_is_told) return meetings_.drop_wish(range, its_range);
+  meetings_.drop_wish(its_range, range);
+}
+
+// They get what connects them if each has sealed what it writes to. If the asking one cannot be told, the other sees
+// the end of it.
+void Server::bring_together(const Client& client, uint32_t range, uint32_t its_range) {
+  const auto sealed = pending_.take_sealed(range, its_range);
+  if (!sealed) return;
+  const Client& other = *holder(its_range);
+  const auto [ours, theirs] = make_bell();
+  const auto tell = [&](const Client& to, uint32_t own, const Client& it, uint32_t peer, const UniqueFd& bell) {
     Message message = make_message(Kind::kPeer);
     message.range = own;
     message.other = peer;
-    message.side = end.side;
     message.of_stranger = it.peer.uid != to.peer.uid && it.peer.uid != 0;
-    const std::array descriptors{end.memory.get(), end.bell.get()};
-    return send(to.reports.get(), message, descriptors) == 0;
+    return bell && send(to.reports.get(), message, std::array{sealed->memory_of(peer), bell.get()}) == 0;
   };
-  // Whoever does not listen has to ask again.
-  if (!tell(other, its_range, client, range, theirs)) return meetings_.drop_wish(its_range, range);
-  if (!tell(client, range, other, its_range, ours)) return meetings_.drop_wish(range, its_range);
-  meetings_.settle(range, its_range);
+  if (!tell(other, its_range, client, range, theirs) || !tell(client, range, other, its_range, ours)) {
+    return meetings_.unsettle(range, its_range);
+  }
   log(client, concat("exchanges packets with process ", other.peer.pid, " by memory"));
 }
 
@@ -67,6 +96,7 @@ void Server::take_away(Client& client, uint32_t range) {
   client.leases.erase(range);
   holders_.erase(range);
   meetings_.forget(range);
+  pending_.forget(range);
 }
 
 // True as well if there is nobody to be told.

@@ -159,7 +159,7 @@ struct Handed {
   }
   Lease::TakePeer take() {
     return [this](uint32_t range, io::PeerEnd end) {
-      EXPECT_TRUE(end.memory && end.bell);
+      EXPECT_TRUE(end.own && end.memory && end.bell);
       ForkGuard().close(end.bell.release());  // as a Peer does
       const std::lock_guard guard(lock);
       ranges.push_back(range);

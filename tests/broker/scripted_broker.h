@@ -55,8 +55,9 @@ class ScriptedBroker {
     Message asked;
     Descriptors came;
     if (receive(client, asked, came, 0) != 0) return false;
-    if (asked.kind == Kind::kReturn || asked.kind == Kind::kMeet || asked.kind == Kind::kRelease || answers_.empty())
-      return true;
+    const bool wants_none = asked.kind == Kind::kReturn || asked.kind == Kind::kMeet || asked.kind == Kind::kSealed ||
+                            asked.kind == Kind::kRelease;
+    if (wants_none || answers_.empty()) return true;
     const std::vector<int> numbers(answers_.front().descriptors, stop_.get());
     EXPECT_EQ(send(client, answers_.front().message, numbers), 0);
     answers_.pop_front();

@@ -26,17 +26,18 @@ TEST_F(ServerMeetings, BringsClientsOfOneNetdevTogetherOnce) {
   a.say(meet(theirs, ours));  // as if it were the other one
   a.say(meet(ours, 0));
   a.say(meet(ours, theirs));
-  const Message told = a.hear();
-  EXPECT_EQ(told.kind, Kind::kPeer);
-  EXPECT_EQ(told.range, ours);
-  EXPECT_EQ(told.other, theirs);
-  const auto one = peer_of(a, told);
-  const Message heard = b.hear();
-  EXPECT_EQ(heard.kind, Kind::kPeer);
-  EXPECT_EQ(heard.range, theirs);
-  EXPECT_EQ(heard.other, ours);
-  EXPECT_EQ(told.side + heard.side, 1u);
-  const auto other = peer_of(b, heard);
+  const auto hears = [](RawClient& client, Kind kind, uint32_t range, uint32_t other) {
+    const Message heard = client.hear();
+    EXPECT_EQ(heard.kind, kind);
+    EXPECT_EQ(heard.range, range);
+    EXPECT_EQ(heard.other, other);
+    return heard;
+  };
+  auto own = a.prepare(hears(a, Kind::kMemory, ours, theirs)), its = b.prepare(hears(b, Kind::kMemory, theirs, ours));
+  hears(a, Kind::kPeer, ours, theirs);
+  const auto one = peer_of(a, std::move(own));
+  hears(b, Kind::kPeer, theirs, ours);
+  const auto other = peer_of(b, std::move(its));
   ASSERT_TRUE(one && other);
   *one->out.reserve(1) = 7;
   one->out.add(1);
@@ -68,12 +69,15 @@ class Strangers : public ServerMeetings {
       client->greet();
       range = client->lease(1).range;
     }
-    // What the broker says by itself, after all that has been asked was done.
+    // What the broker says by itself, after all that has been asked was done. Memory is sealed.
     Kind hears() {
       EXPECT_EQ(client->lease(2).kind, Kind::kGranted);
       const Message heard = client->hear(0);
-      return client->error() == 0 ? heard.kind : Kind::kNoMore;
+      if (client->error() != 0) return Kind::kNoMore;
+      if (heard.kind == Kind::kMemory) client->prepare(heard);
+      return heard.kind;
     }
+    bool is_asked_to_meet() { return hears() == Kind::kMemory; }
     void meet(const Stranger& other) { client->say(broker::meet(range, other.range)); }
     std::optional<RawClient> client;
     uint32_t range = 0;
@@ -91,22 +95,25 @@ TEST_F(Strangers, MeetWhenBothAsk) {
   EXPECT_EQ(a.hears(), Kind::kNoMore);
   EXPECT_EQ(b.hears(), Kind::kNoMore);
   b.meet(a);
-  EXPECT_EQ(b.hears(), Kind::kPeer);
-  EXPECT_EQ(a.hears(), Kind::kPeer);
+  EXPECT_TRUE(b.is_asked_to_meet());
+  EXPECT_TRUE(a.is_asked_to_meet());
+  EXPECT_EQ(a.client->hear().kind, Kind::kPeer);
+  EXPECT_EQ(b.client->hear().kind, Kind::kPeer);
 }
 
 TEST_F(Strangers, ProcessesOfAUserAndRootsNeedNotBeAskedFor) {
   Stranger a(address_, kUser), same(address_, kUser), root(address_, 0);
   a.meet(same);
-  EXPECT_EQ(a.hears(), Kind::kPeer);
-  EXPECT_EQ(same.hears(), Kind::kPeer);
+  EXPECT_TRUE(a.is_asked_to_meet());
+  EXPECT_TRUE(same.is_asked_to_meet());
+  EXPECT_EQ(a.client->hear().kind, Kind::kPeer);
   a.meet(root);
   EXPECT_EQ(a.hears(), Kind::kNoMore);
   EXPECT_EQ(root.hears(), Kind::kNoMore) << "root mistrusts others";
   Stranger b(address_, kOtherUser);
   root.meet(b);
-  EXPECT_EQ(root.hears(), Kind::kPeer);
-  EXPECT_EQ(b.hears(), Kind::kPeer);
+  EXPECT_TRUE(root.is_asked_to_meet());
+  EXPECT_TRUE(b.is_asked_to_meet());
 }
 
 // A wish ends with the range, which somebody else may have next.
@@ -169,7 +176,62 @@ TEST_F(ServerMeetings, ClientsThatDoNotListenAreNotMet) {
   EXPECT_TRUE(alone);
   deaf.hear();  // now it does
   a.say(meet(first, theirs));
+  EXPECT_EQ(a.hear().kind, Kind::kMemory);
+}
+
+// Who reads it would wait for what the writer does to it. That he says so is not enough.
+TEST_F(ServerMeetings, NobodyGetsMemoryThatIsNotSealed) {
+  RunningBroker broker(kernel_, address_);
+  RawClient a(address_), b(address_);
+  a.greet();
+  b.greet();
+  const uint32_t ours = a.lease(1).range, theirs = b.lease(1).range;
+  const auto hears_nothing = [](RawClient& client) {
+    EXPECT_EQ(client.lease(2).kind, Kind::kGranted) << "the broker is done with what came before";
+    client.hear(0);
+    return client.error() == ETIMEDOUT;
+  };
+  a.say(meet(ours, theirs));
+  const Message told = a.hear();
+  EXPECT_EQ(told.kind, Kind::kMemory);
+  const UniqueFd memory = std::move(a.descriptors()[0]);
+  b.prepare(b.hear());
+  a.say(RawClient::sealed(told));
+  EXPECT_TRUE(hears_nothing(a));
+  EXPECT_TRUE(hears_nothing(b));
+  const auto own = io::PeerMemory::for_writing(memory.get());
+  ASSERT_NE(own, nullptr);
+  EXPECT_TRUE(hears_nothing(a)) << "nobody has said that it is to be looked at";
+  a.say(meet(ours, theirs));  // as good as kSealed, which may have been lost
   EXPECT_EQ(a.hear().kind, Kind::kPeer);
+  EXPECT_EQ(b.hear().kind, Kind::kPeer);
+  EXPECT_TRUE(io::PeerMemory::is_sealed(b.descriptors()[0].get()));
+}
+
+// What the one who had the range has sealed is not the next one's.
+TEST_F(ServerMeetings, AMeetingThatIsNotReadyEndsWithTheRange) {
+  kernel_.last_number = 2;
+  RunningBroker broker(kernel_, address_);
+  RawClient a(address_), next(address_);
+  a.greet();
+  next.greet();
+  const uint32_t ours = a.lease(1).range;
+  uint32_t theirs = 0;
+  {
+    RawClient b(address_);
+    b.greet();
+    theirs = b.lease(1).range;
+    a.say(meet(ours, theirs));
+    b.prepare(b.hear());
+  }
+  const Message told = a.hear();
+  EXPECT_EQ(a.hear().kind, Kind::kPart);
+  ASSERT_TRUE(comes_true([&] { return next.lease(1).range == theirs; }));
+  a.say(RawClient::sealed(told));
+  a.say(meet(ours, theirs));
+  EXPECT_EQ(a.hear().kind, Kind::kMemory);
+  a.prepare(told);
+  EXPECT_EQ(next.hear().kind, Kind::kMemory) << "and nothing before it";
 }
 
 // Who has a range by an earlier lease has met others, not who has it by the later one.
@@ -208,6 +270,43 @@ TEST_F(ServerMeetings, WhoTakesARangeOverMeetsOthersAnew) {
 }
 
 // --- bounds ----------------------------------------------------------------------------------------------------------
+
+// Those that are never ready keep nobody else from it.
+TEST_F(Strangers, SoManyMeetingsOfAUserAreBeingPrepared) {
+  RawClient a(address_), b(address_);
+  const auto be_user = [&] {
+    a = RawClient(address_);
+    b = RawClient(address_);
+  };
+  as_user(kUser, be_user);
+  a.greet();
+  b.greet();
+  std::vector<uint32_t> ours, theirs;
+  for (size_t i = 0; i < kMostLeases; ++i) {
+    ours.push_back(a.lease(1).range);
+    theirs.push_back(b.lease(1).range);
+  }
+  size_t begun = 0;
+  const auto is_asked = [](RawClient& client) {
+    client.lease(1);  // whatever the answer: the broker is done with what came before
+    client.hear(0);
+    return client.error() == 0;
+  };
+  for (const uint32_t own : ours) {
+    for (const uint32_t its : theirs) {
+      a.say(meet(own, its));
+      const bool asked = is_asked(a);
+      begun += asked ? 1 : 0;
+      EXPECT_EQ(is_asked(b), asked);
+    }
+  }
+  EXPECT_EQ(begun, (kMostPendingMeetings - kMostPendingMeetings / kReserved) / 2);
+  Stranger one(address_, kOtherUser), other(address_, kOtherUser), root(address_, 0);
+  one.meet(other);
+  EXPECT_TRUE(one.is_asked_to_meet());
+  root.meet(one);
+  EXPECT_TRUE(root.is_asked_to_meet());
+}
 
 TEST(Meetings, SoManyWishesOfARangeAreRemembered) {
   Meetings meetings;

@@ -70,6 +70,22 @@ class RawClient {
     error_ = receive(asides_.get(), said, descriptors_, timeout_ms);
     return said;
   }
+  // Maps and seals the memory that has just been heard of.
+  std::unique_ptr<io::PeerMemory> seal() { return io::PeerMemory::for_writing(descriptors_[0].get()); }
+  // Likewise, and says so.
+  std::unique_ptr<io::PeerMemory> prepare(const Message& heard) {
+    EXPECT_EQ(heard.kind, Kind::kMemory);
+    auto own = seal();
+    EXPECT_NE(own, nullptr);
+    say(sealed(heard));
+    return own;
+  }
+  static Message sealed(const Message& heard) {
+    Message message = make_message(Kind::kSealed);
+    message.range = heard.range;
+    message.other = heard.other;
+    return message;
+  }
   Message lease(int ifindex, Plane plane = Plane::kSockets) {
     Message request = make_message(Kind::kLease, "eth");
     request.ifindex = ifindex;
@@ -141,8 +157,8 @@ inline Message meet(uint32_t range, uint32_t other) {
 }
 
 // Maps what has just been heard.
-inline std::unique_ptr<io::Peer> peer_of(RawClient& client, const Message& heard) {
-  return io::Peer::open(0, {std::move(client.descriptors()[0]), std::move(client.descriptors()[1]), heard.side});
+inline std::unique_ptr<io::Peer> peer_of(RawClient& client, std::unique_ptr<io::PeerMemory> own) {
+  return io::Peer::open(0, {std::move(own), std::move(client.descriptors()[0]), std::move(client.descriptors()[1])});
 }
 
 }  // namespace uroce::broker

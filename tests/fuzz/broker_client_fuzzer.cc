@@ -91,14 +91,16 @@ class HostileBroker {
     }
   }
 
-  static bool has_answer(Kind kind) { return kind != Kind::kReturn && kind != Kind::kMeet && kind != Kind::kRelease; }
+  static bool has_answer(Kind kind) {
+    return kind != Kind::kReturn && kind != Kind::kMeet && kind != Kind::kSealed && kind != Kind::kRelease;
+  }
 
   // False: it hangs up.
   bool answer(int client, Kind asked) {
     const uint8_t how = in_.byte();
     if (how % 16 == 15) return false;
     Message message = broker::make_message(expected(asked), "uroced\x1b[2J");
-    if (how % 8 == 1) message.kind = static_cast<Kind>(in_.below(16));
+    if (how % 8 == 1) message.kind = static_cast<Kind>(in_.below(static_cast<uint32_t>(broker::kLastKind) + 2));
     message.range = how % 4 == 2 ? in_.dword() : 1 + in_.below(4);
     message.has_v6 = in_.below(3);
     message.client = how % 4 == 3 ? in_.below(4) : ++last_client_;

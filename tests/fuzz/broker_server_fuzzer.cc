@@ -38,6 +38,7 @@
 #include "broker/server.h"
 #include "broker/steering.h"
 #include "engine/base/passed_descriptors.h"
+#include "engine/io/same_host/peer_memory.h"
 #include "tests/broker/fake_view.h"
 #include "tests/broker/kept_leases.h"
 #include "tests/fuzz/check.h"
@@ -202,7 +203,7 @@ std::optional<Kind> kind_of(std::span<const uint8_t> bytes) {
 }
 
 bool has_answer(Kind kind) {
-  return kind != Kind::kReturn && kind != Kind::kMeet && kind != Kind::kRelease;
+  return kind != Kind::kReturn && kind != Kind::kMeet && kind != Kind::kSealed && kind != Kind::kRelease;
 }
 
 bool answers(Kind answer, const std::optional<Kind>& request) {
@@ -400,7 +401,8 @@ class Broker {
 
   // A message with some bytes changed, longer or shorter, and with descriptors.
   void say_anything(Client& client) {
-    Message message = broker::make_message(static_cast<Kind>(in_.below(16)), "any");
+    Message message =
+        broker::make_message(static_cast<Kind>(in_.below(static_cast<uint32_t>(broker::kLastKind) + 2)), "any");
     message.network_namespace = broker::own_network_namespace();
     std::vector<uint8_t> bytes(sizeof(message));
     std::memcpy(bytes.data(), &message, sizeof(message));
@@ -440,13 +442,26 @@ class Broker {
     if (!kind || has_answer(*kind)) client.asked.push_back({kind, serial});
   }
 
+  void seal(Client& client, const Message& said, const UniqueFd& memory) {
+    check(io::PeerMemory::for_writing(memory.get()) != nullptr, "what is to be written to has not been sealed");
+    Message message = broker::make_message(Kind::kSealed);
+    message.range = said.range;
+    message.other = said.other;
+    say(client, message, {});
+  }
+
   // Everything that has come.
   void listen(Client& client) {
     Message said;
     Descriptors came;
     while (broker::receive(client.asides.get(), said, came, 0) == 0) {
-      check(said.kind == Kind::kReport || said.kind == Kind::kPeer || said.kind == Kind::kPart, "what is no answer");
-      check(static_cast<bool>(came[1]) == (said.kind != Kind::kPart), "what comes with descriptors");
+      const bool is_memory = said.kind == Kind::kMemory, is_peer = said.kind == Kind::kPeer;
+      const bool parts = said.kind == Kind::kPart;
+      check(said.kind == Kind::kReport || is_memory || is_peer || parts, "what is no answer");
+      check(static_cast<bool>(came[0]) == !parts, "what comes with descriptors");
+      check(static_cast<bool>(came[1]) == (!parts && !is_memory), "what comes with two of them");
+      if (is_peer) check(io::PeerMemory::is_sealed(came[0].get()), "what is to be read has been sealed");
+      if (is_memory && in_.flag()) seal(client, said, came[0]);
     }
     while (broker::receive(client.socket.get(), said, came, 0) == 0) take_answer(client, said, came);
     client.connections.listen();

@@ -13,7 +13,7 @@
 #define PUBLISHED 3  // records
 
 byte tail = 0, head = 0, taken = 0;  // taken: by the readers, of what the ring shows
-bool awake = true;                   // RingControl::awake
+bool to_wake = true;                 // PeerWords::sleeps is not what the writer has woken the reader for (RingWriter::woken_)
 byte wake_ups = 0;                   // rings of the bell (engine/base/bell.h) that nobody has taken
 bool locked = false;
 bool told = false;                   // the completion channel is readable
@@ -38,20 +38,15 @@ inline receive() {
 }
 
 active proctype writer() {
-  bool was_awake;
+  bool wakes;
   byte count = 0;
   do
   :: count < PUBLISHED ->
      count++;
      tail++;
-     was_awake = awake;
+     atomic { wakes = to_wake; to_wake = false };
      if
-     :: !was_awake ->
-        atomic { was_awake = awake; awake = true };
-        if
-        :: !was_awake -> wake_ups++
-        :: else
-        fi
+     :: wakes -> wake_ups++
      :: else
      fi
   :: else -> break
@@ -75,7 +70,7 @@ end:  // it may sleep for ever where there is nothing to do: the monitor judges 
      if
      :: atomic { !locked -> locked = true };
         wake_ups = 0;   // SameHost::answer_bells()
-        awake = false;  // RingReader::sleep()
+        to_wake = true; // RingReader::sleep()
         idle = (tail == head);
         unlock();
         if

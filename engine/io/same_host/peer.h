@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// Another process of this host and what there is between it and this one: memory with a ring each way (ring.h), and a
-// bell that wakes the other side and tells of its end (engine/base/bell.h). The broker makes a pair of ends and passes
-// them on (make_peers); each process maps its own. Neither has to trust the other.
+// Another process of this host and what there is between it and this one: memory that each side writes to, with a ring
+// (ring.h), and a bell that wakes the other side and tells of its end (engine/base/bell.h). The broker makes it and
+// passes it on. Neither has to trust the other.
 #pragma once
 
 #include <cstdint>
@@ -12,24 +12,21 @@
 #include "engine/base/bell.h"
 #include "engine/base/time.h"
 #include "engine/base/unique_fd.h"
+#include "engine/io/same_host/peer_memory.h"
 #include "engine/io/same_host/ring.h"
 
 namespace uroce::io {
 
-// As it is passed on. Both ends have the same memory.
 struct PeerEnd {
-  UniqueFd memory;  // cannot change its size
+  std::unique_ptr<PeerMemory> own;  // what this side writes to
+  UniqueFd memory;                  // what the other side writes to
   UniqueFd bell;
-  uint32_t side = 0;         // 0 or 1
   bool of_stranger = false;  // the other side is of a user whom this one need not trust
 };
 
-// 0 or an errno value.
-int make_peers(PeerEnd& one, PeerEnd& other);
-
 class Peer {
  public:
-  // Null: the memory is not what make_peers() makes, or cannot be mapped. The bell is one that children do not keep
+  // Null: the memory is not such as it has to be, or cannot be mapped. The bell is one that children do not keep
   // (ForkGuard).
   static std::unique_ptr<Peer> open(uint32_t range, PeerEnd end);
   ~Peer();
@@ -62,20 +59,13 @@ class Peer {
   void part() { ended_ = true; }
 
  private:
-  struct Mapping {
-    Mapping() = default;
-    ~Mapping();
-    Mapping(const Mapping&) = delete;
-    Mapping& operator=(const Mapping&) = delete;
-    bool map(int memory);
-    RingControl& control(uint32_t side) const;
-    uint8_t* ring(uint32_t side) const;
-    uint8_t* base = nullptr;
-  };
-  Peer(uint32_t its_range, std::unique_ptr<Mapping> mapping, const PeerEnd& end, UniqueFd bell);
+  using OwnMemory = std::unique_ptr<PeerMemory>;
+  using TheirMemory = std::unique_ptr<const PeerMemory>;
+  Peer(uint32_t its_range, OwnMemory own, TheirMemory theirs, UniqueFd bell, bool of_stranger);
   void account_for_ring(Duration took);
 
-  const std::unique_ptr<Mapping> mapping_;
+  const OwnMemory own_;
+  const TheirMemory theirs_;
   UniqueFd bell_;
   const bool of_stranger_;
   bool ended_ = false, costly_ = false;

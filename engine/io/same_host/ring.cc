@@ -2,6 +2,7 @@
 #include "engine/io/same_host/ring.h"
 
 #include <bit>
+#include <utility>
 
 namespace uroce::io {
 namespace {
@@ -25,7 +26,7 @@ constexpr size_t place(uint64_t index) {
 // `limit_` is never more than a ring away from what this side has written, whatever the reader says.
 uint8_t* RingWriter::reserve(size_t size) {
   if (tail_ + taken_up(size) > limit_) {
-    const uint64_t unread = tail_ - control_.head.load(std::memory_order_acquire);
+    const uint64_t unread = tail_ - theirs_.head.load(std::memory_order_acquire);
     limit_ = tail_ + (unread > kRingSize ? 0 : kRingSize - unread);
     if (tail_ + taken_up(size) > limit_) return nullptr;
   }
@@ -42,12 +43,13 @@ void RingWriter::add(size_t size) {
 bool RingWriter::publish() {
   if (published_ == tail_) return false;
   published_ = tail_;
-  control_.tail.exchange(tail_, std::memory_order_seq_cst);
-  return control_.awake.load(std::memory_order_seq_cst) == 0 && control_.awake.exchange(1) == 0;
+  own_.tail.exchange(tail_, std::memory_order_seq_cst);
+  const uint32_t sleeps = theirs_.sleeps.load(std::memory_order_seq_cst);
+  return std::exchange(woken_, sleeps) != sleeps;
 }
 
 std::span<const uint8_t> RingReader::front() {
-  if (head_ == tail_ && !closed_) tail_ = control_.tail.load(std::memory_order_acquire);
+  if (head_ == tail_ && !closed_) tail_ = theirs_.tail.load(std::memory_order_acquire);
   const uint64_t unread = tail_ - head_;
   if (unread == 0 || broken_) return {};
   const uint8_t* const at = bytes_ + place(head_);
@@ -59,7 +61,7 @@ std::span<const uint8_t> RingReader::front() {
 }
 
 void RingReader::close() {
-  if (!closed_) tail_ = control_.tail.load(std::memory_order_acquire);
+  if (!closed_) tail_ = theirs_.tail.load(std::memory_order_acquire);
   closed_ = true;
 }
 
@@ -68,12 +70,12 @@ void RingReader::pop() {
 }
 
 void RingReader::release() {
-  if (control_.head.load(std::memory_order_relaxed) != head_) control_.head.store(head_, std::memory_order_release);
+  if (own_.head.load(std::memory_order_relaxed) != head_) own_.head.store(head_, std::memory_order_release);
 }
 
 bool RingReader::sleep() {
-  control_.awake.store(0, std::memory_order_seq_cst);
-  if (!closed_) tail_ = control_.tail.load(std::memory_order_seq_cst);
+  own_.sleeps.store(++sleeps_, std::memory_order_seq_cst);
+  if (!closed_) tail_ = theirs_.tail.load(std::memory_order_seq_cst);
   return tail_ == head_ || broken_;
 }
 

@@ -9,8 +9,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <functional>
 #include <map>
+#include <memory>
 #include <netinet/in.h>
 #include <poll.h>
 #include <string>
@@ -27,6 +29,7 @@
 #include "cm/codec.h"
 #include "engine/base/bell.h"
 #include "engine/base/clock.h"
+#include "engine/io/same_host/peer_memory.h"
 
 namespace uroce::broker {
 namespace {
@@ -94,6 +97,13 @@ class Client {
     Message message = make_message(Kind::kMeet);
     message.range = own;
     message.other = other;
+    send(socket.get(), message);
+  }
+
+  void say_sealed(const Message& memory) {
+    Message message = make_message(Kind::kSealed);
+    message.range = memory.range;
+    message.other = memory.other;
     send(socket.get(), message);
   }
 
@@ -190,7 +200,8 @@ void looks(const Where& where) {
   }
 }
 
-// Everybody is to meet him, many times, and what connects them is rung and written to.
+// Everybody is to meet him, many times; he never says that he is ready, or takes the memory away that they have, and
+// rings and writes to what connects them.
 void meet(const Where& where) {
   std::vector<Client> clients;
   std::vector<std::pair<size_t, uint32_t>> leases;
@@ -201,13 +212,19 @@ void meet(const Where& where) {
     }
   }
   const int slow = slow_socket();
+  std::vector<std::unique_ptr<io::PeerMemory>> own;
   for (const auto& [client, range] : leases) {
     for (uint32_t other = 1; other <= kRanges; ++other) clients[client].meet(range, other);
     Message said;
     Descriptors came;
-    while (receive(clients[client].reports.get(), said, came, 0) == 0) {
+    while (receive(clients[client].reports.get(), said, came, 1) == 0) {
+      if (said.kind == Kind::kMemory && client % 2 == 0) {
+        own.push_back(io::PeerMemory::for_writing(came[0].get()));
+        clients[client].say_sealed(said);
+      }
       for (const UniqueFd& fd : came) {
         if (!fd) continue;
+        fallocate(fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096);
         for (int i = 0; i < 100; ++i) ring_bell(fd.get());
         send_message(fd.get(), std::array<uint8_t, 1>{}, std::array{slow});
       }

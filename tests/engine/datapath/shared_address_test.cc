@@ -9,6 +9,7 @@
 #include "engine/io/same_host/same_host.h"
 #include "tests/engine/datapath/cable_rig.h"
 #include "tests/engine/datapath/fault_rig.h"
+#include "tests/engine/io/same_host/peer_pair.h"
 
 namespace uroce::engine::test {
 namespace {
@@ -131,7 +132,7 @@ class SameHostProcesses : public SharedAddress {
   SameHostProcesses() {
     for (Host* const host : {&a, &b}) put_around(*host);
     io::PeerEnd one, other;
-    EXPECT_EQ(io::make_peers(one, other), 0);
+    EXPECT_EQ(io::test::make_peers(one, other), 0);
     EXPECT_TRUE(arrivals_.at(&a)->add(2, std::move(one)));
     EXPECT_TRUE(arrivals_.at(&b)->add(1, std::move(other)));
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// The memory of a pair of peers as the other side sees it, who may write anything to it.
+// What both sides of a pair of peers write, which a test may write anything to.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,8 @@ class HostileMemory {
   HostileMemory(const HostileMemory&) = delete;
   HostileMemory& operator=(const HostileMemory&) = delete;
 
-  RingControl& control() { return control_; }
+  PeerWords& writers() { return writers_; }
+  PeerWords& readers() { return readers_; }
   uint8_t* bytes() { return bytes_; }
   void set_length(size_t at, uint32_t length) { std::memcpy(bytes_ + at, &length, sizeof(length)); }
 
@@ -38,7 +39,7 @@ class HostileMemory {
   }
 
   const UniqueFd memory_;
-  RingControl control_{};
+  PeerWords writers_{}, readers_{};
   uint8_t* bytes_ = nullptr;
 };
 

@@ -34,7 +34,7 @@ class HostilePeer : public SameHostTest {
   }
   // `count` records of `size` bytes.
   void write(size_t count, uint32_t size) {
-    RingWriter writer(peer->control(), peer->ring());
+    RingWriter writer = peer->writer();
     for (size_t i = 0; i < count; ++i) {
       uint8_t* const at = writer.reserve(size);
       ASSERT_NE(at, nullptr);
@@ -95,7 +95,7 @@ TEST_F(HostilePeer, SpeaksForThisHostOnly) {
 TEST_F(HostilePeer, LongerThanTheLongestIsNoPacket) {
   ours.receive();
   const auto arrived = [this](uint32_t size, uint16_t more_psns) {
-    RingWriter writer(peer->control(), peer->ring());
+    RingWriter writer = peer->writer();
     uint8_t* const at = writer.reserve(size);
     std::fill_n(at, size, uint8_t{0});
     std::memcpy(at + 38, &more_psns, sizeof(more_psns));
@@ -121,13 +121,13 @@ TEST_F(HostilePeer, LongerThanTheLongestIsNoPacket) {
 
 // The index says so as soon as what it said before has been received, which stays readable.
 TEST_F(HostilePeer, PayloadStaysThoughTheRingBreaks) {
-  RingWriter writer(peer->control(), peer->ring());
+  RingWriter writer = peer->writer();
   uint8_t* const at = writer.reserve(4096);
   std::fill_n(at, 4096, uint8_t{0});
   writer.add(4096);
   writer.publish();
   peer->set_next_length(4096, UINT32_MAX);
-  peer->control().tail += 64;
+  peer->words().tail += 64;
   const std::vector<RxPacket> arrived = ours.receive();
   ASSERT_EQ(arrived.size(), 1u);
   ASSERT_FALSE(arrived[0].apart.empty());
@@ -146,7 +146,7 @@ TEST_F(HostilePeer, ABrokenRingEndsIt) {
   TestBurst burst = burst_of(1);
   ours.io->send(burst.packets());
   EXPECT_EQ(sent_by_network(), 0u);
-  peer->control().tail = 1;
+  peer->words().tail = 1;
   EXPECT_TRUE(ours.receive().empty());
   EXPECT_EQ(ours.io->counters().ring_errors, 1u);
   ours.io->send(burst.packets());
@@ -154,9 +154,21 @@ TEST_F(HostilePeer, ABrokenRingEndsIt) {
   expect_network_goes_on();
 }
 
-TEST_F(HostilePeer, TheMemoryKeepsItsSize) {
-  EXPECT_NE(ftruncate(peer->end.memory.get(), 0), 0);
-  EXPECT_NE(fcntl(peer->end.memory.get(), F_ADD_SEALS, F_SEAL_WRITE), 0);
+// Of neither memory: whoever touches it would wait for that, or get a SIGBUS.
+TEST_F(HostilePeer, TakesNoPagesAway) {
+  constexpr size_t kSize = 4096 + kRingSize;
+  const int memory = peer->end.memory.get();
+  EXPECT_NE(ftruncate(memory, 0), 0);
+  EXPECT_NE(fallocate(memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kSize), 0);
+  EXPECT_EQ(errno, EPERM);
+  EXPECT_NE(pwrite(memory, &kSize, sizeof(kSize), 0), static_cast<ssize_t>(sizeof(kSize)));
+  EXPECT_EQ(mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0), MAP_FAILED);
+  void* const read_only = mmap(nullptr, kSize, PROT_READ, MAP_SHARED, memory, 0);
+  ASSERT_NE(read_only, MAP_FAILED);
+  EXPECT_NE(mprotect(read_only, kSize, PROT_READ | PROT_WRITE), 0);
+  munmap(read_only, kSize);
+  EXPECT_NE(madvise(&peer->words(), kSize, MADV_REMOVE), 0) << "its own";
+  EXPECT_EQ(errno, EPERM);
 }
 
 TEST_F(HostilePeer, WakesDoNotPileUp) {
@@ -191,9 +203,8 @@ class HostileStranger : public HostilePeer {
   void send_to_sleeper(int count) {
     TestBurst burst = burst_of(1);
     for (int i = 0; i < count && sent_by_network() == 0; ++i) {
-      RingControl& read = peer->control_of_read();
-      read.head = read.tail.load();
-      read.awake = 0;
+      peer->words().head = peer->theirs->words().tail.load();
+      ++peer->words().sleeps;
       ours.io->send(burst.packets());
       ours.io->prepare_to_wait();
     }
@@ -248,10 +259,10 @@ TEST_F(HostilePeer, OneThatReadsARecordNowAndThenIsNotWaitedFor) {
   TestBurst burst = burst_of(1, 4096);
   const auto send = [&] { return ours.io->send(burst.packets()) == 1; };
   while (send()) continue;
-  const uint64_t full = peer->control_of_read().tail;
+  const uint64_t full = peer->theirs->words().tail;
   for (int i = 1; i <= 100; ++i) {
     test_time += std::chrono::milliseconds(5);
-    peer->control_of_read().head = static_cast<uint64_t>(i) * (full / 124);
+    peer->words().head = static_cast<uint64_t>(i) * (full / 124);
     while (send() && ours.io->counters().tx_unread == 0) continue;
     if (ours.io->counters().tx_unread > 0) {
       EXPECT_LE(i, 4);
@@ -266,11 +277,12 @@ TEST_F(HostilePeer, ScribblesAnywhere) {
   TestBurst burst = burst_of(8, 1024);
   for (int round = 0; round < 300; ++round) {
     write(20, 40 + random() % 200);
+    auto* const bytes = reinterpret_cast<uint8_t*>(&peer->words());
     for (int i = 0; i < 20; ++i) {
-      const size_t controls = 2 * sizeof(RingControl), all = 4096 + 2 * kRingSize;
-      const size_t place = random() % 2 == 0 ? random() % controls : random() % all;
+      const size_t all = 4096 + kRingSize;
+      const size_t place = random() % 2 == 0 ? random() % sizeof(PeerWords) : random() % all;
       const uint64_t value = random() % 4 == 0 ? random() % (2 * kRingSize) : uint64_t{random()} << 32 | random();
-      std::memcpy(peer->bytes + std::min(place, all - sizeof(value)), &value, sizeof(value));
+      std::memcpy(bytes + std::min(place, all - sizeof(value)), &value, sizeof(value));
       ours.receive();
       ours.io->send(burst.packets());
     }
@@ -284,29 +296,53 @@ TEST_F(HostilePeer, ScribblesAnywhere) {
   expect_network_goes_on();
 }
 
-// What a broker never passes on.
-TEST_F(HostilePeer, OtherMemoryIsNotTaken) {
-  const auto offer = [this](int memory, uint32_t side) {
+// The writer has kept what the reader would wait for.
+TEST_F(HostilePeer, MemoryThatIsNotSealedIsNotTaken) {
+  const auto is_taken = [this](int more_seals) {
     PeerEnd one, other;
     EXPECT_EQ(make_peers(one, other), 0);
-    one.memory.reset(memory);
-    one.side = side;
+    EXPECT_EQ(PeerMemory::make(one.memory), 0);
+    EXPECT_EQ(fcntl(one.memory.get(), F_ADD_SEALS, more_seals), 0);
     return ours.peers->add(kTheirs + 1, std::move(one));
   };
+  EXPECT_FALSE(is_taken(0));
+  EXPECT_FALSE(is_taken(F_SEAL_SEAL));
+  EXPECT_TRUE(is_taken(F_SEAL_FUTURE_WRITE | F_SEAL_SEAL));
+}
+
+TEST_F(HostilePeer, WhoHasNotPreparedForItGetsNoPeer) {
+  PeerEnd one, other;
+  EXPECT_EQ(make_peers(one, other), 0);
+  one.own.reset();
+  EXPECT_FALSE(ours.peers->add(kTheirs + 1, std::move(one)));
+  EXPECT_TRUE(bell_has_ended(other.bell.get()));
+}
+
+// What a broker never passes on.
+TEST_F(HostilePeer, OtherMemoryIsNotTaken) {
   const auto memory = [](off_t size, int seals) {
     const int fd = memfd_create("other", MFD_ALLOW_SEALING | MFD_CLOEXEC);
     EXPECT_EQ(ftruncate(fd, size), 0);
     EXPECT_EQ(fcntl(fd, F_ADD_SEALS, seals), 0);
-    return fd;
+    return UniqueFd(fd);
   };
-  constexpr off_t kSize = 4096 + 2 * kRingSize;
-  constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-  EXPECT_TRUE(offer(memory(kSize, kSeals), 0));
-  EXPECT_FALSE(offer(memory(kSize, kSeals), 2));
-  EXPECT_FALSE(offer(memory(kSize, F_SEAL_GROW), 0)) << "it could shrink";
-  EXPECT_FALSE(offer(memory(kSize - 4096, kSeals), 0));
-  EXPECT_FALSE(offer(open("/dev/null", O_RDWR | O_CLOEXEC), 0));
-  EXPECT_FALSE(offer(-1, 0));
+  const auto may_be_read = [](const UniqueFd& fd) { return PeerMemory::for_reading(fd.get()) != nullptr; };
+  const auto may_be_written = [](const UniqueFd& fd) { return PeerMemory::for_writing(fd.get()) != nullptr; };
+  constexpr off_t kSize = 4096 + kRingSize;
+  constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW, kAll = kSeals | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
+  EXPECT_TRUE(may_be_read(memory(kSize, kAll)));
+  EXPECT_FALSE(may_be_read(memory(kSize, kAll & ~F_SEAL_SHRINK))) << "it could shrink";
+  EXPECT_FALSE(may_be_read(memory(kSize - 4096, kAll)));
+  EXPECT_TRUE(may_be_written(memory(kSize, kSeals)));
+  EXPECT_FALSE(may_be_written(memory(kSize, F_SEAL_GROW)));
+  EXPECT_FALSE(may_be_written(memory(kSize - 4096, kSeals)));
+  EXPECT_FALSE(may_be_written(memory(kSize, kSeals | F_SEAL_SEAL))) << "it cannot be sealed";
+  EXPECT_FALSE(may_be_written(memory(kSize, kAll)));
+  const UniqueFd device(open("/dev/null", O_RDWR | O_CLOEXEC)), none;
+  for (const UniqueFd* const other : {&device, &none}) {
+    EXPECT_FALSE(may_be_read(*other));
+    EXPECT_FALSE(may_be_written(*other));
+  }
 }
 
 }  // namespace

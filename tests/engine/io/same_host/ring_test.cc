@@ -15,8 +15,8 @@ namespace {
 class Ring : public testing::Test {
  protected:
   HostileMemory memory_;
-  RingWriter writer_{memory_.control(), memory_.bytes()};
-  RingReader reader_{memory_.control(), memory_.bytes()};
+  RingWriter writer_{memory_.writers(), memory_.readers(), memory_.bytes()};
+  RingReader reader_{memory_.readers(), memory_.writers(), memory_.bytes()};
 
   bool write(size_t size, uint8_t content) {
     uint8_t* const at = writer_.reserve(size);
@@ -114,13 +114,13 @@ class HostileWriter : public testing::TestWithParam<Lie> {};
 
 TEST_P(HostileWriter, IsNotBelieved) {
   HostileMemory memory;
-  RingReader reader(memory.control(), memory.bytes());
+  RingReader reader(memory.readers(), memory.writers(), memory.bytes());
   memory.set_length(0, GetParam().length);
-  memory.control().tail = GetParam().tail;
+  memory.writers().tail = GetParam().tail;
   EXPECT_TRUE(reader.front().empty());
   EXPECT_TRUE(reader.broken());
   memory.set_length(0, 4);
-  memory.control().tail = 16;
+  memory.writers().tail = 16;
   EXPECT_TRUE(reader.front().empty()) << "for good";
   EXPECT_TRUE(reader.sleep());
 }
@@ -137,7 +137,7 @@ TEST_F(Ring, AnIndexThatGoesBackIsNotBelieved) {
   write(100, 1);
   writer_.publish();
   read();
-  memory_.control().tail = 0;
+  memory_.writers().tail = 0;
   EXPECT_TRUE(reader_.front().empty());
   EXPECT_TRUE(reader_.broken());
 }
@@ -146,7 +146,7 @@ TEST_F(Ring, AnIndexThatGoesBackIsNotBelieved) {
 TEST_F(Ring, AReaderThatLiesSeesNoMoreThanTheRing) {
   write(100, 1);
   for (const uint64_t head : {uint64_t{112}, uint64_t{1} << 40, ~uint64_t{0}, uint64_t{0}}) {
-    memory_.control().head = head;
+    memory_.readers().head = head;
     for (int i = 0; i < 1000; ++i) {
       uint8_t* const at = writer_.reserve(4000);
       if (at == nullptr) break;

@@ -13,6 +13,7 @@
 #include "engine/base/clock.h"
 #include "engine/io/memory_link.h"
 #include "engine/io/same_host/same_host.h"
+#include "tests/engine/io/same_host/peer_pair.h"
 #include "tests/engine/io/test_packet.h"
 #include "wire/bytes.h"
 
