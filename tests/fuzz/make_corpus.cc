@@ -443,6 +443,68 @@ void make_rings(Corpus corpus) {
   }
 }
 
+// --- operations of same_host_fuzzer ----------------------------------------------------------------------------------
+
+constexpr uint8_t kRecord = 0, kLie = 2, kScribble = 3, kReceive = 4, kSend = 6, kExchange = 8, kSleep = 9, kRing = 10,
+                  kComes = 11, kPart = 12, kShow = 13, kAddresses = 14, kLater = 15;
+
+Bytes record(uint8_t size, uint8_t opcode, bool has_icrc = false, uint16_t more_psns = 0) {
+  const Bytes psns =
+      more_psns == 0 ? Bytes{0} : Bytes{1, static_cast<uint8_t>(more_psns), static_cast<uint8_t>(more_psns >> 8)};
+  return concatenate({{kRecord, size, 0, 0, has_icrc}, psns, {opcode, 0, 1}});
+}
+
+void make_same_host(Corpus corpus) {
+  const Bytes receive{kReceive, 63}, exchange{kExchange, 1, 200, 0, kExchange, 0, 0, 8};
+  for (uint8_t size = 0; size < 8; ++size) {
+    for (const uint8_t opcode : {4, 7, 12, 100}) {
+      corpus.add("record_" + std::to_string(size) + "_" + std::to_string(opcode),
+                 concatenate({repeat(record(size, opcode), 3), receive, record(size, opcode, true), exchange, receive,
+                              record(size, opcode, false, 63), receive, exchange}));
+    }
+  }
+  for (uint8_t word = 0; word < 4; ++word) {
+    const Bytes near{kLie, 0, 1, 0xe8, 3, word}, far{kLie, 1, 0, 255, 255, 255, 255, 255, 255, 255, 255, word};
+    corpus.add("lie_" + std::to_string(word), concatenate({record(3, 4),
+                                                           receive,
+                                                           near,
+                                                           {kSend, 7, 0, 16},
+                                                           receive,
+                                                           exchange,
+                                                           {kSleep},
+                                                           far,
+                                                           receive,
+                                                           {kSend, 7, 0, 16},
+                                                           exchange}));
+  }
+  corpus.add("comes_and_goes", concatenate({record(5, 4),
+                                            {kComes},
+                                            record(5, 4),
+                                            receive,
+                                            {kPart, 0},
+                                            record(5, 4),
+                                            receive,
+                                            {kComes},
+                                            receive,
+                                            {kPart, 1},
+                                            receive,
+                                            exchange}));
+  corpus.add("full",
+             concatenate({repeat({kSend, 7, 0, 16}, 30), {kLater, 255, 255}, repeat({kSend, 7, 0, 16}, 3), exchange}));
+  corpus.add("shown", concatenate({{kShow, 1},
+                                   record(6, 4, false, 63),
+                                   receive,
+                                   exchange,
+                                   {kShow, 0},
+                                   {kAddresses},
+                                   record(6, 4, false, 63),
+                                   receive,
+                                   {kRing, 19},
+                                   {kSleep},
+                                   {kScribble, 1, 4, 0, 15},
+                                   receive}));
+}
+
 // --- operations of cm_fuzzer -----------------------------------------------------------------------------------------
 
 constexpr uint8_t kCmListen = 0, kCmConnect = 1, kCmAccept = 3, kCmConfirm = 4, kCmDisconnect = 7, kCmDestroy = 8,
@@ -617,6 +679,7 @@ int main(int argc, char** argv) {
     make_statistics({directory, "statistics_fuzzer"});
     make_netlink({directory, "rtnetlink_fuzzer"});
     make_rings({directory, "af_xdp_receive_fuzzer"});
+    make_same_host({directory, "same_host_fuzzer"});
     make_dissected({directory, "dissector_fuzzer"});
     make_cm_captures({directory, "cm_capture_fuzzer"});
     make_connections({directory, "cm_fuzzer"});
