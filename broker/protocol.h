@@ -49,8 +49,8 @@
 //
 // Each request has one answer, which is read before there is a next request: else the connection ends, and with it the
 // leases.
-// The first three fields and `text` of Message stay where they are in every version, so that each side can tell the
-// other what it does not speak.
+// The size of Message, its first three fields and `text` stay as they are in every version, so that each side can tell
+// the other what it does not speak.
 #pragma once
 
 #include <array>
@@ -115,8 +115,10 @@ struct Message {
   uint32_t most_qps = 0;           // to be listed one by one
   uint32_t other = 0;              // number of another client's LeaseRange
   uint32_t of_stranger = 0;        // io::PeerEnd
+  uint64_t reserved = 0;
 };
 static_assert(std::has_unique_object_representations_v<Message>, "no byte of the sender's memory goes along");
+static_assert(sizeof(Message) == 264, "what is shorter or longer is no message");
 
 // Sockets as they go with a message: IPv4, IPv6 if there is one, PortSockets::kept if there is any.
 class SocketList {
