@@ -31,8 +31,8 @@ class ClientSocket {
   bool unread() const { return is_unread(socket_.get()); }
   // It sees the end behind what it has been sent, and nothing more is taken from it.
   void hang_up();
-  // Drops what it has sent. False: there are descriptors, which would be closed with the socket: to be left to a
-  // SlowCloser.
+  // Drops a message that it has sent. False: there are more, or descriptors, which would be closed with the socket: to
+  // be left to a SlowCloser.
   bool drain();
   UniqueFd release() { return std::move(socket_); }
 

@@ -98,10 +98,8 @@ void CmServer::work(std::span<const pollfd> waits, Time now) {
     const auto client = clients_.find(waiting_[i]);
     if (waits[i + 1].revents == 0 || client == clients_.end()) continue;
     if (!others_.has_time_for(client->second.account)) continue;  // any more
-    const Duration begin = thread_time();
     write_unread(client->first, client->second);
     answer_requests(client->first, client->second, now);
-    others_.charge(client->second.account, thread_time() - begin);
   }
   service_.on_timer(now);
   gsi_.work(now);
@@ -129,41 +127,48 @@ void CmServer::end_lost(Time now) {
 
 void CmServer::answer_requests(cm::ClientId id, Client& client, Time now) {
   for (size_t i = 0; i < kRequestsInATurn && client.unread.empty() && !lost_.contains(id); ++i) {
-    std::array<uint8_t, cm::Encoded::kMost> bytes;
-    size_t size = 0;
-    const int error = client.socket.receive(bytes, size);
-    if (error == EAGAIN) return;
-    const auto request = error == 0 ? cm::decode_request(std::span(bytes).first(size)) : std::nullopt;
-    if (!request) {
-      lost_.insert(id);
-      return;
-    }
-    tell(id, client, cm::encode(service_.ask(id, *request, now)));
+    if (!others_.has_time_for(client.account) || !answer_request(id, client, now)) return;
   }
 }
 
-// To send takes as long as there are waiters at the other end, so it is on the receiver's account.
-void CmServer::on_event(const cm::Event& event) {
-  const auto client = clients_.find(event.client);
-  if (client == clients_.end()) return;
-  const Duration begin = thread_time();
-  tell(client->first, client->second, cm::encode(event));
-  others_.charge(client->second.account, thread_time() - begin);
+// False: there is none. To read costs as much as there are waiters at the other end, like to answer.
+bool CmServer::answer_request(cm::ClientId id, Client& client, Time now) {
+  const Duration begin = others_.spent();
+  std::array<uint8_t, cm::Encoded::kMost> bytes;
+  size_t size = 0;
+  const int error = client.socket.receive(bytes, size);
+  const auto request = error == 0 ? cm::decode_request(std::span(bytes).first(size)) : std::nullopt;
+  if (request) {
+    tell(id, client, cm::encode(service_.ask(id, *request, now)));
+  } else if (error != EAGAIN) {
+    lost_.insert(id);
+  }
+  others_.charge(client.account, begin);
+  return request.has_value();
 }
 
-// What waits already goes first, and nothing goes while the client's user has no time.
+void CmServer::on_event(const cm::Event& event) {
+  const auto client = clients_.find(event.client);
+  if (client != clients_.end()) tell(client->first, client->second, cm::encode(event));
+}
+
+// What waits already goes first.
 void CmServer::tell(cm::ClientId id, Client& client, const cm::Encoded& message) {
   if (client.unread.size() >= most_unread_) {
     lost_.insert(id);
     return;
   }
   client.unread.push_back(message);
-  if (client.unread.size() == 1 && others_.has_time_for(client.account)) write_unread(id, client);
+  if (client.unread.size() == 1) write_unread(id, client);
 }
 
+// To send takes as long as there are waiters at the other end, so it is on the receiver's account, and nothing goes
+// while his user has no time.
 void CmServer::write_unread(cm::ClientId id, Client& client) {
-  while (!client.unread.empty()) {
+  while (!client.unread.empty() && others_.has_time_for(client.account)) {
+    const Duration begin = others_.spent();
     const int error = send_message(client.socket.get(), client.unread.front().bytes());
+    others_.charge(client.account, begin);
     if (error == EAGAIN) return;
     if (error != 0) {
       lost_.insert(id);

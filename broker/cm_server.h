@@ -43,9 +43,11 @@ class CmServer final : private cm::Surroundings, private cm::Output {
     // Asked once, when a client comes.
     virtual bool is_root(cm::ClientId client) = 0;
     virtual cm::Account account_of(cm::ClientId client) = 0;
-    // Whether the broker has time for the user now, and what it has taken (TimeBudget).
+    // Whether the broker has time for the user now (TimeBudget).
     virtual bool has_time_for(const cm::Account& account) = 0;
-    virtual void charge(const cm::Account& account, Duration time) = 0;
+    // What it has taken since spent() was `since`, except for what others have been charged with meanwhile.
+    virtual Duration spent() const = 0;
+    virtual void charge(const cm::Account& account, Duration since) = 0;
     // A connection that is over, which may be slow to close.
     virtual void close_later(ClientSocket socket, const cm::Account& account) = 0;
 
@@ -94,6 +96,7 @@ class CmServer final : private cm::Surroundings, private cm::Output {
   std::vector<std::string> head(const std::optional<cm::UserId>& viewer) const;
   static std::optional<std::string> line_of(const cm::Listing& listing, const std::optional<cm::UserId>& viewer);
   void answer_requests(cm::ClientId id, Client& client, Time now);
+  bool answer_request(cm::ClientId id, Client& client, Time now);
   void tell(cm::ClientId id, Client& client, const cm::Encoded& message);
   void write_unread(cm::ClientId id, Client& client);
   void end_lost(Time now);

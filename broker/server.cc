@@ -121,7 +121,7 @@ bool Server::turn(int stop, bool waits_for_work) {
   const size_t others = waits_.size();
   // Whoever waits for an answer is not listened to, only whether it is still there; whose user has no time, not at all.
   for (const Client& client : clients_) {
-    const int socket = is_listened_to(client, now) ? client.socket.get() : -1;
+    const int socket = has_time(client.peer.uid, now) ? client.socket.get() : -1;
     waits_.push_back({socket, static_cast<short>(client.postponed || client.claim ? 0 : POLLIN), 0});
   }
   if (claims_) claims_->add_waits(waits_);
@@ -132,8 +132,8 @@ bool Server::turn(int stop, bool waits_for_work) {
   auto wait = waits_.begin() + static_cast<ptrdiff_t>(others);
   served_.clear();
   for (auto client = clients_.begin(); client != clients_.end(); ++wait) {
-    const bool served = wait->revents != 0 && is_listened_to(*client, now_()) && has_its_turn(*client);
-    const bool goes_on = served ? serve_on_account(*client) : client->greeted || now < client->greeting_ends;
+    const bool served = wait->revents != 0 && has_time(client->peer.uid, now_()) && has_its_turn(*client);
+    const bool goes_on = served ? serve_on_account(*client) : !is_silent(*client, now);
     client = goes_on ? std::next(client) : end_client(client);
   }
   for (size_t i = 0; i < listeners_.size(); ++i) {
@@ -146,24 +146,9 @@ bool Server::turn(int stop, bool waits_for_work) {
   return true;
 }
 
-bool Server::is_listened_to(const Client& client, Time now) const {
-  return is_owner(client.peer) || budget_.has_some(client.peer.uid, now);
-}
-
-void Server::charge(const Client& client, Duration begin) {
-  charge({cm::UserId{client.peer.uid}, is_owner(client.peer)}, thread_time() - begin);
-}
-
-bool Server::serve_on_account(Client& client) {
-  const Duration begin = thread_time();
-  const bool goes_on = serve(client);
-  charge(client, begin);
-  return goes_on;
-}
-
-// Others do not wait for more messages of one user than so many.
-bool Server::has_its_turn(const Client& client) {
-  return is_owner(client.peer) || ++served_[client.peer.uid] <= kServedOfUser;
+// It has not said who it is in time. To end it costs time of its user.
+bool Server::is_silent(const Client& client, Time now) const {
+  return !client.greeted && now >= client.greeting_ends && has_time(client.peer.uid, now_());
 }
 
 // Milliseconds until something is to be done without cause from outside; -1: never.
@@ -178,8 +163,8 @@ int Server::patience(Time now) const {
   if (accepts_at_ > now) next = std::min(next, accepts_at_);
   if (policy_.linger && is_idle()) next = std::min(next, empty_since_ + *policy_.linger);
   for (const Client& client : clients_) {
-    if (!client.greeted) next = std::min(next, client.greeting_ends);
-    if (!is_listened_to(client, now)) next = std::min(next, budget_.again(client.peer.uid, now));
+    if (!client.greeted && has_time(client.peer.uid, now)) next = std::min(next, client.greeting_ends);
+    if (!has_time(client.peer.uid, now)) next = std::min(next, budget_.again(client.peer.uid, now));
   }
   if (next == kNever) return -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - now).count();
@@ -226,10 +211,14 @@ void Server::accept_clients(int listener) {
     const std::optional<Peer> peer = peer_of(socket.get());
     if (!peer) continue;
     if (!may_connect(*peer)) {
-      const Duration begin = thread_time();
+      const Duration begin = spent();
+      if (!has_time(peer->uid, now_())) {
+        closer_.add(socket.release(), peer->uid);
+        continue;
+      }
       socket.send(refusal(EBUSY, concat("user ", peer->uid, " has as many programs here as are left for all others")));
       if (!socket.drain()) closer_.add(socket.release(), peer->uid);
-      charge({cm::UserId{peer->uid}, is_owner(*peer)}, thread_time() - begin);
+      charge(peer->uid, begin);
       continue;
     }
     clients_.emplace_back(std::move(socket), *peer, ++last_number_, now_() + kGreetingTime);
@@ -237,7 +226,7 @@ void Server::accept_clients(int listener) {
 }
 
 bool Server::may_connect(const Peer& peer) const {
-  if (is_owner(peer)) return true;
+  if (is_owner(peer.uid)) return true;
   const auto clients = std::count_if(clients_.begin(), clients_.end(),
                                      [&peer](const Client& client) { return client.peer.uid == peer.uid; });
   const auto leaving =
@@ -311,7 +300,7 @@ bool Server::welcome(Client& client) {
 
 bool Server::may_use(const Client& client) const {
   const Peer& peer = client.peer;
-  if (is_owner(peer)) return true;
+  if (is_owner(peer.uid)) return true;
   if (!steering_->isolates()) return false;
   if (!policy_.group) return true;
   const std::vector<gid_t> groups = groups_of(client.socket.get(), peer);
@@ -320,7 +309,7 @@ bool Server::may_use(const Client& client) const {
 
 // Root and the owner see all, others what is theirs.
 bool Server::may_see(const Client& observer, const Client& client) const {
-  return is_owner(observer.peer) || observer.peer.uid == client.peer.uid;
+  return is_owner(observer.peer.uid) || observer.peer.uid == client.peer.uid;
 }
 
 // The next client that the observer may see, and the file that this one writes to, which both have: neither can make
@@ -336,7 +325,7 @@ bool Server::introduce(const Client& observer, const Message& request) {
     const UniqueFd file(memfd_create("uroce statistics", MFD_CLOEXEC));
     const auto [client_end, observer_end] = make_bell();
     const std::array asks{file.get(), client_end.get()}, tells{file.get(), observer_end.get()};
-    const int error = file && client_end ? send(client.reports.get(), question, asks) : EMFILE;
+    const int error = file && client_end ? tell(client, question, asks) : EMFILE;
     if (error == EPIPE || error == ECONNRESET) {
       client.reports.reset();  // for good
       continue;
@@ -355,7 +344,7 @@ bool Server::list_connections(const Client& observer, const Message& request) {
   Message answer = granted(0);
   if (cm_) {
     std::optional<cm::UserId> viewer;
-    if (!is_owner(observer.peer)) viewer = cm::UserId{observer.peer.uid};
+    if (!is_owner(observer.peer.uid)) viewer = cm::UserId{observer.peer.uid};
     const CmServer::Page page = cm_->page(request.client, viewer, answer.text.size() - 1);
     answer = make_message(Kind::kGranted, page.lines);
     answer.client = page.next;
@@ -420,53 +409,47 @@ bool Server::is_root(cm::ClientId client) {
 
 cm::Account Server::account_of(cm::ClientId client) {
   for (const Client& each : clients_) {
-    if (cm::ClientId{each.number} == client) return {cm::UserId{each.peer.uid}, is_owner(each.peer)};
+    if (cm::ClientId{each.number} == client) return {cm::UserId{each.peer.uid}, is_owner(each.peer.uid)};
   }
   return {.has_reserve = false};
 }
 
-bool Server::has_time_for(const cm::Account& account) {
-  return account.has_reserve || budget_.has_some(static_cast<uid_t>(account.user), now_());
-}
-
 void Server::close_later(ClientSocket socket, const cm::Account& account) {
+  const Duration begin = spent();
   socket.hang_up();
+  charge(account, begin);
   leaving_.push_back({std::move(socket), UniqueFd(), static_cast<uid_t>(account.user)});
 }
 
-void Server::charge(const cm::Account& account, Duration time) {
-  if (!account.has_reserve) budget_.spend(static_cast<uid_t>(account.user), time, now_());
-}
-
 Server::Clients::iterator Server::end_client(Clients::iterator client) {
-  const Duration begin = thread_time();
+  const Duration begin = spent();
   while (!client->leases.empty()) end_lease(*client, client->leases.begin()->first);
   if (cm_) cm_->close(cm::ClientId{client->number}, now_());
   const bool observed = client->observes;
   if (client->claim && claims_) claims_->forget(client->number);
   client->socket.hang_up();
   leaving_.push_back({std::move(client->socket), std::move(client->reports), client->peer.uid});
-  charge(*client, begin);
+  charge(client->peer.uid, begin);
   const auto next = clients_.erase(client);
   if (!observed && is_idle()) empty_since_ = now_();
   return next;
 }
 
-// Whoever has not read what it was sent stays, and counts for what its user may have (may_connect()).
+// Whoever has not read what it was sent stays, and counts for what its user may have (may_connect()); so does whose
+// user has no time, as to close costs as much as there are waiters at the other end.
 void Server::close_some() {
   size_t closed = 0;
   for (auto leaving = leaving_.begin(); leaving != leaving_.end() && closed < kMostClosed;) {
-    const bool read = leaving->is_read();
-    if (!read) {
+    const uid_t user = leaving->user;
+    if (!has_time(user, now_()) || !leaving->is_read()) {
       ++leaving;
       continue;
     }
-    const Duration begin = thread_time();
-    const uid_t user = leaving->user;
+    const Duration begin = spent();
     if (!leaving->socket.drain()) closer_.add(leaving->socket.release(), user);
     leaving = leaving_.erase(leaving);
     ++closed;
-    charge({cm::UserId{user}, user == 0 || user == policy_.owner}, thread_time() - begin);
+    charge(user, begin);
   }
   closes_more_ = closed == kMostClosed;
   if (!has_starting_child()) closer_.work();

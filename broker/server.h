@@ -118,10 +118,12 @@ class Server final : private CmServer::Clients {
   bool accepts(Time now) const { return connections_now() < policy_.most_clients && now >= accepts_at_; }
   void accept_clients(int listener);
   bool may_connect(const Peer& peer) const;
-  bool is_listened_to(const Client& client, Time now) const;
+  bool is_silent(const Client& client, Time now) const;
+  bool has_time(uid_t user, Time now) const;
   bool has_its_turn(const Client& client);
   bool serve_on_account(Client& client);
-  void charge(const Client& client, Duration begin);
+  void charge(uid_t user, Duration since);
+  int tell(const Client& client, const Message& message, std::span<const int> descriptors = {});
   bool serve(Client& client);
   bool answer_first(Client& client, const Message& message);
   bool welcome(Client& client);
@@ -144,7 +146,8 @@ class Server final : private CmServer::Clients {
   bool is_root(cm::ClientId client) override;
   cm::Account account_of(cm::ClientId client) override;
   bool has_time_for(const cm::Account& account) override;
-  void charge(const cm::Account& account, Duration time) override;
+  Duration spent() const override;
+  void charge(const cm::Account& account, Duration since) override;
   void close_later(ClientSocket socket, const cm::Account& account) override;
   bool claim(Client& client, const Message& request, bool brings);
   bool take_over_from_owner(Client& client, const Message& request);
@@ -159,7 +162,7 @@ class Server final : private CmServer::Clients {
   void hold_back(Time now);
   void release_ranges(Time now);
   bool is_free(uint32_t range, Time now) const;
-  bool tell_of_parting(uint32_t other, uint32_t range) const;
+  bool tell_of_parting(uint32_t other, uint32_t range);
   Clients::iterator end_client(Clients::iterator client);
   void close_some();
   bool has_starting_child() const {
@@ -171,7 +174,7 @@ class Server final : private CmServer::Clients {
   std::optional<std::string> objection(const Client& client) const;
   std::optional<std::string> who_is_in_the_way(const Message& request) const;
   bool may_use(const Client& client) const;
-  bool is_owner(const Peer& peer) const { return peer.uid == 0 || peer.uid == policy_.owner; }
+  bool is_owner(uid_t user) const { return user == 0 || user == policy_.owner; }
   bool has_too_many(uid_t user) const;
   bool may_see(const Client& observer, const Client& client) const;
   bool is_idle() const;
@@ -207,6 +210,7 @@ class Server final : private CmServer::Clients {
   std::vector<pollfd> waits_;       // of a turn
   std::map<uid_t, size_t> served_;  // in a turn: messages
   TimeBudget budget_;
+  Duration charged_{};        // to whomever
   bool closes_more_ = false;  // than in this turn
 };
 

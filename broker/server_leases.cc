@@ -64,7 +64,7 @@ bool Server::hold(Client& client, const std::string& port) const {
 std::optional<std::string> Server::who_has(const std::string& port, const Client& asking) const {
   for (const Client& other : clients_) {
     if (&other == &asking || !other.ports.contains(port)) continue;
-    if (is_owner(asking.peer) && !is_owner(other.peer)) continue;
+    if (is_owner(asking.peer.uid) && !is_owner(other.peer.uid)) continue;
     return concat("process ", other.peer.pid, " (", other.program,
                   ") has this DPDK port, which one process at a time can use: ", port);
   }
@@ -108,7 +108,7 @@ void Server::forget_lease(uint32_t range) {
 // What the client had of the broker before this one. The message stays in the queue until it is read.
 bool Server::claim(Client& client, const Message& request, bool brings) {
   if (!client.greeted || client.observes || client.stays) return false;
-  if (!is_owner(client.peer) && now_() >= claims_end_) {
+  if (!is_owner(client.peer.uid) && now_() >= claims_end_) {
     client.socket.send(
         refusal(EPERM, "of other users it takes nothing over but in the first minute after an earlier broker"));
     return false;
@@ -133,7 +133,7 @@ bool Server::take_over_from_owner(Client& client, const Message& request) {
 bool Server::begin_claim(Client& client) {
   const uid_t user = client.peer.uid;
   const auto begun = claims_->begin(
-      {client.number, user, client.socket.get(), client.claim->has_v6 != 0, is_owner(client.peer)}, now_());
+      {client.number, user, client.socket.get(), client.claim->has_v6 != 0, is_owner(client.peer.uid)}, now_());
   if (begun != Claims::Begun::kNever) return true;
   client.socket.send(refusal(EAGAIN, "sockets of an earlier lease: there is no process that could look at them now"));
   return false;
@@ -143,16 +143,16 @@ bool Server::begin_claim(Client& client) {
 void Server::work_on_claims() {
   claims_->work(now_(), [this](uint64_t number, const auto& read) { end_claim(number, read); });
   for (auto client = clients_.begin(); client != clients_.end();) {
-    const Duration begin = thread_time();
-    const bool waits = client->claim && !claims_->is_reading(client->number) && is_listened_to(*client, now_());
+    const Duration begin = spent();
+    const bool waits = client->claim && !claims_->is_reading(client->number) && has_time(client->peer.uid, now_());
     const bool goes_on = !waits || begin_claim(*client);
-    if (waits) charge(*client, begin);
+    if (waits) charge(client->peer.uid, begin);
     client = goes_on ? std::next(client) : end_client(client);
   }
 }
 
 void Server::end_claim(uint64_t number, const std::optional<Claims::Read>& read) {
-  const Duration begin = thread_time();
+  const Duration begin = spent();
   const auto client =
       std::find_if(clients_.begin(), clients_.end(), [number](const Client& each) { return each.number == number; });
   const Message request = *std::exchange(client->claim, std::nullopt);
@@ -165,7 +165,7 @@ void Server::end_claim(uint64_t number, const std::optional<Claims::Read>& read)
   } else {
     client->socket.send(refusal(ETIMEDOUT, "sockets of an earlier lease: they cannot be looked at"));
   }
-  charge(*client, begin);
+  charge(client->peer.uid, begin);
   if (!goes_on) end_client(client);
 }
 

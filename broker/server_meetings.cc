@@ -47,22 +47,22 @@ bool Server::may_begin_to_meet(const Client& client) const {
   const uid_t user = client.peer.uid;
   const size_t own = pending_.unsealed_by([&](uint32_t range) { return holder(range)->peer.uid == user; });
   return cm::Shares::leaves_enough(kMostPendingMeetings, pending_.size(), own,
-                                   {cm::UserId{user}, is_owner(client.peer)});
+                                   {cm::UserId{user}, is_owner(client.peer.uid)});
 }
 
 // Two clients that have ranges on one netdev get the memory that they write to.
 void Server::prepare_meeting(const Client& client, uint32_t range, const Client& other, uint32_t its_range) {
   const auto* const pending = pending_.begin(range, its_range);
   if (pending == nullptr) return;
-  const auto tell = [pending](const Client& to, uint32_t own, uint32_t peer) {
+  const auto gives = [&](const Client& to, uint32_t own, uint32_t peer) {
     Message message = make_message(Kind::kMemory);
     message.range = own;
     message.other = peer;
-    return send(to.reports.get(), message, std::array{pending->memory_of(own)}) == 0;
+    return tell(to, message, std::array{pending->memory_of(own)}) == 0;
   };
   // Whoever does not listen has to ask again.
-  const bool it_is_told = tell(other, its_range, range);
-  if (it_is_told && tell(client, range, its_range)) return meetings_.settle(range, its_range);
+  const bool it_is_told = gives(other, its_range, range);
+  if (it_is_told && gives(client, range, its_range)) return meetings_.settle(range, its_range);
   pending_.end(range, its_range);
   if (it_is_told) return meetings_.drop_wish(range, its_range);
   meetings_.drop_wish(its_range, range);
@@ -75,14 +75,14 @@ void Server::bring_together(const Client& client, uint32_t range, uint32_t its_r
   if (!sealed) return;
   const Client& other = *holder(its_range);
   const auto [ours, theirs] = make_bell();
-  const auto tell = [&](const Client& to, uint32_t own, const Client& it, uint32_t peer, const UniqueFd& bell) {
+  const auto gives = [&](const Client& to, uint32_t own, const Client& it, uint32_t peer, const UniqueFd& bell) {
     Message message = make_message(Kind::kPeer);
     message.range = own;
     message.other = peer;
     message.of_stranger = it.peer.uid != to.peer.uid && it.peer.uid != 0;
-    return bell && send(to.reports.get(), message, std::array{sealed->memory_of(peer), bell.get()}) == 0;
+    return bell && tell(to, message, std::array{sealed->memory_of(peer), bell.get()}) == 0;
   };
-  if (!tell(other, its_range, client, range, theirs) || !tell(client, range, other, its_range, ours)) {
+  if (!gives(other, its_range, client, range, theirs) || !gives(client, range, other, its_range, ours)) {
     return meetings_.unsettle(range, its_range);
   }
   log(client, concat("exchanges packets with process ", other.peer.pid, " by memory"));
@@ -100,13 +100,13 @@ void Server::take_away(Client& client, uint32_t range) {
 }
 
 // True as well if there is nobody to be told.
-bool Server::tell_of_parting(uint32_t other, uint32_t range) const {
+bool Server::tell_of_parting(uint32_t other, uint32_t range) {
   const Client* const client = holder(other);
   if (client == nullptr) return true;
   Message message = make_message(Kind::kPart);
   message.range = other;
   message.other = range;
-  return send(client->reports.get(), message) != EAGAIN;
+  return tell(*client, message) != EAGAIN;
 }
 
 }  // namespace uroce::broker

@@ -11,6 +11,7 @@
 #include <map>
 #include <sys/socket.h>
 
+#include "engine/base/clock.h"
 #include "engine/base/concat.h"
 #include "engine/base/message_socket.h"
 #include "tests/broker/fake_view.h"
@@ -28,11 +29,18 @@ class CmServerTest : public testing::Test, public CmServer::Clients {
   bool is_others_qpn(cm::ClientId client, wire::Qpn qpn) override { return qpn.value() >> 8 == 9 && client != kAlice; }
   bool is_root(cm::ClientId client) override { return client == kAlice; }
   cm::Account account_of(cm::ClientId client) override { return accounts[client]; }
-  bool has_time_for(const cm::Account& account) override { return account.user != without_time; }
-  void charge(const cm::Account& account, Duration time) override { charged[account.user] += time; }
+  bool has_time_for(const cm::Account& account) override {
+    return !steps_left || account.user != of_steps || *steps_left > 0;
+  }
+  Duration spent() const override { return thread_time(); }
+  void charge(const cm::Account& account, Duration since) override {
+    charged[account.user] += spent() - since;
+    if (steps_left && account.user == of_steps) --*steps_left;
+  }
   void close_later(ClientSocket socket, const cm::Account&) override { socket.hang_up(); }
 
-  std::optional<cm::UserId> without_time;
+  cm::UserId of_steps{2};
+  std::optional<int> steps_left;  // for which that user has time
   std::map<cm::UserId, Duration> charged;
 
   void start(const std::optional<io::FaultSpec>& faults = {}, size_t most_unread = CmServer::kMostUnread) {
@@ -552,18 +560,44 @@ TEST_F(CmHostile, WhoseUserHasNoTimeIsListenedToLater) {
   accounts[kAlice] = {cm::UserId{1}, true};
   accounts[kBob] = {cm::UserId{2}, false};
   End alice(*this, kAlice), bob(*this, kBob);
-  without_time = cm::UserId{2};
+  steps_left = 0;
   bob.say(cm::BindRequest{{.port = kPort}});
   EXPECT_EQ(alice.ask(cm::BindRequest{{.port = kPort + 1}}).error, 0);
   turns(20);
   bob.listen();
   EXPECT_TRUE(bob.replies().empty());
   EXPECT_EQ(charged[cm::UserId{2}], Duration{});
-  without_time.reset();
+  steps_left.reset();
   turns(5);
   bob.listen();
   EXPECT_EQ(bob.replies().size(), 1u);
   EXPECT_GT(charged[cm::UserId{2}], Duration{});
+}
+
+// To read a message, and to send one, takes as long as there are waiters at his end.
+TEST_F(CmHostile, EachMessageIsOnTheAccountOfWhoGetsIt) {
+  accounts[kAlice] = {cm::UserId{1}, true};
+  accounts[kBob] = {cm::UserId{2}, false};
+  End alice(*this, kAlice), bob(*this, kBob);
+  bob.listen_at(kPort);
+  steps_left = 0;
+  for (uint32_t i = 0; i < 10; ++i) alice.connect(16 + i);
+  bob.listen();
+  EXPECT_TRUE(bob.events().empty());
+  steps_left = 3;
+  turns(5);
+  bob.listen();
+  EXPECT_EQ(bob.events().size(), 3u);
+  EXPECT_EQ(steps_left, 0);
+  steps_left.reset();
+  turns(5);
+  bob.listen();
+  EXPECT_EQ(bob.events().size(), 10u);
+  for (int i = 0; i < 10; ++i) bob.say(cm::TakeRequest{cm::Id{1}});
+  steps_left = 4;
+  turns(5);
+  bob.listen();
+  EXPECT_EQ(bob.replies().size(), 2u) << "a request and its answer are two steps";
 }
 
 TEST_F(CmHostile, AFloodIsATurnsWork) {
