@@ -333,15 +333,17 @@ void Link::prepare(const Message& message, const UniqueFd& memory) {
   send(socket_, sealed);
 }
 
+// Without the lock: those who have ended are closed there, which may take long.
 void Link::hand_over(const Message& message, Descriptors& came) {
-  const std::lock_guard guard(lock_);
+  std::unique_lock guard(lock_);
   Lease* const lease = lease_of(message);
   if (lease == nullptr) return;
   const auto own = lease->prepared_.extract(message.other);
-  if (own.empty() || !lease->take_peer_) return;
+  const Lease::TakePeer take = lease->take_peer_;
+  guard.unlock();
+  if (own.empty() || !take) return;
   ForkGuard().forget(came[0].get());  // closed as soon as it is mapped
-  io::PeerEnd end{std::move(own.mapped()), std::move(came[0]), std::move(came[1]), message.of_stranger != 0};
-  lease->take_peer_(message.other, std::move(end));
+  take(message.other, {std::move(own.mapped()), std::move(came[0]), std::move(came[1]), message.of_stranger != 0});
 }
 
 void Link::part(const Message& message) {
@@ -356,7 +358,8 @@ void Link::part(const Message& message) {
 void Link::look_after_leases() {
   eventfd_t count;
   eventfd_read(event_.get(), &count);
-  const std::lock_guard guard(lock_);
+  std::vector<std::function<void()>> due;
+  std::unique_lock guard(lock_);
   for (Lease* const lease : leases_) {
     for (size_t i = 0; i < lease->wishes_.size(); ++i) {
       for (uint64_t bits = lease->wishes_[i].exchange(0); bits != 0; bits &= bits - 1) {
@@ -366,8 +369,10 @@ void Link::look_after_leases() {
         send(socket_, message);
       }
     }
-    if (lease->to_tend_.exchange(false) && lease->tend_) lease->tend_();
+    if (lease->to_tend_.exchange(false) && lease->tend_) due.push_back(lease->tend_);
   }
+  guard.unlock();  // as in hand_over()
+  for (const auto& tend : due) tend();
 }
 
 // The watching thread sees the end of what it has waited for, and then whether there is another one. Caller holds

@@ -61,7 +61,7 @@ class Lease {
   const Plane plane_;
   const LeaseRange range_;
   PortSockets sockets_;
-  TakePeer take_peer_;  // under the link's lock, as are the next two
+  TakePeer take_peer_;  // changed under the link's lock, as are the next two
   PartFrom part_;
   std::function<void()> tend_;
   std::map<uint32_t, std::unique_ptr<io::PeerMemory>> prepared_;  // by range of whoever is to read it; likewise

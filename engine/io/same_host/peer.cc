@@ -40,29 +40,21 @@ Peer::Peer(uint32_t its_range, OwnMemory own, TheirMemory theirs, UniqueFd bell,
 void Peer::wake() {
   if (costly_) return;
   if (!of_stranger_) return ring_bell(bell_.get());
-  const bool timed = is_timed_;
-  const auto now = [timed] { return timed ? thread_time() : monotonic_now().time_since_epoch(); };
-  const Duration begin = now();
+  const Duration begin = thread_time();  // others may have had the processor meanwhile
   ring_bell(bell_.get());
-  account_for_ring(now() - begin);
+  ring_debt_ = std::max(ring_debt_ + thread_time() - begin - kFairRing, Duration{});
+  if (ring_debt_ > kMostRingDebt) costly_ = ended_ = true;
 }
 
-// The clock says nothing against the peer, as others may have had the processor meanwhile: it is looked at closer then.
-void Peer::account_for_ring(Duration took) {
-  ring_debt_ = std::max(ring_debt_ + took - kFairRing, Duration{});
-  if (ring_debt_ > kMostRingDebt) {
-    costly_ |= is_timed_;
-    ended_ |= is_timed_;
-    is_timed_ = true;
-    ring_debt_ = Duration{1};
-  } else if (ring_debt_ == Duration{}) {
-    is_timed_ = false;
-  }
-}
-
-// Nothing is in it that could make closing it wait.
+// Nothing is in it, but to close it takes as long as there are waiters at the other end: a fork() does not wait for a
+// stranger's. A child that comes between the two keeps it, which nobody but the stranger sees.
 Peer::~Peer() {
-  ForkGuard().close(bell_.release());
+  if (of_stranger_) {
+    ForkGuard().forget(bell_.get());
+    bell_.reset();
+  } else {
+    ForkGuard().close(bell_.release());
+  }
 }
 
 }  // namespace uroce::io

@@ -62,15 +62,13 @@ class Peer {
   using OwnMemory = std::unique_ptr<PeerMemory>;
   using TheirMemory = std::unique_ptr<const PeerMemory>;
   Peer(uint32_t its_range, OwnMemory own, TheirMemory theirs, UniqueFd bell, bool of_stranger);
-  void account_for_ring(Duration took);
 
   const OwnMemory own_;
   const TheirMemory theirs_;
   UniqueFd bell_;
   const bool of_stranger_;
   bool ended_ = false, costly_ = false;
-  Duration ring_debt_{};   // by which its rings have taken more than is fair
-  bool is_timed_ = false;  // by the processor time, which is not lost to others
+  Duration ring_debt_{};  // by which its rings have taken more than is fair
 };
 
 }  // namespace uroce::io

@@ -8,6 +8,7 @@
 #include <sys/epoll.h>
 #include <utility>
 
+#include "engine/base/clock.h"
 #include "engine/io/frame_builder.h"
 #include "wire/bth.h"
 #include "wire/ip_udp.h"
@@ -38,6 +39,10 @@ constexpr uint32_t kMostLate = 2048;
 constexpr uint32_t kCostlyPause = (uint32_t{1} << 24) + 1;
 // A packet so long is not copied out of the ring.
 constexpr size_t kApart = 512;
+// What a packet may take that goes to another process of this host by the network, by how much more all of them, and
+// one in how many parts of the time is forgotten again.
+constexpr Duration kFairPacket = std::chrono::microseconds(50), kMostDebt = std::chrono::milliseconds(1);
+constexpr int kShareOfSlow = 100;
 // The reader gets to see what is written when there is so much of it.
 constexpr size_t kPublish = size_t{32} << 10;
 
@@ -227,13 +232,14 @@ size_t SameHost::send(std::span<io::TxPacket> burst) {
   while (taken < burst.size()) {
     const std::span<io::TxPacket> rest = burst.subspan(taken);
     Peer* const peer = peer_for(rest.front());
+    const bool is_near = peer == nullptr && rest.front().to_this_host;
     const std::span<io::TxPacket> same = rest.first(peer == nullptr ? without_peer(rest) : with_peer(rest, *peer));
     if (same.empty()) {  // stranded
       ++counters_.tx_unread;
       ++taken;
       continue;
     }
-    const size_t sent = peer == nullptr ? network_->send(same) : send_to(*peer, same);
+    const size_t sent = peer != nullptr ? send_to(*peer, same) : is_near ? send_near(same) : network_->send(same);
     taken += sent;
     if (sent < same.size()) break;
   }
@@ -247,19 +253,38 @@ size_t SameHost::with_peer(std::span<const io::TxPacket> packets, const Peer& pe
   return static_cast<size_t>(end - packets.begin());
 }
 
-// How many at the front go by the network; for those to this host a peer is asked for, the less often the more have
-// gone without. A long packet does not go, whose peer has ended since it was made. One pass: bulk to other hosts comes
-// by here.
+// How many at the front go by the network, all to other hosts or all to one range of this one, whose process is asked
+// for as a peer then, the less often the more have gone without. A long packet does not go, whose peer has ended since
+// it was made. One pass: bulk to other hosts comes by here.
 size_t SameHost::without_peer(std::span<const io::TxPacket> packets) {
-  const auto stays = [this](const io::TxPacket& packet) {
-    if (packet.psns > 1) return true;
+  const io::TxPacket& front = packets.front();
+  const uint32_t range = front.to_this_host ? range_of(front) : 0;
+  const auto stays = [&](const io::TxPacket& packet) {
+    if (packet.psns > 1 || packet.to_this_host != front.to_this_host) return true;
     if (!packet.to_this_host) return false;
-    const uint32_t range = range_of(packet);
-    if (by_range_[range] != nullptr) return true;
+    if (range_of(packet) != range) return true;
     if (std::has_single_bit(++without_peer_[range])) config_.meet(range);
     return false;
   };
   return static_cast<size_t>(std::find_if(packets.begin(), packets.end(), stays) - packets.begin());
+}
+
+// To send to a socket takes as long as there are waiters at it, 0.1 us each, and who has the socket may make millions
+// of them. What takes so long is lost but for one part of the time, as everything else waits for it.
+size_t SameHost::send_near(std::span<io::TxPacket> packets) {
+  Debt& debt = debts_[range_of(packets.front())];
+  const Time now = config_.now();
+  debt.left = std::max(debt.left - (now - debt.at) / kShareOfSlow, Duration{});
+  debt.at = now;
+  if (debt.left > kMostDebt) {
+    counters_.tx_unread += packets.size();
+    return packets.size();
+  }
+  const Duration begin = thread_time();
+  const size_t sent = network_->send(packets);
+  const Duration fair = kFairPacket * static_cast<int64_t>(packets.size());
+  debt.left = std::max(debt.left + thread_time() - begin - fair, Duration{});
+  return sent;
 }
 
 size_t SameHost::send_to(Peer& peer, std::span<io::TxPacket> packets) {

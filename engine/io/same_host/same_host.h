@@ -76,6 +76,7 @@ class SameHost final : public PacketIo {
   Peer* peer_for(const io::TxPacket& packet) const;
   size_t with_peer(std::span<const io::TxPacket> packets, const Peer& peer) const;
   size_t without_peer(std::span<const io::TxPacket> packets);
+  size_t send_near(std::span<io::TxPacket> packets);
   size_t send_to(Peer& peer, std::span<io::TxPacket> packets);
   bool write(const io::TxPacket& packet, uint8_t* record) const;
   bool is_patient(Peer& peer) const;
@@ -98,6 +99,11 @@ class SameHost final : public PacketIo {
   std::vector<std::unique_ptr<Peer>> peers_;
   std::array<Peer*, kMostRanges> by_range_{};         // null: none to send to
   std::array<uint32_t, kMostRanges> without_peer_{};  // packets that went by the network for want of one
+  struct Debt {
+    Duration left{};
+    Time at{};
+  };
+  std::array<Debt, kMostRanges> debts_{};  // what these took more than is fair
   std::optional<std::vector<wire::IpAddress>> local_addresses_;
   std::optional<wire::IpAddress> last_source_;  // that was one of them
   size_t first_ = 0;                            // whose turn it is

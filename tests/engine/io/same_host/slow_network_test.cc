@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-2-Clause
+// Packets to processes of this host that are no peers go by the network, into sockets that they can make slow.
+#include <chrono>
+#include <gtest/gtest.h>
+#include <memory>
+#include <utility>
+
+#include "engine/base/clock.h"
+#include "tests/engine/io/same_host/same_host_rig.h"
+
+namespace uroce::io::test {
+namespace {
+
+// Each packet of one range takes processor time.
+class SlowTo final : public PacketIo {
+ public:
+  SlowTo(std::unique_ptr<MemoryEnd> end, uint32_t range) : end_(std::move(end)), range_(range) {}
+  size_t receive(std::span<RxPacket> out) override { return end_->receive(out); }
+  size_t send(std::span<io::TxPacket> burst) override {
+    for (const io::TxPacket& packet : burst) {
+      const uint32_t range = wire::load_be24(&packet.header[5]) >> kRangeBits;
+      for (const Duration begin = thread_time(); range == range_ && thread_time() - begin < kTakes;) continue;
+      ++(range == range_ ? slow : others);
+    }
+    return end_->send(burst);
+  }
+  bool flush() override { return true; }
+  std::span<const pollfd> wait_descriptors() const override { return {}; }
+  bool prepare_to_wait() override { return true; }
+  uint32_t max_udp_length() const override { return end_->max_udp_length(); }
+  std::string description() const override { return "slow"; }
+  IoCounters counters() const override { return end_->counters(); }
+
+  static constexpr Duration kTakes = std::chrono::milliseconds(3);
+  int slow = 0, others = 0;
+
+ private:
+  const std::unique_ptr<MemoryEnd> end_;
+  const uint32_t range_;
+};
+
+class SlowNetwork : public SameHostTest {
+ protected:
+  SlowNetwork() {
+    test_time += std::chrono::hours(1);
+    auto slow = std::make_unique<SlowTo>(make_memory_loop(), kTheirs);
+    network = slow.get();
+    io = std::make_unique<SameHost>(std::move(slow), SameHost::Config{.range_bits = kRangeBits,
+                                                                      .meet = [](uint32_t) {},
+                                                                      .bury = [] {},
+                                                                      .peers = std::make_shared<PeerExchange>(),
+                                                                      .now = [] { return test_time; }});
+  }
+  // One to the slow range between two others, of which one is of this host.
+  void send() {
+    TestBurst burst;
+    add(burst, 0, 100, kTheirs + 1);
+    add(burst, 1, 100, kTheirs);
+    add(burst, 2, 100, kTheirs + 1);
+    burst.packets().back().to_this_host = false;
+    EXPECT_EQ(io->send(burst.packets()), 3u);
+  }
+
+  SlowTo* network;
+  std::unique_ptr<SameHost> io;
+};
+
+TEST_F(SlowNetwork, WhoTakesLongGetsAPartOfTheTime) {
+  for (int i = 0; i < 10; ++i) send();
+  EXPECT_EQ(network->slow, 1);
+  EXPECT_EQ(network->others, 20);
+  EXPECT_EQ(io->counters().tx_unread, 9u);
+  test_time += SlowTo::kTakes * 200;
+  for (int i = 0; i < 10; ++i) send();
+  EXPECT_EQ(network->slow, 2);
+  EXPECT_EQ(network->others, 40);
+}
+
+}  // namespace
+}  // namespace uroce::io::test
