@@ -324,7 +324,7 @@ void Link::prepare(const Message& message, const UniqueFd& memory) {
   const std::lock_guard guard(lock_);
   Lease* const lease = lease_of(message);
   if (lease == nullptr || message.other > LeaseRange::kLastNumber) return;
-  std::unique_ptr<io::PeerMemory> mapped = io::PeerMemory::for_writing(memory.get());
+  std::unique_ptr<io::PeerMemory> mapped = io::PeerMemory::for_writing(memory.get(), message.of_stranger != 0);
   if (!mapped) return;
   lease->prepared_[message.other] = std::move(mapped);
   Message sealed = make_message(Kind::kSealed);

@@ -28,7 +28,8 @@
 //
 //                                       <-   kReport (most_qps, with a file and a bell): the client's statistics are to
 //                                            be written to the file, and the bell is closed then (statistics.h)
-//                                       <-   kMemory (range, other, with memory): to each of two that are to meet,
+//                                       <-   kMemory (range, other, of_stranger, with memory): to each of two that are
+//                                       to meet,
 //                                            what it is to write to and the other is to read (io/same_host/peer.h).
 //                                            Both have asked for it, or one of them who is of the same user or root's
 //                                       <-   kPeer (range, other, of_stranger, with memory and a bell): when both have

@@ -32,6 +32,11 @@ void Server::meet(const Client& client, const Message& request) {
   prepare_meeting(client, request.range, *other, request.other);
 }
 
+// `to` need not trust it.
+bool Server::is_stranger(const Client& it, const Client& to) {
+  return it.peer.uid != to.peer.uid && it.peer.uid != 0;
+}
+
 size_t Server::met_of_user(const Client& client, uid_t user) const {
   size_t count = 0;
   for (const auto& [range, lease] : client.leases) {
@@ -54,15 +59,16 @@ bool Server::may_begin_to_meet(const Client& client) const {
 void Server::prepare_meeting(const Client& client, uint32_t range, const Client& other, uint32_t its_range) {
   const auto* const pending = pending_.begin(range, its_range);
   if (pending == nullptr) return;
-  const auto gives = [&](const Client& to, uint32_t own, uint32_t peer) {
+  const auto gives = [&](const Client& to, uint32_t own, const Client& it, uint32_t peer) {
     Message message = make_message(Kind::kMemory);
     message.range = own;
     message.other = peer;
+    message.of_stranger = is_stranger(it, to);
     return tell(to, message, std::array{pending->memory_of(own)}) == 0;
   };
   // Whoever does not listen has to ask again.
-  const bool it_is_told = gives(other, its_range, range);
-  if (it_is_told && gives(client, range, its_range)) return meetings_.settle(range, its_range);
+  const bool it_is_told = gives(other, its_range, client, range);
+  if (it_is_told && gives(client, range, other, its_range)) return meetings_.settle(range, its_range);
   pending_.end(range, its_range);
   if (it_is_told) return meetings_.drop_wish(range, its_range);
   meetings_.drop_wish(its_range, range);
@@ -79,7 +85,7 @@ void Server::bring_together(const Client& client, uint32_t range, uint32_t its_r
     Message message = make_message(Kind::kPeer);
     message.range = own;
     message.other = peer;
-    message.of_stranger = it.peer.uid != to.peer.uid && it.peer.uid != 0;
+    message.of_stranger = is_stranger(it, to);
     return bell && tell(to, message, std::array{sealed->memory_of(peer), bell.get()}) == 0;
   };
   if (!gives(other, its_range, client, range, theirs) || !gives(client, range, other, its_range, ours)) {

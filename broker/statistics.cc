@@ -106,11 +106,4 @@ std::optional<ProcessStatistics> parse_statistics(std::string_view text) {
   return statistics;
 }
 
-std::string printable(std::string_view text) {
-  std::string clean(text);
-  std::replace_if(
-      clean.begin(), clean.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
-  return clean;
-}
-
 }  // namespace uroce::broker

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "engine/base/concat.h"
+#include "engine/base/printable.h"
 #include "engine/base/unique_fd.h"
 #include "wire/envelope.h"
 
@@ -106,7 +107,7 @@ Owner owner_of(std::span<const PortHolder> holders) {
     if (holder == nullptr) continue;
     std::string command;
     std::getline(std::ifstream(entry.path() / "comm"), command);
-    return {*holder, concat("process ", pid, " (", command, ")")};
+    return {*holder, concat("process ", pid, " (", printable(command), ")")};
   }
   return {holders.front(), ""};
 }

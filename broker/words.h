@@ -9,10 +9,9 @@
 #include <system_error>
 #include <utility>
 
-namespace uroce::broker {
+#include "engine/base/printable.h"
 
-// Text of somebody else for people: what a terminal may obey, and what is not ASCII, is replaced.
-std::string printable(std::string_view text);
+namespace uroce::broker {
 
 // Up to `mark`, which is taken away with it.
 inline std::string_view take_until(std::string_view& text, char mark) {

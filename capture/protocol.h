@@ -53,7 +53,7 @@ std::string get_text(const std::array<char, N>& from) {
   std::string text;
   for (size_t i = 0; i < N && from[i] != '\0'; ++i) {
     const auto byte = static_cast<unsigned char>(from[i]);
-    text += (byte < ' ' && byte != '\n') || byte == 0x7f ? '?' : from[i];
+    text += (byte < ' ' && byte != '\n') || byte >= 0x7f ? '?' : from[i];
   }
   return text;
 }

@@ -199,7 +199,7 @@ int capture(const CaptureOptions& options) {
   if (!options.list) {
     if (const auto problem = check(options)) return complain(kExitUsage, *problem);
   }
-  const std::vector<CaptureTarget> targets = find_capture_targets();
+  const std::vector<CaptureTarget> targets = find_capture_targets(options.target);
   if (options.list) {
     fmt::print("{}", format_capture_targets(targets));
     return kExitOk;

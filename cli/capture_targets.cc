@@ -2,10 +2,14 @@
 #include "cli/capture_targets.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <fmt/format.h>
+#include <mutex>
 #include <sstream>
 #include <sys/stat.h>
+#include <system_error>
+#include <thread>
 #include <unistd.h>
 
 #include "capture/nameless_socket.h"
@@ -69,13 +73,30 @@ bool CaptureTarget::has_device(std::string_view device_or_netdev) const {
   });
 }
 
-std::vector<CaptureTarget> find_capture_targets() {
+// Many at a time: those that do not answer would keep the others waiting.
+std::vector<CaptureTarget> find_capture_targets(const std::string& wanted) {
+  constexpr size_t kMostAtATime = 64;
+  std::vector<int> pids = io::processes_with_nameless_socket();
+  if (const auto only = process_id(wanted)) std::erase_if(pids, [&](int pid) { return pid != *only; });
   std::vector<CaptureTarget> targets;
-  for (const int pid : io::processes_with_nameless_socket()) {
-    CaptureTarget target;
-    target.pid = pid;
-    if (ask(target)) targets.push_back(std::move(target));
+  std::mutex lock;
+  std::atomic<size_t> next{0};
+  const auto ask_some = [&] {
+    for (size_t i = next++; i < pids.size(); i = next++) {
+      CaptureTarget target;
+      target.pid = pids[i];
+      if (!ask(target)) continue;
+      const std::lock_guard guard(lock);
+      targets.push_back(std::move(target));
+    }
+  };
+  std::vector<std::thread> threads;
+  try {
+    for (size_t i = 1; i < std::min(pids.size(), kMostAtATime); ++i) threads.emplace_back(ask_some);
+  } catch (const std::system_error&) {  // fewer, then
   }
+  ask_some();
+  for (std::thread& thread : threads) thread.join();
   std::sort(targets.begin(), targets.end(), [](const auto& a, const auto& b) { return a.pid < b.pid; });
   return targets;
 }

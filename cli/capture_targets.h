@@ -18,8 +18,9 @@ struct CaptureTarget {
   bool has_device(std::string_view device_or_netdev) const;
 };
 
-// Those that answer, ordered by process id.
-std::vector<CaptureTarget> find_capture_targets();
+// Those that answer within a second, ordered by process id. `wanted` as below: if it is a process id, nobody else is
+// asked.
+std::vector<CaptureTarget> find_capture_targets(const std::string& wanted);
 
 // Which one is meant. `wanted`: a process id, a device or a netdev; empty: the only one there is. On failure the text
 // says why, and what to type instead.

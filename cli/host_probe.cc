@@ -11,6 +11,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "engine/base/printable.h"
 #include "engine/io/af_xdp/privileges.h"
 #include "wire/envelope.h"
 
@@ -29,7 +30,7 @@ std::string socket_owner(uint64_t inode) {
     std::error_code unreadable;
     for (const auto& descriptor : fs::directory_iterator(process.path() / "fd", unreadable)) {
       if (fs::read_symlink(descriptor.path(), unreadable) == wanted) {
-        return pid + " (" + read_line(process.path() / "comm") + ")";
+        return pid + " (" + printable(read_line(process.path() / "comm")) + ")";
       }
     }
   }

@@ -136,7 +136,7 @@ std::string user_name(uid_t uid) {
     passwd user{};
     passwd* found = nullptr;
     const bool has_name = getpwuid_r(uid, &user, buffer.data(), buffer.size(), &found) == 0 && found != nullptr;
-    entry->second = has_name ? broker::printable(found->pw_name) : std::to_string(uid);
+    entry->second = has_name ? printable(found->pw_name) : std::to_string(uid);
   }
   return entry->second;
 }

@@ -25,7 +25,7 @@ std::string other_brokers() {
   for (std::string line; std::getline(sockets, line);) {
     const size_t at = line.rfind(" @uroced");
     if (at == std::string::npos) continue;
-    std::string address = broker::printable(line.substr(at + 1));
+    std::string address = printable(line.substr(at + 1));
     if (std::find(addresses.begin(), addresses.end(), address) == addresses.end()) addresses.push_back(address);
   }
   if (addresses.empty()) return {};

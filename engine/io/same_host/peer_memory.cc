@@ -33,9 +33,10 @@ bool PeerMemory::is_sealed(int memory) {
   return has_seals(memory, kSizeSeals | kWriterSeals);
 }
 
-std::unique_ptr<PeerMemory> PeerMemory::for_writing(int memory) {
+std::unique_ptr<PeerMemory> PeerMemory::for_writing(int memory, bool all_there) {
   std::unique_ptr<PeerMemory> mapped(new PeerMemory);
   if (!has_seals(memory, kSizeSeals) || !mapped->map(memory, PROT_READ | PROT_WRITE)) return nullptr;
+  if (all_there) madvise(mapped->base_, kWordsSize + 2 * kRingSize, MADV_POPULATE_WRITE);  // Linux 5.14
   return fcntl(memory, F_ADD_SEALS, kWriterSeals) == 0 ? std::move(mapped) : nullptr;
 }
 

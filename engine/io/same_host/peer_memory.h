@@ -23,8 +23,9 @@ class PeerMemory {
   // Its writer has sealed it.
   static bool is_sealed(int memory);
 
-  // Null: it is not what make() makes, is sealed already, or cannot be mapped. Children do not have it.
-  static std::unique_ptr<PeerMemory> for_writing(int memory);
+  // Null: it is not what make() makes, is sealed already, or cannot be mapped. Children do not have it. `all_there`:
+  // its pages are made now, and so are this process's to pay for (memory cgroups), not those of who touches them first.
+  static std::unique_ptr<PeerMemory> for_writing(int memory, bool all_there = false);
   // Null: likewise, or not sealed.
   static std::unique_ptr<const PeerMemory> for_reading(int memory);
   ~PeerMemory();
