@@ -60,6 +60,6 @@ inline constexpr Duration kClaimTime = std::chrono::minutes(1);
 
 // --- of its end ------------------------------------------------------------------------------------------------------
 // How long it waits until the processes that it has begun have nothing of it open any more: they need only begin.
-inline constexpr std::chrono::seconds kLetGo{2};
+inline constexpr std::chrono::seconds kLetGo{10};
 
 }  // namespace uroce::broker

@@ -192,7 +192,8 @@ def in_long_packets(user):
             size = int(re.search(r"(\d+) bytes", check_ended(pair))[1])
             sent = [int(re.search(r"packets sent: (\d+)", program.output)[1]) for program in pair]
             # Until the programs have met, packets are as long as on a wire.
-            check(sum(sent) < size / mtu / 2, f"{sent} packets for {size} bytes at path MTU {mtu}")
+            check(sum(sent) < size / mtu / 2,
+                  "\n---\n".join([f"{sent} packets for {size} bytes at path MTU {mtu}", *(program.output for program in pair)]))
             told.append(f"{sum(sent) * mtu / size:.2f}")
         return "part of the packets that they would be on a wire: " + ", ".join(told)
 

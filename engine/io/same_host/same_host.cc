@@ -40,8 +40,10 @@ constexpr uint32_t kCostlyPause = (uint32_t{1} << 24) + 1;
 // A packet so long is not copied out of the ring.
 constexpr size_t kApart = 512;
 // What a packet may take that goes to another process of this host by the network, by how much more all of them, and
-// one in how many parts of the time is forgotten again.
+// how much of that one burst may count, during which the processor of a virtual machine may be taken away. Of those
+// that take more, one part of the time goes.
 constexpr Duration kFairPacket = std::chrono::microseconds(50), kMostDebt = std::chrono::milliseconds(1);
+constexpr Duration kMostOfOne = kMostDebt * 2 / 3;
 constexpr int kShareOfSlow = 100;
 // The reader gets to see what is written when there is so much of it.
 constexpr size_t kPublish = size_t{32} << 10;
@@ -272,18 +274,16 @@ size_t SameHost::without_peer(std::span<const io::TxPacket> packets) {
 // To send to a socket takes as long as there are waiters at it, 0.1 us each, and who has the socket may make millions
 // of them. What takes so long is lost but for one part of the time, as everything else waits for it.
 size_t SameHost::send_near(std::span<io::TxPacket> packets) {
-  Debt& debt = debts_[range_of(packets.front())];
-  const Time now = config_.now();
-  debt.left = std::max(debt.left - (now - debt.at) / kShareOfSlow, Duration{});
-  debt.at = now;
-  if (debt.left > kMostDebt) {
+  Slowness& slow = slowness_[range_of(packets.front())];
+  if (slow.debt > kMostDebt && config_.now() < slow.again) {
     counters_.tx_unread += packets.size();
     return packets.size();
   }
   const Duration begin = thread_time();
   const size_t sent = network_->send(packets);
-  const Duration fair = kFairPacket * static_cast<int64_t>(packets.size());
-  debt.left = std::max(debt.left + thread_time() - begin - fair, Duration{});
+  const Duration more = thread_time() - begin - kFairPacket * static_cast<int64_t>(packets.size());
+  slow.debt = std::clamp(slow.debt + std::min(more, kMostOfOne), Duration{}, 2 * kMostDebt);
+  if (slow.debt > kMostDebt) slow.again = config_.now() + std::max(more, Duration{}) * kShareOfSlow;
   return sent;
 }
 

@@ -99,11 +99,11 @@ class SameHost final : public PacketIo {
   std::vector<std::unique_ptr<Peer>> peers_;
   std::array<Peer*, kMostRanges> by_range_{};         // null: none to send to
   std::array<uint32_t, kMostRanges> without_peer_{};  // packets that went by the network for want of one
-  struct Debt {
-    Duration left{};
-    Time at{};
+  struct Slowness {
+    Duration debt{};  // by which packets have taken more than is fair
+    Time again{};     // if that is much, when the next one goes
   };
-  std::array<Debt, kMostRanges> debts_{};  // what these took more than is fair
+  std::array<Slowness, kMostRanges> slowness_{};  // of those that go by the network
   std::optional<std::vector<wire::IpAddress>> local_addresses_;
   std::optional<wire::IpAddress> last_source_;  // that was one of them
   size_t first_ = 0;                            // whose turn it is

@@ -19,7 +19,8 @@ class SlowTo final : public PacketIo {
   size_t send(std::span<io::TxPacket> burst) override {
     for (const io::TxPacket& packet : burst) {
       const uint32_t range = wire::load_be24(&packet.header[5]) >> kRangeBits;
-      for (const Duration begin = thread_time(); range == range_ && thread_time() - begin < kTakes;) continue;
+      for (const Duration begin = thread_time(); is_slow && range == range_ && thread_time() - begin < kTakes;)
+        continue;
       ++(range == range_ ? slow : others);
     }
     return end_->send(burst);
@@ -33,6 +34,7 @@ class SlowTo final : public PacketIo {
 
   static constexpr Duration kTakes = std::chrono::milliseconds(3);
   int slow = 0, others = 0;
+  bool is_slow = true;
 
  private:
   const std::unique_ptr<MemoryEnd> end_;
@@ -67,13 +69,27 @@ class SlowNetwork : public SameHostTest {
 
 TEST_F(SlowNetwork, WhoTakesLongGetsAPartOfTheTime) {
   for (int i = 0; i < 10; ++i) send();
-  EXPECT_EQ(network->slow, 1);
-  EXPECT_EQ(network->others, 20);
-  EXPECT_EQ(io->counters().tx_unread, 9u);
-  test_time += SlowTo::kTakes * 200;
-  for (int i = 0; i < 10; ++i) send();
   EXPECT_EQ(network->slow, 2);
-  EXPECT_EQ(network->others, 40);
+  EXPECT_EQ(network->others, 20);
+  EXPECT_EQ(io->counters().tx_unread, 8u);
+  test_time += SlowTo::kTakes * 50;
+  send();
+  EXPECT_EQ(network->slow, 2);
+  test_time += std::chrono::seconds(20);  // how long it took is the machine's to say
+  for (int i = 0; i < 10; ++i) send();
+  EXPECT_EQ(network->slow, 3);
+}
+
+// A processor of a virtual machine may be taken away at any time.
+TEST_F(SlowNetwork, OneThatTakesLongIsForgiven) {
+  send();
+  network->is_slow = false;
+  for (int i = 0; i < 100; ++i) send();
+  network->is_slow = true;
+  send();
+  network->is_slow = false;
+  for (int i = 0; i < 100; ++i) send();
+  EXPECT_EQ(io->counters().tx_unread, 0u);
 }
 
 }  // namespace
