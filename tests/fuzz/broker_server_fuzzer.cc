@@ -213,7 +213,8 @@ bool answers(Kind answer, const std::optional<Kind>& request) {
     case Kind::kWelcome:
       return request == Kind::kHello || request == Kind::kLook;
     case Kind::kGranted:
-      return request == Kind::kLease || request == Kind::kClaim || request == Kind::kCm || request == Kind::kHold;
+      return request == Kind::kLease || request == Kind::kClaim || request == Kind::kCm || request == Kind::kHold ||
+             request == Kind::kIds;
     case Kind::kProcess:
     case Kind::kNoMore:
       return request == Kind::kNext;
@@ -484,6 +485,7 @@ class Broker {
       return;
     }
     if (request.kind == Kind::kHold) return check(!came.front(), "a DPDK port is a name only");
+    if (request.kind == Kind::kIds) return check(!came.front(), "what the connection manager is about is text only");
     check(answer.range >= LeaseRange::kFirstNumber && answer.range <= kernel_.last_number, "a range is granted");
     const bool claimed = request.kind == Kind::kClaim;
     check(claimed != static_cast<bool>(came.front()), "sockets come with a lease");
