@@ -106,8 +106,11 @@ class Peer {
     while (!input_has_ended()) {
       const auto news = inbox_.take();
       if (!news) {  // a lull, so that lines which nobody reads do not fill the pipe
-        if (established_.empty() && std::exchange(said_, ended_) != ended_) {
+        if (established_.empty() && std::exchange(ended_said_, ended_) != ended_) {
           say("all ended: " + std::to_string(ended_));
+        }
+        if (opening_.empty() && std::exchange(established_said_, all_established_) != all_established_) {
+          say("all established: " + std::to_string(all_established_));
         }
         continue;
       }
@@ -279,7 +282,8 @@ class Peer {
   std::map<cm::Id, Known> opening_, established_;
   std::map<cm::Id, uint32_t> sent_;
   uint32_t next_qpn_ = 0x100;
-  uint32_t accepted_ = 0, all_established_ = 0, ended_ = 0, said_ = 0, done_ = 0, rejected_ = 0, unreachable_ = 0;
+  uint32_t accepted_ = 0, all_established_ = 0, ended_ = 0, done_ = 0, rejected_ = 0, unreachable_ = 0;
+  uint32_t ended_said_ = 0, established_said_ = 0;
 };
 
 int main(int argc, char** argv) {

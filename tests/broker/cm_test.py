@@ -185,6 +185,7 @@ class Connections(unittest.TestCase):
         with two_hosts() as (here, there), serving(there) as server:
             with program(here, "connect", NETDEV, here.v4, there.v4, PORT, 100, 100, "hold") as client:
                 client.hear("open 100")
+                server.hear("all established: 100")
                 client.kill()
             server.hear("all ended: 100", 3)  # by DREQs, none of which has to be repeated
 
@@ -192,6 +193,7 @@ class Connections(unittest.TestCase):
         with two_hosts() as (here, there), serving(there) as server:
             with program(here, "connect", NETDEV, here.v4, there.v4, PORT, 100, 100, "hold") as client:
                 client.hear("open 100")
+                server.hear("all established: 100")  # whoever ends before has rejected
                 server.kill()
                 client.hear("connected 100 rejected 0 unreachable 0 rate .*")
                 with serving(there):  # the port is free
@@ -202,6 +204,7 @@ class Connections(unittest.TestCase):
             here, there = hosts
             with serving(there) as server, program(here, "connect", NETDEV, here.v4, there.v4, PORT, 100, 100, "hold") as client:
                 client.hear("open 100")
+                server.hear("all established: 100")
                 for host, its_program in ((here, client), (there, server)):
                     host.end_broker(signal.SIGKILL)
                     its_program.hear("lost")
