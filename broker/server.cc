@@ -70,6 +70,7 @@ Server::Server(std::vector<UniqueFd> listeners, std::unique_ptr<Steering> steeri
       xdp_program_of_(std::move(xdp_program_of)),
       now_(clock),
       ranges_(steering_->last_number(), engine::secure_random),
+      closer_(policy_.most_clients),
       starts_at_(steering_->inherits() ? now_() + kInheritance : now_()),
       starts_latest_(starts_at_ + kMoreInheritance),
       claims_end_(steering_->inherits() ? starts_at_ + kClaimTime : starts_at_),
@@ -202,7 +203,7 @@ void Server::start_when_due(Time now) {
 }
 
 void Server::accept_clients(int listener) {
-  for (size_t i = 0; i < kMostAccepted && connections_now() < policy_.most_clients; ++i) {
+  for (size_t i = 0; i < kMostAccepted && has_room(); ++i) {
     ClientSocket socket(UniqueFd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)));
     if (socket.get() < 0) {
       if (errno != EAGAIN) accepts_at_ = now_() + kAcceptAgain;  // too many open files
@@ -211,11 +212,11 @@ void Server::accept_clients(int listener) {
     const std::optional<Peer> peer = peer_of(socket.get());
     if (!peer) continue;
     if (!may_connect(*peer)) {
-      const Duration begin = spent();
       if (!has_time(peer->uid, now_())) {
         closer_.add(socket.release(), peer->uid);
         continue;
       }
+      const Duration begin = spent();
       socket.send(refusal(EBUSY, concat("user ", peer->uid, " has as many programs here as are left for all others")));
       if (!socket.drain()) closer_.add(socket.release(), peer->uid);
       charge(peer->uid, begin);
@@ -231,7 +232,7 @@ bool Server::may_connect(const Peer& peer) const {
                                      [&peer](const Client& client) { return client.peer.uid == peer.uid; });
   const auto leaving =
       std::count_if(leaving_.begin(), leaving_.end(), [&peer](const Leaving& each) { return each.user == peer.uid; });
-  const size_t own = static_cast<size_t>(clients + leaving) + closer_.of(peer.uid);
+  const auto own = static_cast<size_t>(clients + leaving);
   return cm::Shares::leaves_enough(policy_.most_clients, connections_now(), own, {cm::UserId{peer.uid}, false});
 }
 
@@ -439,7 +440,7 @@ Server::Clients::iterator Server::end_client(Clients::iterator client) {
 // user has no time, as to close costs as much as there are waiters at the other end.
 void Server::close_some() {
   size_t closed = 0;
-  for (auto leaving = leaving_.begin(); leaving != leaving_.end() && closed < kMostClosed;) {
+  for (auto leaving = leaving_.begin(); leaving != leaving_.end() && closed < kMostClosed && !closer_.is_full();) {
     const uid_t user = leaving->user;
     if (!has_time(user, now_()) || !leaving->is_read()) {
       ++leaving;

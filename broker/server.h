@@ -114,8 +114,9 @@ class Server final : private CmServer::Clients {
   };
   void start_when_due(Time now);
   bool is_claimed_from() const;
-  size_t connections_now() const { return clients_.size() + leaving_.size() + closer_.size(); }
-  bool accepts(Time now) const { return connections_now() < policy_.most_clients && now >= accepts_at_; }
+  size_t connections_now() const { return clients_.size() + leaving_.size(); }
+  bool has_room() const { return connections_now() < policy_.most_clients && !closer_.is_full(); }
+  bool accepts(Time now) const { return has_room() && now >= accepts_at_; }
   void accept_clients(int listener);
   bool may_connect(const Peer& peer) const;
   bool is_silent(const Client& client, Time now) const;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <csignal>
 #include <fcntl.h>
+#include <map>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -65,10 +66,21 @@ size_t SlowCloser::processes_of(uid_t user) const {
 
 void SlowCloser::work() {
   std::erase_if(processes_, [](const Process& each) { return waitpid(each.pid, nullptr, WNOHANG) != 0; });
-  if (processes_.size() >= kMostProcesses) return;
+  if (const auto user = next_user()) close_all_of(user);
+}
+
+// Whose descriptors are to be closed now.
+std::optional<uid_t> SlowCloser::next_user() const {
+  if (waiting_.size() >= enough_) {
+    std::map<uid_t, size_t> count;
+    for (const Waiting& each : waiting_) ++count[each.user];
+    const auto has_less = [](const auto& one, const auto& other) { return one.second < other.second; };
+    return std::max_element(count.begin(), count.end(), has_less)->first;
+  }
+  if (processes_.size() >= kMostProcesses) return std::nullopt;
   const auto next = std::find_if(waiting_.begin(), waiting_.end(),
                                  [this](const Waiting& each) { return processes_of(each.user) < kMostOfUser; });
-  if (next != waiting_.end()) close_all_of(next->user);
+  return next == waiting_.end() ? std::nullopt : std::optional(next->user);
 }
 
 // The process has the last copies as soon as they are closed here, which the end of the pipe tells it. If there can be

@@ -2,6 +2,10 @@
 // Closes what a client has passed on, whatever that is. The last close() of a descriptor can take as long as its sender
 // likes: a TCP socket that lingers, a file of his own file system (FUSE), anything in an epoll set that he keeps
 // locked. So it is done by processes that end, for whom nobody waits.
+//
+// A user has few of them. But what waits for him must not grow without bound: when too much waits, whoever has the most
+// of it gets one process more. Descriptors that are on their way are counted by the kernel for who has sent them, up to
+// his RLIMIT_NOFILE, until they are closed. So there are no more such processes than that has room for what they took.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +19,11 @@ namespace uroce::broker {
 
 class SlowCloser {
  public:
-  // Processes at a time. One closes all that waits for it of its user.
+  // Processes at a time, unless too much waits. One closes all that waits for it of its user.
   static constexpr size_t kMostProcesses = 32, kMostOfUser = 2;
 
-  SlowCloser() = default;
+  // `enough`: descriptors that may wait.
+  explicit SlowCloser(size_t enough) : enough_(enough) {}
   ~SlowCloser();
   SlowCloser(const SlowCloser&) = delete;
   SlowCloser& operator=(const SlowCloser&) = delete;
@@ -32,6 +37,8 @@ class SlowCloser {
   // Descriptors that wait to be closed.
   size_t size() const { return waiting_.size(); }
   size_t of(uid_t user) const;
+  // Nothing is to be added before work() has been called again.
+  bool is_full() const { return waiting_.size() >= 2 * enough_; }
 
  private:
   struct Waiting {
@@ -44,9 +51,11 @@ class SlowCloser {
     UniqueFd has_ours;  // ends when the process has nothing open but what it is there for
   };
   size_t processes_of(uid_t user) const;
+  std::optional<uid_t> next_user() const;
   // Those of one user, or all.
   void close_all_of(std::optional<uid_t> user);
 
+  const size_t enough_;
   std::vector<Waiting> waiting_;
   std::vector<Process> processes_;
 };

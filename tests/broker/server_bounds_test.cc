@@ -9,7 +9,6 @@
 #include <gtest/gtest.h>
 #include <memory>
 #include <optional>
-#include <poll.h>
 #include <set>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
@@ -20,7 +19,7 @@
 #include "cm/codec.h"
 #include "engine/base/concat.h"
 #include "tests/broker/server_rig.h"
-#include "tests/waiters.h"
+#include "tests/held_files.h"
 
 namespace uroce::broker {
 namespace {
@@ -362,60 +361,6 @@ TEST_F(ServerBounds, ARangeIsKeptUntilThoseWhoMetItHaveHeard) {
   EXPECT_TRUE(comes_back()) << "is not waited for longer";
 }
 
-// Whoever leaves has not to pay for those that wait at another one's end.
-TEST_F(ServerBounds, WhoHasNoTimeIsToldLater) {
-  UROCE_SKIP_UNLESS_ROOT();
-  const auto broker = server(silent_clock);
-  const auto turns = [&] {
-    for (int i = 0; i < 5; ++i) EXPECT_TRUE(broker->turn(-1, false));
-  };
-  std::optional<RawClient> slow, other;
-  as_user(kUser, [&] { slow.emplace(address_); });
-  as_user(kOtherUser, [&] { other.emplace(address_); });
-  const auto is_answered = [&](RawClient& client, const Message& request) {
-    client.say(request);
-    turns();
-    pollfd answer{client.socket(), POLLIN, 0};
-    if (poll(&answer, 1, 0) == 0) return false;
-    client.welcome();
-    return true;
-  };
-  const auto lease = [&](RawClient& client) {
-    Message request = make_message(Kind::kLease, "eth");
-    request.ifindex = 1;
-    client.say(request);
-    turns();
-    return client.listen();
-  };
-  ASSERT_TRUE(is_answered(*slow, RawClient::hello()));
-  ASSERT_TRUE(is_answered(*other, RawClient::hello()));
-  const uint32_t range = lease(*slow).range, gone = lease(*other).range;
-  slow->say(meet(range, gone));
-  other->say(meet(gone, range));
-  turns();
-  EXPECT_EQ(slow->hear(0).kind, Kind::kMemory);
-  raise_file_limit();
-  const test::Waiters waiters(slow->socket(), 100'000);
-  int asked = 0;
-  bool has_time = true;
-  for (; has_time && asked < 100'000; ++asked) {
-    slow->say(make_message(Kind::kHold, "port"));
-    turns();
-    pollfd answer{slow->socket(), POLLIN, 0};
-    has_time = poll(&answer, 1, 0) != 0;
-    if (has_time) slow->listen();
-  }
-  ASSERT_FALSE(has_time);
-  other.reset();
-  turns();
-  slow->hear(0);
-  EXPECT_EQ(slow->error(), ETIMEDOUT);
-  silent_time += std::chrono::seconds(9);  // kPartingTime has not passed
-  turns();
-  EXPECT_EQ(slow->hear(0).kind, Kind::kPart);
-  EXPECT_EQ(slow->error(), 0);
-}
-
 size_t open_files() {
   size_t count = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) count += entry.exists() ? 1 : 0;
@@ -476,6 +421,38 @@ TEST_F(ServerBounds, ConnectionsThatCloseSlowlyHoldNobodyUp) {
     }
     EXPECT_EQ(good.listen().kind, Kind::kGranted) << round;
   }
+}
+
+// He has as many processes as he may have, which do not end, and goes on.
+TEST_F(ServerBounds, WhatWaitsToBeClosedLocksNobodyOut) {
+  UROCE_SKIP_UNLESS_ROOT();
+  constexpr size_t kClients = 2 * kReserved;
+  constexpr size_t kAttempts = 4 * kClients;
+  const auto broker = server(monotonic_now, kClients);
+  std::vector<RawClient> stay;
+  test::HeldFiles files(kAttempts);
+  as_user(kUser, [&] {
+    for (size_t i = 0; i < kClients; ++i) {
+      stay.emplace_back(address_);
+      broker->turn(-1, false);
+    }
+    for (size_t i = 0; i < kAttempts; ++i) {
+      RawClient attempt(address_);
+      const UniqueFd file = files.take();
+      ASSERT_EQ(attempt.say(RawClient::hello(), std::array{file.get()}), 0);
+      broker->turn(-1, false);
+    }
+  });
+  const auto is_welcome = [&] {
+    RawClient& client = stay.emplace_back(address_);
+    client.say(RawClient::hello());
+    return comes_true([&] {
+      broker->turn(-1, false);
+      return wait_for_message(client.socket(), 0) == 0;
+    });
+  };
+  EXPECT_TRUE(is_welcome());
+  as_user(kOtherUser, [&] { EXPECT_TRUE(is_welcome()); });
 }
 
 TEST_F(ServerBounds, TheEndWaitsForNobodyWhoWasNotAccepted) {

@@ -120,12 +120,12 @@ class ServerTest : public testing::Test {
   }
 
   // A broker whose turns the test makes.
-  std::unique_ptr<Server> server(Server::Clock clock = monotonic_now) {
+  std::unique_ptr<Server> server(Server::Clock clock = monotonic_now, size_t most_clients = kMostClients) {
     std::vector<UniqueFd> listeners(1);
     EXPECT_EQ(listen_at(address_, listeners.front()), 0);
     return std::make_unique<Server>(std::move(listeners), std::make_unique<FakeSteering>(kernel_),
-                                    Policy{.owner = geteuid(), .group = {}, .linger = {}}, false,
-                                    io::attached_xdp_program, clock);
+                                    Policy{.owner = geteuid(), .group = {}, .linger = {}, .most_clients = most_clients},
+                                    false, io::attached_xdp_program, clock);
   }
 
   Kernel kernel_;

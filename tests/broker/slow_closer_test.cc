@@ -8,10 +8,13 @@
 #include <unistd.h>
 
 #include "tests/broker/broker_rig.h"
+#include "tests/held_files.h"
 #include "tests/slow_socket.h"
 
 namespace uroce::broker {
 namespace {
+
+constexpr size_t kEnough = 64;
 
 // A pipe: whether all copies of its writing end have been closed is seen at the other one.
 struct Pipe {
@@ -29,7 +32,7 @@ struct Pipe {
 };
 
 TEST(SlowCloser, OneProcessClosesAllOfAUser) {
-  SlowCloser closer;
+  SlowCloser closer(kEnough);
   std::array<Pipe, 6> pipes;
   for (uid_t i = 0; i < pipes.size(); ++i) closer.add(std::move(pipes[i].writes), i % 2);
   EXPECT_EQ(closer.size(), 6u);
@@ -50,7 +53,7 @@ TEST(SlowCloser, OneProcessClosesAllOfAUser) {
 
 // Which the test has, and the process keeps not for a moment longer than it takes to begin.
 TEST(SlowCloser, TheProcessKeepsNothingElseOpen) {
-  SlowCloser closer;
+  SlowCloser closer(kEnough);
   Pipe other, pipe;
   closer.add(std::move(pipe.writes), 1);
   closer.work();
@@ -64,14 +67,14 @@ TEST(SlowCloser, AfterTheEndAddressesAreFree) {
     UniqueFd listener;
     ASSERT_EQ(listen_at("@uroced-slow-closer-" + std::to_string(getpid()), listener), 0) << i;
     Pipe pipe;
-    SlowCloser closer;
+    SlowCloser closer(kEnough);
     closer.add(std::move(pipe.writes), 1);
     closer.work();
   }
 }
 
 TEST(SlowCloser, NobodyWaitsForWhatLingers) {
-  SlowCloser closer;
+  SlowCloser closer(kEnough);
   for (uid_t user = 0; user < 8; ++user) closer.add(test::slow_socket(), user);
   for (int turn = 0; turn < 8; ++turn) closer.work();
   EXPECT_EQ(closer.size(), 0u);
@@ -81,8 +84,32 @@ TEST(SlowCloser, NobodyWaitsForWhatLingers) {
   }));
 }
 
+TEST(SlowCloser, WhenTooMuchWaitsWhoHasTheMostGetsAnotherProcess) {
+  SlowCloser closer(4);
+  test::HeldFiles files(SlowCloser::kMostOfUser);
+  for (size_t i = 0; i < SlowCloser::kMostOfUser; ++i) {
+    closer.add(files.take(), 1);
+    closer.work();
+  }
+  std::array<Pipe, 8> pipes;
+  for (size_t i = 0; i < 3; ++i) closer.add(std::move(pipes[i].writes), 1);
+  closer.work();
+  EXPECT_EQ(closer.of(1), 3u) << "they wait for those that do not end";
+  for (size_t i = 3; i < pipes.size(); ++i) {
+    EXPECT_FALSE(closer.is_full());
+    closer.add(std::move(pipes[i].writes), i < 5 ? 2 : 1);
+  }
+  EXPECT_TRUE(closer.is_full());
+  closer.work();
+  EXPECT_EQ(closer.of(1), 0u);
+  EXPECT_EQ(closer.of(2), 2u);
+  closer.work();
+  EXPECT_EQ(closer.size(), 0u);
+  for (const Pipe& pipe : pipes) EXPECT_TRUE(comes_true([&] { return pipe.is_closed(); }));
+}
+
 TEST(SlowCloser, TheEndOfTheBrokerIsNotWaitedForEither) {
-  SlowCloser closer;
+  SlowCloser closer(kEnough);
   closer.add(test::slow_socket(), 1);
 }
 
