@@ -312,69 +312,6 @@ void Link::report(int file, uint32_t most_qps) const {
   }
 }
 
-// Null: it has been given back. Caller holds lock_.
-Lease* Link::lease_of(const Message& message) const {
-  const auto lease = std::find_if(leases_.begin(), leases_.end(),
-                                  [&](const Lease* own) { return own->range_.number == message.range; });
-  return lease == leases_.end() ? nullptr : *lease;
-}
-
-// What the other one will read is sealed before he gets it.
-void Link::prepare(const Message& message, const UniqueFd& memory) {
-  const std::lock_guard guard(lock_);
-  Lease* const lease = lease_of(message);
-  if (lease == nullptr || message.other > LeaseRange::kLastNumber) return;
-  std::unique_ptr<io::PeerMemory> mapped = io::PeerMemory::for_writing(memory.get(), message.of_stranger != 0);
-  if (!mapped) return;
-  lease->prepared_[message.other] = std::move(mapped);
-  Message sealed = make_message(Kind::kSealed);
-  sealed.range = message.range;
-  sealed.other = message.other;
-  send(socket_, sealed);
-}
-
-// Without the lock: those who have ended are closed there, which may take long.
-void Link::hand_over(const Message& message, Descriptors& came) {
-  std::unique_lock guard(lock_);
-  Lease* const lease = lease_of(message);
-  if (lease == nullptr) return;
-  const auto own = lease->prepared_.extract(message.other);
-  const Lease::TakePeer take = lease->take_peer_;
-  guard.unlock();
-  if (own.empty() || !take) return;
-  ForkGuard().forget(came[0].get());  // closed as soon as it is mapped
-  take(message.other, {std::move(own.mapped()), std::move(came[0]), std::move(came[1]), message.of_stranger != 0});
-}
-
-void Link::part(const Message& message) {
-  const std::lock_guard guard(lock_);
-  Lease* const lease = lease_of(message);
-  if (lease == nullptr) return;
-  lease->prepared_.erase(message.other);
-  if (lease->part_) lease->part_(message.other);
-}
-
-// Wishes that are lost are said again (io/same_host/same_host.h).
-void Link::look_after_leases() {
-  eventfd_t count;
-  eventfd_read(event_.get(), &count);
-  std::vector<std::function<void()>> due;
-  std::unique_lock guard(lock_);
-  for (Lease* const lease : leases_) {
-    for (size_t i = 0; i < lease->wishes_.size(); ++i) {
-      for (uint64_t bits = lease->wishes_[i].exchange(0); bits != 0; bits &= bits - 1) {
-        Message message = make_message(Kind::kMeet);
-        message.range = lease->range_.number;
-        message.other = static_cast<uint32_t>(64 * i) + static_cast<uint32_t>(std::countr_zero(bits));
-        send(socket_, message);
-      }
-    }
-    if (lease->to_tend_.exchange(false) && lease->tend_) due.push_back(lease->tend_);
-  }
-  guard.unlock();  // as in hand_over()
-  for (const auto& tend : due) tend();
-}
-
 // The watching thread sees the end of what it has waited for, and then whether there is another one. Caller holds
 // lock_.
 void Link::disconnect() {

@@ -61,10 +61,11 @@ class Lease {
   const Plane plane_;
   const LeaseRange range_;
   PortSockets sockets_;
-  TakePeer take_peer_;  // changed under the link's lock, as are the next two
+  // Under the link's lock, as are the next three; but `tend_` is called without it.
+  TakePeer take_peer_;
   PartFrom part_;
   std::function<void()> tend_;
-  std::map<uint32_t, std::unique_ptr<io::PeerMemory>> prepared_;  // by range of whoever is to read it; likewise
+  std::map<uint32_t, std::unique_ptr<io::PeerMemory>> prepared_;  // by range of whoever is to read it
   std::atomic<bool> to_tend_{false};
   std::array<std::atomic<uint64_t>, LeaseRange::kLastNumber / 64 + 1> wishes_{};  // bits: whom to ask for
 };
@@ -110,7 +111,8 @@ class Link : public std::enable_shared_from_this<Link> {
   void listen_until_end();
   bool listen(int socket);
   void report(int file, uint32_t most_qps) const;
-  Lease* lease_of(const Message& message) const;
+  Lease* lease_of(uint32_t range) const;
+  void tend(uint32_t range);
   void prepare(const Message& message, const UniqueFd& memory);
   void hand_over(const Message& message, Descriptors& came);
   void part(const Message& message);

@@ -16,9 +16,8 @@
 //
 //   kMeet (range, other)                ->   (no answer) it sends packets to QPs of the other range
 //   kSealed (range, other)              ->   (no answer) to kMemory: it has mapped and sealed it
-//   kStay                               ->   (no answer) the broker is to stay there as long as the connection does,
-//   which
-//                                            others may inherit: whatever is said after this ends it
+//   kStay                               ->   (no answer) the broker is to stay there as long as the connection does;
+//                                            others may inherit it: whatever is said after this ends it
 //
 //   kHold (text: port)                  ->   a DPDK port that one process at a time can use; also to say that one has
 //                                       <-   kGranted, or kRefused: who has it
@@ -28,12 +27,12 @@
 //
 //                                       <-   kReport (most_qps, with a file and a bell): the client's statistics are to
 //                                            be written to the file, and the bell is closed then (statistics.h)
-//                                       <-   kMemory (range, other, of_stranger, with memory): to each of two that are
-//                                       to meet,
-//                                            what it is to write to and the other is to read (io/same_host/peer.h).
-//                                            Both have asked for it, or one of them who is of the same user or root's
+//                                       <-   kMemory (range, other, of_stranger, with memory): to each of two who are
+//                                            to meet, where it is to write what the other one reads
+//                                            (io/same_host/peer_memory.h). Both have asked for it, or one of them who
+//                                            is of the same user or root's
 //                                       <-   kPeer (range, other, of_stranger, with memory and a bell): when both have
-//                                            sealed theirs, the other's, and what connects them besides
+//                                            sealed theirs, what connects the two (io/same_host/peer.h)
 //                                       <-   kPart (range, other): who had the other range has it no longer
 //
 // Who looks at the statistics (observer.h) and is no client:

@@ -12,6 +12,7 @@
 #include "engine/base/bell.h"
 #include "engine/base/time.h"
 #include "engine/base/unique_fd.h"
+#include "engine/io/same_host/cost.h"
 #include "engine/io/same_host/peer_memory.h"
 #include "engine/io/same_host/ring.h"
 
@@ -68,7 +69,7 @@ class Peer {
   UniqueFd bell_;
   const bool of_stranger_;
   bool ended_ = false, costly_ = false;
-  Duration ring_debt_{};  // by which its rings have taken more than is fair
+  Cost cost_;  // of its rings, if it is a stranger's
 };
 
 }  // namespace uroce::io

@@ -8,7 +8,6 @@
 #include <sys/epoll.h>
 #include <utility>
 
-#include "engine/base/clock.h"
 #include "engine/io/frame_builder.h"
 #include "wire/bth.h"
 #include "wire/ip_udp.h"
@@ -39,12 +38,8 @@ constexpr uint32_t kMostLate = 2048;
 constexpr uint32_t kCostlyPause = (uint32_t{1} << 24) + 1;
 // A packet so long is not copied out of the ring.
 constexpr size_t kApart = 512;
-// What a packet may take that goes to another process of this host by the network, by how much more all of them, and
-// how much of that one burst may count, during which the processor of a virtual machine may be taken away. Of those
-// that take more, one part of the time goes.
-constexpr Duration kFairPacket = std::chrono::microseconds(50), kMostDebt = std::chrono::milliseconds(1);
-constexpr Duration kMostOfOne = kMostDebt * 2 / 3;
-constexpr int kShareOfSlow = 100;
+// Of packets whose sending costs too much one part of the time goes.
+constexpr int kShareOfCostly = 100;
 // The reader gets to see what is written when there is so much of it.
 constexpr size_t kPublish = size_t{32} << 10;
 
@@ -271,19 +266,16 @@ size_t SameHost::without_peer(std::span<const io::TxPacket> packets) {
   return static_cast<size_t>(std::find_if(packets.begin(), packets.end(), stays) - packets.begin());
 }
 
-// To send to a socket takes as long as there are waiters at it, 0.1 us each, and who has the socket may make millions
-// of them. What takes so long is lost but for one part of the time, as everything else waits for it.
+// All to one range of this host. Packets whose sending costs too much are lost but for a part of the time.
 size_t SameHost::send_near(std::span<io::TxPacket> packets) {
-  Slowness& slow = slowness_[range_of(packets.front())];
-  if (slow.debt > kMostDebt && config_.now() < slow.again) {
+  Near& near = near_[range_of(packets.front())];
+  if (near.cost.is_too_much() && config_.now() < near.again) {
     counters_.tx_unread += packets.size();
     return packets.size();
   }
-  const Duration begin = thread_time();
-  const size_t sent = network_->send(packets);
-  const Duration more = thread_time() - begin - kFairPacket * static_cast<int64_t>(packets.size());
-  slow.debt = std::clamp(slow.debt + std::min(more, kMostOfOne), Duration{}, 2 * kMostDebt);
-  if (slow.debt > kMostDebt) slow.again = config_.now() + std::max(more, Duration{}) * kShareOfSlow;
+  size_t sent = 0;
+  const Duration more = near.cost.account_for(packets.size(), [&] { sent = network_->send(packets); });
+  if (near.cost.is_too_much()) near.again = config_.now() + more * kShareOfCostly;
   return sent;
 }
 

@@ -27,6 +27,7 @@
 #include "engine/base/clock.h"
 #include "engine/io/packet_io.h"
 #include "engine/io/quiet_turns.h"
+#include "engine/io/same_host/cost.h"
 #include "engine/io/same_host/peer.h"
 #include "engine/io/same_host/peer_exchange.h"
 
@@ -99,11 +100,11 @@ class SameHost final : public PacketIo {
   std::vector<std::unique_ptr<Peer>> peers_;
   std::array<Peer*, kMostRanges> by_range_{};         // null: none to send to
   std::array<uint32_t, kMostRanges> without_peer_{};  // packets that went by the network for want of one
-  struct Slowness {
-    Duration debt{};  // by which packets have taken more than is fair
-    Time again{};     // if that is much, when the next one goes
+  struct Near {
+    Cost cost;
+    Time again{};  // if that is too much, when the next packet goes
   };
-  std::array<Slowness, kMostRanges> slowness_{};  // of those that go by the network
+  std::array<Near, kMostRanges> near_{};  // packets that go by the network
   std::optional<std::vector<wire::IpAddress>> local_addresses_;
   std::optional<wire::IpAddress> last_source_;  // that was one of them
   size_t first_ = 0;                            // whose turn it is
