@@ -90,6 +90,18 @@ class GateTools(unittest.TestCase):
         self.assertRegex(done.stdout, r"(?m)^build sanitize bin/files_view_test$")
         self.assertRegex(done.stdout, r"(?m)^tests .*\bfiles_client_test\|files_view_test\b")
 
+    @unittest.skipUnless((SOURCE / "build/sanitize/build.ninja").exists(), "needs both builds: tools/test")
+    def test_a_fuzzer_has_the_rooms_that_it_names(self):
+        sys.path.insert(0, str(SOURCE / "tools/lib"))
+        self.addCleanup(sys.path.pop, 0)
+        import affected
+        build = affected.Build("sanitize")
+        for fuzzer, rooms in {"frame_fuzzer": {"wire"}, "cm_codec_fuzzer": {"cm"}, "af_xdp_receive_fuzzer": {"engine/io/af_xdp"}}.items():
+            found = affected.rooms_of_fuzzer(build.files_of(f"bin/{fuzzer}"))
+            self.assertEqual(found, {SOURCE / room for room in rooms})
+        found = affected.rooms_of_fuzzer(build.files_of("bin/qp_pair_fuzzer"))
+        self.assertGreaterEqual(found, {SOURCE / "engine/transport", SOURCE / "engine/memory", SOURCE / "engine/datapath"})
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -13,7 +13,7 @@ room too. Prints lines
   test: ...                what the reader should know: a test that was left out, and why
   --times FILE   what earlier runs took (recorded_test.sh); of tests that together take longer than --seconds on all cores, the
                  longest are left out
-fuzzers: names of those whose sources have changed since COMMIT, in one line.
+fuzzers: names of those whose room has changed since COMMIT, in one line.
 
 What a program is made of, ninja's graph knows; what a source includes, its own text says: project headers are named from the
 root of the repository, so that no build has to have run before. A script depends on itself and on the modules that it imports.
@@ -204,12 +204,31 @@ def tests(options):
         print("test: no test depends on what changed")
 
 
+def folder_of(file):
+    """The one above where that has no headers, only folders."""
+    above = file.parent.parent
+    return file.parent if above == REPOSITORY or any(above.glob("*.h")) else above
+
+
+def rooms_of_fuzzer(files):
+    """Folders of what it tests: those that its own sources and tests' helpers include, without what everybody uses."""
+    names = (name.decode() for file in files if file.is_relative_to(REPOSITORY / "tests") and file.suffix in SOURCES
+             for name in INCLUDE.findall(file.read_bytes()))
+    folders = {folder_of(REPOSITORY / name) for name in names if not name.startswith("tests/") and (REPOSITORY / name).is_file()}
+    return folders - {REPOSITORY / "engine/base", REPOSITORY / "wire"} or folders
+
+
 def fuzzers(options):
     diff = subprocess.run(["git", "diff", "--name-only", options.commit], cwd=REPOSITORY, check=True, capture_output=True, text=True)
     changed = {REPOSITORY / file for file in diff.stdout.splitlines() if not file.endswith("CMakeLists.txt")}
     build = Build("sanitize")
-    names = (test["command"][-1] for test in build.tests if "fuzz" in labels(test))
-    print(*sorted({name for name in names if changed & build.files_of(f"bin/{name}")}))
+    names = {test["command"][-1] for test in build.tests if "fuzz" in labels(test)}
+
+    def has_changed(name):
+        files = build.files_of(f"bin/{name}")
+        rooms = rooms_of_fuzzer(files)
+        return any(folder_of(file) in rooms or file.is_relative_to(REPOSITORY / "tests") for file in changed & files)
+    print(*sorted(filter(has_changed, names)))
 
 
 def main():
