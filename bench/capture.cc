@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "base/counters.h"
 #include "capture/session.h"
-#include "engine/base/counters.h"
 #include "engine/io/memory_link.h"
 #include "wire/bth.h"
 #include "wire/icrc.h"

@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <utility>
 
-#include "engine/base/concat.h"
+#include "base/concat.h"
 
 namespace uroce::broker {
 

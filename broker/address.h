@@ -10,7 +10,7 @@
 #include <string>
 #include <sys/types.h>
 
-#include "engine/base/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace uroce::broker {
 

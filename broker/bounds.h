@@ -7,8 +7,8 @@
 #include <chrono>
 #include <cstddef>
 
+#include "base/time.h"
 #include "cm/types.h"
-#include "engine/base/time.h"
 #include "engine/io/same_host/peer_exchange.h"
 
 namespace uroce::broker {

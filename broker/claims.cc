@@ -14,11 +14,11 @@
 #include <unistd.h>
 #include <utility>
 
+#include "base/close_all.h"
+#include "base/message_socket.h"
 #include "broker/bounds.h"
 #include "broker/protocol.h"
 #include "cm/shares.h"
-#include "engine/base/close_all.h"
-#include "engine/base/message_socket.h"
 
 namespace uroce::broker {
 

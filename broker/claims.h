@@ -15,9 +15,9 @@
 #include <variant>
 #include <vector>
 
+#include "base/time.h"
+#include "base/unique_fd.h"
 #include "broker/staging.h"
-#include "engine/base/time.h"
-#include "engine/base/unique_fd.h"
 
 namespace uroce::broker {
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include <utility>
 
-#include "engine/base/passed_descriptors.h"
+#include "base/passed_descriptors.h"
 
 namespace uroce::broker {
 

@@ -7,8 +7,8 @@
 #include <span>
 #include <utility>
 
+#include "base/unique_fd.h"
 #include "broker/protocol.h"
-#include "engine/base/unique_fd.h"
 
 namespace uroce::broker {
 

@@ -13,12 +13,12 @@
 #include <system_error>
 #include <utility>
 
+#include "base/clock.h"
+#include "base/fork.h"
+#include "base/message_socket.h"
+#include "base/passed_descriptors.h"
+#include "base/thread.h"
 #include "cm/codec.h"
-#include "engine/base/clock.h"
-#include "engine/base/fork.h"
-#include "engine/base/message_socket.h"
-#include "engine/base/passed_descriptors.h"
-#include "engine/base/thread.h"
 
 namespace uroce::broker {
 namespace {

@@ -9,9 +9,9 @@
 #include <memory>
 #include <variant>
 
+#include "base/error.h"
 #include "broker/link.h"
 #include "cm/agent.h"
-#include "engine/io/io_error.h"
 
 namespace uroce::broker {
 

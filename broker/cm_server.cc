@@ -8,8 +8,8 @@
 #include <sys/socket.h>
 #include <utility>
 
-#include "engine/base/clock.h"
-#include "engine/base/random.h"
+#include "base/clock.h"
+#include "base/random.h"
 
 namespace uroce::broker {
 namespace {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "broker/connections.h"
 
+#include "base/concat.h"
 #include "broker/words.h"
-#include "engine/base/concat.h"
 
 namespace uroce::broker {
 

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <array>
 
+#include "base/counters.h"
 #include "capture/capture.h"
 #include "capture/hub.h"
-#include "engine/base/counters.h"
 #include "wire/bth.h"
 #include "wire/deth.h"
 #include "wire/mad.h"

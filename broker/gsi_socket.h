@@ -19,10 +19,10 @@
 #include <sys/socket.h>
 #include <utility>
 
+#include "base/time.h"
 #include "broker/gsi_capture.h"
 #include "broker/gsi_counters.h"
 #include "cm/types.h"
-#include "engine/base/time.h"
 #include "engine/io/fault_spec.h"
 #include "engine/io/udp/message.h"
 #include "engine/net/host_net.h"

@@ -19,12 +19,12 @@
 #include <unistd.h>
 #include <utility>
 
+#include "base/clock.h"
+#include "base/concat.h"
+#include "base/fork.h"
+#include "base/thread.h"
 #include "broker/address.h"
 #include "broker/statistics.h"
-#include "engine/base/clock.h"
-#include "engine/base/concat.h"
-#include "engine/base/fork.h"
-#include "engine/base/thread.h"
 
 namespace uroce::broker {
 

@@ -17,11 +17,11 @@
 #include <variant>
 #include <vector>
 
+#include "base/error.h"
+#include "base/unique_fd.h"
 #include "broker/lease_range.h"
 #include "broker/port_sockets.h"
 #include "broker/protocol.h"
-#include "engine/base/unique_fd.h"
-#include "engine/io/io_error.h"
 #include "engine/io/same_host/peer.h"
 
 namespace uroce::broker {

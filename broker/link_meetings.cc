@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/fork.h"
 #include "broker/link.h"
-#include "engine/base/fork.h"
 
 namespace uroce::broker {
 

@@ -10,12 +10,12 @@
 #include <unistd.h>
 #include <utility>
 
+#include "base/bell.h"
+#include "base/clock.h"
+#include "base/concat.h"
 #include "broker/address.h"
 #include "broker/protocol.h"
 #include "broker/words.h"
-#include "engine/base/bell.h"
-#include "engine/base/clock.h"
-#include "engine/base/concat.h"
 
 namespace uroce::broker {
 

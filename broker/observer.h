@@ -10,10 +10,10 @@
 #include <variant>
 #include <vector>
 
+#include "base/error.h"
+#include "base/unique_fd.h"
 #include "broker/connections.h"
 #include "broker/statistics.h"
-#include "engine/base/unique_fd.h"
-#include "engine/io/io_error.h"
 
 namespace uroce::broker {
 

@@ -10,7 +10,7 @@
 #include <functional>
 #include <map>
 
-#include "engine/base/time.h"
+#include "base/time.h"
 
 namespace uroce::broker {
 

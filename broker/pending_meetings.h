@@ -12,7 +12,7 @@
 #include <optional>
 #include <utility>
 
-#include "engine/base/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace uroce::broker {
 

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/unique_fd.h"
 #include "broker/lease_range.h"
-#include "engine/base/unique_fd.h"
 
 namespace uroce::broker {
 

@@ -58,8 +58,8 @@
 #include <string>
 #include <type_traits>
 
+#include "base/message_socket.h"
 #include "broker/port_sockets.h"
-#include "engine/base/message_socket.h"
 
 namespace uroce::broker {
 

@@ -14,11 +14,11 @@
 #include <unistd.h>
 #include <utility>
 
+#include "base/bell.h"
+#include "base/concat.h"
+#include "base/random.h"
 #include "broker/answers.h"
 #include "cm/shares.h"
-#include "engine/base/bell.h"
-#include "engine/base/concat.h"
-#include "engine/base/random.h"
 
 namespace uroce::broker {
 

@@ -21,6 +21,10 @@
 #include <sys/types.h>
 #include <vector>
 
+#include "base/clock.h"
+#include "base/number_allocator.h"
+#include "base/time.h"
+#include "base/unique_fd.h"
 #include "broker/address.h"
 #include "broker/bounds.h"
 #include "broker/claims.h"
@@ -33,10 +37,6 @@
 #include "broker/slow_closer.h"
 #include "broker/steering.h"
 #include "broker/time_budget.h"
-#include "engine/base/clock.h"
-#include "engine/base/number_allocator.h"
-#include "engine/base/time.h"
-#include "engine/base/unique_fd.h"
 #include "engine/io/af_xdp/xdp_program.h"
 
 namespace uroce::broker {

@@ -10,13 +10,13 @@
 #include <utility>
 #include <variant>
 
+#include "base/clock.h"
+#include "base/concat.h"
+#include "base/message_socket.h"
 #include "broker/answers.h"
 #include "broker/server.h"
 #include "broker/steering_error.h"
 #include "cm/shares.h"
-#include "engine/base/clock.h"
-#include "engine/base/concat.h"
-#include "engine/base/message_socket.h"
 #include "engine/io/af_xdp/error.h"
 
 namespace uroce::broker {

@@ -5,10 +5,10 @@
 #include <optional>
 #include <sys/types.h>
 
+#include "base/bell.h"
+#include "base/concat.h"
 #include "broker/server.h"
 #include "cm/shares.h"
-#include "engine/base/bell.h"
-#include "engine/base/concat.h"
 
 namespace uroce::broker {
 

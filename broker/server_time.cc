@@ -5,8 +5,8 @@
 // millions of them. So each such step is on the account of the user at that end, and he is asked for before it.
 #include <cerrno>
 
+#include "base/clock.h"
 #include "broker/server.h"
-#include "engine/base/clock.h"
 
 namespace uroce::broker {
 

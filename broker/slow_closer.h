@@ -13,7 +13,7 @@
 #include <sys/types.h>
 #include <vector>
 
-#include "engine/base/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace uroce::broker {
 

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <variant>
 
+#include "base/error.h"
 #include "broker/lease_range.h"
 #include "broker/port_sockets.h"
-#include "engine/io/io_error.h"
 
 namespace uroce::broker {
 

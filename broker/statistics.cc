@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/concat.h"
 #include "broker/words.h"
-#include "engine/base/concat.h"
 
 namespace uroce::broker {
 

@@ -13,11 +13,11 @@
 #include <utility>
 #include <variant>
 
+#include "base/error.h"
+#include "base/time.h"
 #include "broker/lease_range.h"
 #include "broker/port_sockets.h"
 #include "broker/staging.h"
-#include "engine/base/time.h"
-#include "engine/io/io_error.h"
 
 namespace uroce::broker {
 

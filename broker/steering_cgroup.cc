@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <utility>
 
-#include "engine/base/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace uroce::broker {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/passed_descriptors.h"
-#include "engine/base/unique_fd.h"
+#include "base/passed_descriptors.h"
+#include "base/unique_fd.h"
 
 namespace uroce::broker {
 

@@ -6,7 +6,7 @@
 #include <system_error>
 #include <utility>
 
-#include "engine/io/io_error.h"
+#include "base/error.h"
 
 namespace uroce::broker {
 

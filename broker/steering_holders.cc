@@ -18,9 +18,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "engine/base/concat.h"
-#include "engine/base/printable.h"
-#include "engine/base/unique_fd.h"
+#include "base/concat.h"
+#include "base/printable.h"
+#include "base/unique_fd.h"
 #include "wire/envelope.h"
 
 namespace uroce::broker {

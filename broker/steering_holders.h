@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/io/io_error.h"
+#include "base/error.h"
 
 namespace uroce::broker {
 

@@ -15,10 +15,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/close_all.h"
 #include "broker/steering_cgroup.h"
 #include "broker/steering_descriptors.h"
 #include "broker/steering_error.h"
-#include "engine/base/close_all.h"
 #include "engine/io/silent_libbpf.h"
 #include "engine/io/udp/socket.h"
 #include "socket_lock.skel.h"

@@ -15,9 +15,9 @@
 #include <sys/types.h>
 #include <variant>
 
+#include "base/error.h"
+#include "base/unique_fd.h"
 #include "broker/port_sockets.h"
-#include "engine/base/unique_fd.h"
-#include "engine/io/io_error.h"
 
 struct socket_lock;  // the programs
 

@@ -13,11 +13,11 @@
 #include <unistd.h>
 #include <utility>
 
+#include "base/clock.h"
 #include "broker/steering_descriptors.h"
 #include "broker/steering_error.h"
 #include "broker/steering_holders.h"
 #include "broker/steering_memberships.h"
-#include "engine/base/clock.h"
 #include "engine/io/udp/socket.h"
 
 namespace uroce::broker {

@@ -7,8 +7,8 @@
 #include <map>
 #include <sys/types.h>
 
+#include "base/time.h"
 #include "broker/bounds.h"
-#include "engine/base/time.h"
 
 namespace uroce::broker {
 

@@ -21,6 +21,8 @@
 #include <variant>
 #include <vector>
 
+#include "base/clock.h"
+#include "base/concat.h"
 #include "broker/address.h"
 #include "broker/file_limit.h"
 #include "broker/server.h"
@@ -28,8 +30,6 @@
 #include "broker/usage.h"
 #include "capture/hub.h"
 #include "capture/server.h"
-#include "engine/base/clock.h"
-#include "engine/base/concat.h"
 #include "engine/io/fault_spec.h"
 #include "engine/net/net_view.h"
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/concat.h"
+#include "base/concat.h"
 
 namespace uroce::usage {
 

@@ -9,7 +9,7 @@
 #include <system_error>
 #include <utility>
 
-#include "engine/base/printable.h"
+#include "base/printable.h"
 
 namespace uroce::broker {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "capture/comment.h"
 
-#include "engine/base/counters.h"
+#include "base/counters.h"
 
 namespace uroce::io {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <new>
 
-#include "engine/base/fork.h"
+#include "base/fork.h"
 
 namespace uroce::io {
 

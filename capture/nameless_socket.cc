@@ -19,8 +19,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "engine/base/clock.h"
-#include "engine/base/fork.h"
+#include "base/clock.h"
+#include "base/fork.h"
 
 namespace uroce::io {
 namespace {

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "engine/base/fork.h"
+#include "base/fork.h"
 
 namespace uroce::io {
 namespace {

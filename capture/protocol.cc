@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/base/message_socket.h"
+#include "base/message_socket.h"
 
 namespace uroce::io::capture_protocol {
 

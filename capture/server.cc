@@ -12,10 +12,10 @@
 #include <unistd.h>
 #include <utility>
 
+#include "base/fork.h"
+#include "base/thread.h"
 #include "capture/hub.h"
 #include "capture/protocol.h"
-#include "engine/base/fork.h"
-#include "engine/base/thread.h"
 
 namespace uroce::io {
 

@@ -11,10 +11,10 @@
 #include <system_error>
 #include <unistd.h>
 
+#include "base/fork.h"
+#include "base/thread.h"
 #include "capture/capture.h"
 #include "capture/comment.h"
-#include "engine/base/fork.h"
-#include "engine/base/thread.h"
 #include "wire/icrc.h"
 #include "wire/ip_udp.h"
 

@@ -11,7 +11,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "engine/base/printable.h"
+#include "base/printable.h"
 #include "engine/io/af_xdp/privileges.h"
 #include "wire/envelope.h"
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "engine/io/io_error.h"
+#include "base/error.h"
 
 namespace uroce::cli {
 

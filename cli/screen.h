@@ -9,7 +9,7 @@
 #include <termios.h>
 #include <vector>
 
-#include "engine/base/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace uroce::cli {
 

@@ -14,10 +14,10 @@
 #include <unistd.h>
 #include <vector>
 
+#include "base/unique_fd.h"
 #include "broker/link.h"
 #include "broker/observer.h"
 #include "cli/library.h"
-#include "engine/base/unique_fd.h"
 
 namespace uroce::cli {
 namespace {

@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "engine/base/capabilities.h"
+#include "base/capabilities.h"
 
 namespace uroce::cli {
 namespace {

@@ -24,6 +24,7 @@
 #include <span>
 #include <utility>
 
+#include "base/time.h"
 #include "cm/counters.h"
 #include "cm/endpoint_table.h"
 #include "cm/listeners.h"
@@ -31,7 +32,6 @@
 #include "cm/shares.h"
 #include "cm/types.h"
 #include "cm/waiting_requests.h"
-#include "engine/base/time.h"
 
 namespace uroce::cm {
 

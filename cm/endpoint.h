@@ -2,9 +2,9 @@
 // What is remembered of a connection, of a request for one, or of a SIDR exchange. Owned by EndpointTable.
 #pragma once
 
+#include "base/time.h"
 #include "cm/connection_states.h"
 #include "cm/types.h"
-#include "engine/base/time.h"
 
 namespace uroce::cm {
 

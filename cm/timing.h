@@ -6,7 +6,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "engine/base/time.h"
+#include "base/time.h"
 
 namespace uroce::cm {
 

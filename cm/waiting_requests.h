@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/time.h"
 #include "cm/types.h"
-#include "engine/base/time.h"
 
 namespace uroce::cm {
 

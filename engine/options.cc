@@ -5,8 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/concat.h"
 #include "capture/settings.h"
-#include "engine/base/concat.h"
 #include "engine/device/identity.h"
 #include "engine/io/fault_spec.h"
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/base/time.h"
+#include "base/time.h"
 #include "engine/congestion/controller.h"
 #include "engine/io/dpdk/devargs.h"
 

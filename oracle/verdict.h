@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/time.h"
+#include "base/time.h"
 #include "oracle/rules.h"
 #include "wire/envelope.h"
 #include "wire/psn.h"

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "engine/base/concat.h"
+#include "base/concat.h"
 #include "rdma_cm/manager.h"
 
 namespace uroce::rdma_cm {

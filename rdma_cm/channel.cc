@@ -8,8 +8,8 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include "engine/base/fork.h"
-#include "engine/base/unique_fd.h"
+#include "base/fork.h"
+#include "base/unique_fd.h"
 
 namespace uroce::rdma_cm {
 

@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "engine/base/fork.h"
+#include "base/fork.h"
 
 namespace uroce::rdma_cm {
 namespace {

@@ -8,8 +8,8 @@
 #include <variant>
 #include <vector>
 
+#include "base/concat.h"
 #include "broker/cm_link.h"
-#include "engine/base/concat.h"
 #include "engine/device/broker_link.h"
 #include "rdma_cm/environment.h"
 #include "rdma_cm/host_surroundings.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/clock.h"
 #include "cm/timing.h"
-#include "engine/base/clock.h"
 #include "rdma_cm/manager.h"
 #include "wire/cma_header.h"
 

@@ -8,7 +8,7 @@
 #include <new>
 #include <sys/types.h>
 
-#include "engine/base/fork.h"
+#include "base/fork.h"
 #include "engine/net/netdev_settings.h"
 #include "rdma_cm/caller_memory.h"
 #include "rdma_cm/functions.h"

@@ -9,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-#include "engine/base/clock.h"
+#include "base/clock.h"
 #include "engine/memory/mr_table.h"
 #include "engine/queue/completion_queue.h"
 #include "engine/queue/work_queue.h"

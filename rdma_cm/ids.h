@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
+#include "base/time.h"
 #include "cm/requests.h"
-#include "engine/base/time.h"
 #include "rdma_cm/address.h"
 #include "rdma_cm/channel.h"
 #include "rdma_cm/resolver.h"

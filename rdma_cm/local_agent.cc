@@ -11,9 +11,9 @@
 #include <utility>
 #include <variant>
 
-#include "engine/base/clock.h"
-#include "engine/base/random.h"
-#include "engine/base/thread.h"
+#include "base/clock.h"
+#include "base/random.h"
+#include "base/thread.h"
 
 namespace uroce::rdma_cm {
 namespace {

@@ -12,9 +12,9 @@
 #include <thread>
 #include <vector>
 
+#include "base/unique_fd.h"
 #include "cm/agent.h"
 #include "cm/service.h"
-#include "engine/base/unique_fd.h"
 #include "rdma_cm/gsi_qp.h"
 
 namespace uroce::rdma_cm {

@@ -8,7 +8,7 @@
 #include <unistd.h>
 #include <utility>
 
-#include "engine/base/fork.h"
+#include "base/fork.h"
 
 namespace uroce::rdma_cm {
 

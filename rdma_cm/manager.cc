@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <utility>
 
-#include "engine/base/fork.h"
+#include "base/fork.h"
 #include "engine/device/identity.h"
 #include "rdma_cm/caller_memory.h"
 

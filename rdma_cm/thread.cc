@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // Manager's thread: letters of the connection manager, channels that nobody has any more, next hops that are found or
 // not, QPs whose first packet stands for the RTU, netdevs that change.
-#include "engine/base/thread.h"
+#include "base/thread.h"
 
 #include <algorithm>
 #include <array>
@@ -13,8 +13,8 @@
 #include <system_error>
 #include <thread>
 
-#include "engine/base/clock.h"
-#include "engine/base/fork.h"
+#include "base/clock.h"
+#include "base/fork.h"
 #include "rdma_cm/manager.h"
 
 namespace uroce::rdma_cm {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/unique_fd.h"
+#include "base/unique_fd.h"
 #include "tests/unfilled_memory.h"
 
 namespace uroce::test {

@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <vector>
 
-#include "engine/base/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace uroce::test {
 

@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "engine/base/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace uroce::test {
 

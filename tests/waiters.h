@@ -8,7 +8,7 @@
 #include <sys/epoll.h>
 #include <vector>
 
-#include "engine/base/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace uroce::test {
 

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/base/time.h"
+#include "base/time.h"
 #include "trace/record.h"
 #include "wire/envelope.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/time.h"
+#include "base/time.h"
 #include "wire/ip_udp.h"
 
 namespace uroce::trace {

@@ -5,8 +5,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#include "engine/base/fork.h"
-#include "engine/base/unique_fd.h"
+#include "base/fork.h"
+#include "base/unique_fd.h"
 
 namespace uroce::verbs {
 namespace {

@@ -7,7 +7,7 @@
 #include <new>
 #include <unistd.h>
 
-#include "engine/base/unique_fd.h"
+#include "base/unique_fd.h"
 #include "verbs_shim/async_events.h"
 #include "verbs_shim/command_file.h"
 #include "verbs_shim/dispatch.h"

@@ -8,8 +8,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "engine/base/fork.h"
-#include "engine/base/unique_fd.h"
+#include "base/fork.h"
+#include "base/unique_fd.h"
 
 namespace uroce::verbs {
 

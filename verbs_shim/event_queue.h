@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <mutex>
 
-#include "engine/base/lock_watch.h"
+#include "base/lock_watch.h"
 #include "verbs_shim/event_descriptor.h"
 
 namespace uroce::verbs {

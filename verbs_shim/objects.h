@@ -17,10 +17,10 @@
 #include <system_error>
 #include <utility>
 
-#include "engine/base/caller_state.h"
-#include "engine/base/fork.h"
-#include "engine/base/spinlock.h"
-#include "engine/base/unique_fd.h"
+#include "base/caller_state.h"
+#include "base/fork.h"
+#include "base/spinlock.h"
+#include "base/unique_fd.h"
 #include "engine/device/host.h"
 #include "engine/engine.h"
 #include "engine/queue/completion_queue.h"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// Objects that a child has inherited through fork(). The engine behind them works in the parent (engine/base/fork.h),
+// Objects that a child has inherited through fork(). The engine behind them works in the parent (base/fork.h),
 // so in the child they are empty shells: what would create, change or post says EIO, as on a device that was pulled;
 // queues have nothing; and destroying takes the shell alone, in any order and without waiting for anybody: threads of
 // the parent may have been in the middle of anything. Every verb asks here before it touches a lock or the engine.
 #pragma once
 
-#include "engine/base/fork.h"
+#include "base/fork.h"
 #include "verbs_shim/objects.h"
 
 namespace uroce::verbs {

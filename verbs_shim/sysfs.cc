@@ -7,7 +7,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "engine/base/unique_fd.h"
+#include "base/unique_fd.h"
 
 extern "C" {
 

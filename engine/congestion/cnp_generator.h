@@ -10,7 +10,7 @@
 // The cost is bounded: never more CNPs than marked packets, and never more than 250,000 a second.
 #pragma once
 
-#include "engine/base/time.h"
+#include "base/time.h"
 
 namespace uroce::congestion {
 

@@ -27,7 +27,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "engine/base/time.h"
+#include "base/time.h"
 #include "engine/congestion/dcqcn.h"
 #include "engine/congestion/delay_control.h"
 #include "engine/congestion/pacer.h"

@@ -21,7 +21,7 @@
 
 #include <cstdint>
 
-#include "engine/base/time.h"
+#include "base/time.h"
 #include "engine/congestion/rate.h"
 
 namespace uroce::congestion {

@@ -10,7 +10,7 @@
 #include <array>
 #include <cstdint>
 
-#include "engine/base/time.h"
+#include "base/time.h"
 #include "engine/congestion/rate.h"
 
 namespace uroce::congestion {

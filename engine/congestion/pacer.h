@@ -15,7 +15,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "engine/base/time.h"
+#include "base/time.h"
 #include "engine/congestion/rate.h"
 
 namespace uroce::congestion {

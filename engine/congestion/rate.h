@@ -6,7 +6,7 @@
 #include <compare>
 #include <cstdint>
 
-#include "engine/base/time.h"
+#include "base/time.h"
 
 namespace uroce::congestion {
 

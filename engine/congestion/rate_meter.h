@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "engine/base/time.h"
+#include "base/time.h"
 #include "engine/congestion/rate.h"
 
 namespace uroce::congestion {

@@ -10,7 +10,7 @@
 #include <memory>
 #include <optional>
 
-#include "engine/base/counters.h"
+#include "base/counters.h"
 #include "engine/datapath/doorbells.h"
 #include "engine/datapath/moderated_cqs.h"
 #include "engine/datapath/next_hop_waits.h"

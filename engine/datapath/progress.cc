@@ -13,9 +13,9 @@
 #include <unistd.h>
 #include <utility>
 
-#include "engine/base/clock.h"
-#include "engine/base/fork.h"
-#include "engine/base/thread.h"
+#include "base/clock.h"
+#include "base/fork.h"
+#include "base/thread.h"
 
 namespace uroce::engine {
 

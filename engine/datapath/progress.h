@@ -26,7 +26,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/base/caller_state.h"
+#include "base/caller_state.h"
 #include "engine/datapath/shard.h"
 #include "engine/io/steering.h"
 

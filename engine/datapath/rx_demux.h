@@ -8,7 +8,7 @@
 #include <optional>
 #include <span>
 
-#include "engine/base/counters.h"
+#include "base/counters.h"
 #include "engine/datapath/schedule.h"
 #include "engine/io/packet_io.h"
 #include "engine/objects/qp.h"

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "base/timer_wheel.h"
 #include "engine/datapath/ack_scheduler.h"
-#include "engine/datapath/timer_wheel.h"
 #include "engine/objects/qp.h"
 
 namespace uroce::engine {

@@ -6,7 +6,7 @@
 #include <new>
 #include <utility>
 
-#include "engine/base/clock.h"
+#include "base/clock.h"
 #include "engine/datapath/progress.h"
 #include "engine/memory/memory_access.h"
 

@@ -10,8 +10,8 @@
 #include <poll.h>
 #include <vector>
 
-#include "engine/base/caller_state.h"
-#include "engine/base/lock_watch.h"
+#include "base/caller_state.h"
+#include "base/lock_watch.h"
 #include "engine/datapath/datapath.h"
 #include "engine/datapath/wait_policy.h"
 

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <optional>
 
-#include "engine/base/counters.h"
+#include "base/counters.h"
 #include "engine/datapath/next_hop_waits.h"
 #include "engine/datapath/schedule.h"
 #include "engine/datapath/tx_queues.h"

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "engine/base/time.h"
+#include "base/time.h"
 
 namespace uroce::engine {
 

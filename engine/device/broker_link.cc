@@ -3,7 +3,7 @@
 
 #include <mutex>
 
-#include "engine/base/fork.h"
+#include "base/fork.h"
 #include "engine/device/process_statistics.h"
 
 namespace uroce::engine {

@@ -6,8 +6,8 @@
 #include <memory>
 #include <variant>
 
+#include "base/error.h"
 #include "broker/link.h"
-#include "engine/io/io_error.h"
 #include "engine/options.h"
 
 namespace uroce::engine {

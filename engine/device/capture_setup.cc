@@ -7,12 +7,12 @@
 #include <mutex>
 #include <unistd.h>
 
+#include "base/concat.h"
+#include "base/fork.h"
 #include "capture/capture.h"
 #include "capture/hub.h"
 #include "capture/server.h"
 #include "capture/settings.h"
-#include "engine/base/concat.h"
-#include "engine/base/fork.h"
 #include "engine/device/identity.h"
 #include "engine/io/fault_injector.h"
 #include "engine/io/memory_link.h"

@@ -8,8 +8,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/random.h"
 #include "broker/lease_range.h"
-#include "engine/base/random.h"
 #include "engine/device/say.h"
 #include "engine/io/closed_io.h"
 

@@ -14,7 +14,7 @@
 #include <variant>
 #include <vector>
 
-#include "engine/base/time.h"
+#include "base/time.h"
 #include "engine/device/open_io.h"
 #include "engine/io/af_xdp/af_xdp.h"
 #include "engine/io/replaceable_io.h"

@@ -13,11 +13,11 @@
 #include <system_error>
 #include <thread>
 
-#include "engine/base/capabilities.h"
-#include "engine/base/clock.h"
-#include "engine/base/concat.h"
-#include "engine/base/fork.h"
-#include "engine/base/thread.h"
+#include "base/capabilities.h"
+#include "base/clock.h"
+#include "base/concat.h"
+#include "base/fork.h"
+#include "base/thread.h"
 #include "engine/device/capture_setup.h"
 #include "engine/device/device.h"
 #include "engine/device/identity.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/device/io_choice.h"
 
-#include "engine/base/concat.h"
+#include "base/concat.h"
 #include "engine/io/af_xdp/af_xdp.h"
 #include "engine/io/af_xdp/error.h"
 

@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "base/error.h"
 #include "engine/io/af_xdp/xdp_program.h"
-#include "engine/io/io_error.h"
 #include "engine/net/net_view.h"
 #include "engine/net/netdev_features.h"
 #include "engine/options.h"

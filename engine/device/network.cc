@@ -7,7 +7,7 @@
 #include <chrono>
 #include <utility>
 
-#include "engine/base/clock.h"
+#include "base/clock.h"
 #include "engine/device/device.h"
 #include "engine/device/say.h"
 

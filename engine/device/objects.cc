@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/clock.h"
+#include "base/clock.h"
 #include "engine/device/device.h"
 
 namespace uroce::engine {

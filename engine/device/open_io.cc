@@ -8,9 +8,9 @@
 #include <sys/socket.h>
 #include <utility>
 
+#include "base/clock.h"
+#include "base/concat.h"
 #include "broker/link.h"
-#include "engine/base/clock.h"
-#include "engine/base/concat.h"
 #include "engine/device/broker_link.h"
 #include "engine/device/capture_setup.h"
 #include "engine/device/followed_frames.h"

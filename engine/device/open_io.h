@@ -10,9 +10,9 @@
 #include <variant>
 #include <vector>
 
-#include "engine/base/time.h"
+#include "base/error.h"
+#include "base/time.h"
 #include "engine/engine.h"
-#include "engine/io/io_error.h"
 #include "engine/io/packet_io.h"
 #include "engine/objects/qpn_space.h"
 #include "engine/options.h"

@@ -7,7 +7,7 @@
 #include <array>
 #include <cstdint>
 
-#include "engine/base/counters.h"
+#include "base/counters.h"
 #include "engine/io/packet_io.h"
 
 namespace uroce::engine {

@@ -4,8 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/clock.h"
 #include "broker/statistics.h"
-#include "engine/base/clock.h"
 #include "engine/device/host.h"
 
 namespace uroce::engine {

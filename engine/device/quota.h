@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <mutex>
 
-#include "engine/base/spinlock.h"
+#include "base/spinlock.h"
 #include "engine/limits.h"
 
 namespace uroce::engine {

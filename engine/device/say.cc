@@ -6,8 +6,8 @@
 #include <set>
 #include <utility>
 
-#include "engine/base/concat.h"
-#include "engine/base/fork.h"
+#include "base/concat.h"
+#include "base/fork.h"
 
 namespace uroce::engine {
 

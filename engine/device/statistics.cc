@@ -8,7 +8,7 @@
 #include <cctype>
 #include <utility>
 
-#include "engine/base/concat.h"
+#include "base/concat.h"
 #include "engine/device/device.h"
 
 namespace uroce::engine {

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "engine/base/clock.h"
+#include "base/clock.h"
 
 namespace uroce::io {
 

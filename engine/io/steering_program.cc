@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <iterator>
 
-#include "engine/base/fork.h"
+#include "base/fork.h"
 #include "engine/io/silent_libbpf.h"
 #include "roce_steer.skel.h"
 

@@ -11,8 +11,8 @@
 #include <mutex>
 #include <new>
 
-#include "engine/base/fork.h"
-#include "engine/base/spinlock.h"
+#include "base/fork.h"
+#include "base/spinlock.h"
 #include "engine/memory/ordered_copy.h"
 
 namespace uroce::memory {

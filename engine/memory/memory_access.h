@@ -17,7 +17,7 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/base/time.h"
+#include "base/time.h"
 
 namespace uroce::memory {
 

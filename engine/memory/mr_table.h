@@ -12,7 +12,7 @@
 #include <mutex>
 #include <vector>
 
-#include "engine/base/spinlock.h"
+#include "base/spinlock.h"
 #include "engine/memory/key_table.h"
 #include "engine/memory/window_table.h"
 

@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "engine/base/fork.h"
+#include "base/fork.h"
 
 namespace uroce::net {
 

@@ -19,7 +19,7 @@
 #include <unistd.h>
 #include <utility>
 
-#include "engine/base/clock.h"
+#include "base/clock.h"
 #include "engine/net/multicast_mac.h"
 #include "engine/net/netdev_settings.h"
 #include "engine/net/netlink_socket.h"

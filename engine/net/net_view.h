@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/time.h"
+#include "base/time.h"
 #include "engine/net/next_hop.h"
 #include "wire/envelope.h"
 

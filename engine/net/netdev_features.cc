@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <vector>
 
-#include "engine/base/unique_fd.h"
+#include "base/unique_fd.h"
 #include "engine/net/netdev_genl.h"
 
 namespace uroce::net {

@@ -12,7 +12,7 @@
 #include <netlink/socket.h>
 #include <span>
 
-#include "engine/base/fork.h"
+#include "base/fork.h"
 
 namespace uroce::net {
 

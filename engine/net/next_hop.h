@@ -14,7 +14,7 @@
 #include <memory>
 #include <utility>
 
-#include "engine/base/time.h"
+#include "base/time.h"
 #include "wire/envelope.h"
 
 namespace uroce::net {

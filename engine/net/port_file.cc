@@ -8,7 +8,7 @@
 #include <iterator>
 #include <optional>
 
-#include "engine/base/concat.h"
+#include "base/concat.h"
 
 namespace uroce::net {
 namespace {

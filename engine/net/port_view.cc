@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include <utility>
 
-#include "engine/base/clock.h"
+#include "base/clock.h"
 #include "engine/net/multicast_mac.h"
 
 namespace uroce::net {

@@ -13,7 +13,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/base/unique_fd.h"
+#include "base/unique_fd.h"
 #include "engine/net/net_view.h"
 #include "engine/net/port_file.h"
 #include "engine/net/resolution.h"

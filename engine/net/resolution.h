@@ -17,7 +17,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/base/time.h"
+#include "base/time.h"
 #include "engine/net/next_hop.h"
 #include "wire/envelope.h"
 

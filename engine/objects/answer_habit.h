@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "engine/base/time.h"
+#include "base/time.h"
 
 namespace uroce::engine {
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/time.h"
+#include "base/time.h"
 #include "engine/congestion/controller.h"
 #include "engine/net/net_view.h"
 #include "engine/transport/common/run_trial.h"

@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "engine/datapath/timer_wheel.h"
+#include "base/timer_wheel.h"
 #include "engine/engine.h"
 #include "engine/objects/answer_habit.h"
 #include "engine/objects/path.h"

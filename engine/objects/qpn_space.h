@@ -10,8 +10,8 @@
 #include <optional>
 #include <utility>
 
-#include "engine/base/number_allocator.h"
-#include "engine/base/zeroed_array.h"
+#include "base/number_allocator.h"
+#include "base/zeroed_array.h"
 #include "wire/psn.h"
 
 namespace uroce::engine {

@@ -15,8 +15,8 @@
 #include <memory>
 #include <mutex>
 
-#include "engine/base/spinlock.h"
-#include "engine/base/time.h"
+#include "base/spinlock.h"
+#include "base/time.h"
 
 namespace uroce::queue {
 

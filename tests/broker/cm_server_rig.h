@@ -19,9 +19,9 @@
 #include <variant>
 #include <vector>
 
+#include "base/clock.h"
+#include "base/message_socket.h"
 #include "broker/cm_server.h"
-#include "engine/base/clock.h"
-#include "engine/base/message_socket.h"
 #include "tests/broker/fake_view.h"
 
 namespace uroce::broker {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/concat.h"
+#include "base/concat.h"
 #include "tests/broker/cm_server_rig.h"
 
 namespace uroce::broker {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/unique_fd.h"
+#include "base/unique_fd.h"
 #include "engine/net/net_view.h"
 
 namespace uroce::broker {

@@ -15,9 +15,9 @@
 #include <thread>
 #include <vector>
 
+#include "base/concat.h"
+#include "base/fork.h"
 #include "broker/observer.h"
-#include "engine/base/concat.h"
-#include "engine/base/fork.h"
 #include "engine/io/same_host/peer_exchange.h"
 #include "tests/broker/broker_rig.h"
 #include "tests/broker/scripted_broker.h"

@@ -9,9 +9,9 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
+#include "base/bell.h"
+#include "base/concat.h"
 #include "broker/link.h"
-#include "engine/base/bell.h"
-#include "engine/base/concat.h"
 #include "tests/broker/broker_rig.h"
 #include "tests/broker/scripted_broker.h"
 #include "tests/slow_socket.h"

@@ -8,7 +8,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
-#include "engine/base/passed_descriptors.h"
+#include "base/passed_descriptors.h"
 
 namespace uroce::broker {
 namespace {

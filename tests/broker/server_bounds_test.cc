@@ -15,9 +15,9 @@
 #include <sys/socket.h>
 #include <vector>
 
+#include "base/concat.h"
 #include "broker/file_limit.h"
 #include "cm/codec.h"
-#include "engine/base/concat.h"
 #include "tests/broker/server_rig.h"
 #include "tests/held_files.h"
 

@@ -21,8 +21,8 @@
 #include <unistd.h>
 #include <vector>
 
+#include "base/passed_descriptors.h"
 #include "broker/claims.h"
-#include "engine/base/passed_descriptors.h"
 #include "tests/broker/server_rig.h"
 #include "tests/locked_socket.h"
 

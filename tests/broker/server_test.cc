@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <vector>
 
-#include "engine/base/concat.h"
+#include "base/concat.h"
 #include "tests/broker/server_rig.h"
 
 namespace uroce::broker {

@@ -16,10 +16,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "broker/steering.h"
 #include "broker/steering_descriptors.h"
 #include "broker/steering_slots.h"
-#include "engine/base/clock.h"
 #include "engine/io/udp/socket.h"
 #include "tests/broker/port_lab.h"
 #include "tests/locked_socket.h"

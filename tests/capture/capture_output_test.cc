@@ -10,8 +10,8 @@
 #include <thread>
 #include <unistd.h>
 
+#include "base/fork.h"
 #include "capture/capture.h"
-#include "engine/base/fork.h"
 #include "tests/capture/capture_rig.h"
 
 namespace uroce::io::test {

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "base/counters.h"
 #include "capture/capture.h"
 #include "capture/session.h"
-#include "engine/base/counters.h"
 #include "engine/io/fault_injector.h"
 #include "engine/io/memory_link.h"
 #include "tests/engine/io/test_packet.h"

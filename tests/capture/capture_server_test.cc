@@ -13,11 +13,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/passed_descriptors.h"
 #include "capture/hub.h"
 #include "capture/nameless_socket.h"
 #include "capture/protocol.h"
 #include "capture/server.h"
-#include "engine/base/passed_descriptors.h"
 #include "engine/io/memory_link.h"
 #include "tests/capture/capture_rig.h"
 #include "tests/engine/io/test_packet.h"

@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "engine/base/fork.h"
+#include "base/fork.h"
 
 namespace uroce::io::test {
 namespace {

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
-#include "engine/base/unique_fd.h"
+#include "base/unique_fd.h"
 #include "engine/io/udp/socket.h"
 #include "tests/engine/io/veth_pair.h"
 

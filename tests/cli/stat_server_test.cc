@@ -18,8 +18,8 @@
 #include <unistd.h>
 #include <vector>
 
+#include "base/unique_fd.h"
 #include "cli/stat.h"
-#include "engine/base/unique_fd.h"
 
 namespace uroce::cli {
 namespace {

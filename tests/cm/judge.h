@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/time.h"
 #include "cm/types.h"
-#include "engine/base/time.h"
 #include "oracle/oracle.h"
 #include "trace/record.h"
 

@@ -21,12 +21,12 @@
 #include <variant>
 #include <vector>
 
+#include "base/bell.h"
+#include "base/passed_descriptors.h"
 #include "broker/address.h"
 #include "broker/link.h"
 #include "broker/observer.h"
 #include "broker/protocol.h"
-#include "engine/base/bell.h"
-#include "engine/base/passed_descriptors.h"
 #include "tests/fuzz/check.h"
 #include "tests/fuzz/input.h"
 

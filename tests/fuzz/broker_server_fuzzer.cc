@@ -32,12 +32,12 @@
 #include <variant>
 #include <vector>
 
+#include "base/passed_descriptors.h"
 #include "broker/address.h"
 #include "broker/port_sockets.h"
 #include "broker/protocol.h"
 #include "broker/server.h"
 #include "broker/steering.h"
-#include "engine/base/passed_descriptors.h"
 #include "engine/io/same_host/peer_memory.h"
 #include "tests/broker/fake_view.h"
 #include "tests/broker/kept_leases.h"

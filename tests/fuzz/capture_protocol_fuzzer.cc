@@ -19,12 +19,12 @@
 #include <unistd.h>
 #include <vector>
 
+#include "base/passed_descriptors.h"
 #include "capture/capture.h"
 #include "capture/hub.h"
 #include "capture/nameless_socket.h"
 #include "capture/protocol.h"
 #include "capture/server.h"
-#include "engine/base/passed_descriptors.h"
 #include "engine/io/memory_link.h"
 #include "tests/fuzz/check.h"
 #include "tests/fuzz/input.h"

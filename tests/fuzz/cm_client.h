@@ -8,9 +8,9 @@
 #include <variant>
 #include <vector>
 
+#include "base/passed_descriptors.h"
+#include "base/unique_fd.h"
 #include "cm/codec.h"
-#include "engine/base/passed_descriptors.h"
-#include "engine/base/unique_fd.h"
 #include "tests/broker/fake_view.h"
 #include "tests/fuzz/check.h"
 #include "tests/fuzz/input.h"

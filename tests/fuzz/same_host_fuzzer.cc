@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/bell.h"
+#include "base/bell.h"
 #include "engine/io/memory_link.h"
 #include "engine/io/same_host/same_host.h"
 #include "tests/engine/io/same_host/hostile.h"

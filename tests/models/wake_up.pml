@@ -14,7 +14,7 @@
 
 byte tail = 0, head = 0, taken = 0;  // taken: by the readers, of what the ring shows
 bool to_wake = true;                 // PeerWords::sleeps is not what the writer has woken the reader for (RingWriter::woken_)
-byte wake_ups = 0;                   // rings of the bell (engine/base/bell.h) that nobody has taken
+byte wake_ups = 0;                   // rings of the bell (base/bell.h) that nobody has taken
 bool locked = false;
 bool told = false;                   // the completion channel is readable
 bool writer_ended = false;

@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "engine/base/unique_fd.h"
+#include "base/unique_fd.h"
 #include "lab.h"
 
 namespace uroce::rdma_cm::test {

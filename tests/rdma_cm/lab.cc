@@ -9,8 +9,8 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include "engine/base/clock.h"
-#include "engine/base/random.h"
+#include "base/clock.h"
+#include "base/random.h"
 
 namespace uroce::rdma_cm::test {
 

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/time.h"
+#include "base/time.h"
 
 namespace uroce::simulator {
 

@@ -215,7 +215,7 @@ def rooms_of_fuzzer(files):
     names = (name.decode() for file in files if file.is_relative_to(REPOSITORY / "tests") and file.suffix in SOURCES
              for name in INCLUDE.findall(file.read_bytes()))
     folders = {folder_of(REPOSITORY / name) for name in names if not name.startswith("tests/") and (REPOSITORY / name).is_file()}
-    return folders - {REPOSITORY / "engine/base", REPOSITORY / "wire"} or folders
+    return folders - {REPOSITORY / "base", REPOSITORY / "wire"} or folders
 
 
 def fuzzers(options):

@@ -14,12 +14,12 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "engine/io/af_xdp/close_together.h"
 #include "engine/io/af_xdp/umem.h"
 #include "engine/io/af_xdp/xdp_program.h"
 #include "engine/io/af_xdp/xsk_queue.h"
 #include "engine/io/af_xdp/xsk_receiver.h"
-#include "engine/io/io_error.h"
 #include "engine/io/packet_io.h"
 
 namespace uroce::io {

@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "engine/base/fork.h"
+#include "base/fork.h"
 #include "engine/io/af_xdp/xdp_program.h"
 
 namespace uroce::io {

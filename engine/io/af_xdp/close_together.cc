@@ -7,8 +7,8 @@
 #include <thread>
 #include <unistd.h>
 
-#include "engine/base/fork.h"
-#include "engine/base/thread.h"
+#include "base/fork.h"
+#include "base/thread.h"
 
 namespace uroce::io {
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "engine/io/af_xdp/xdp_program.h"
-#include "engine/io/io_error.h"
 
 namespace uroce::io {
 

@@ -10,9 +10,9 @@
 #include <sys/timerfd.h>
 #include <utility>
 
-#include "engine/base/clock.h"
-#include "engine/base/concat.h"
-#include "engine/base/fork.h"
+#include "base/clock.h"
+#include "base/concat.h"
+#include "base/fork.h"
 #include "engine/io/frame_builder.h"
 #include "wire/bytes.h"
 #include "wire/ip_udp.h"

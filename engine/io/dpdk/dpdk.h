@@ -20,11 +20,11 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/time.h"
-#include "engine/base/unique_fd.h"
+#include "base/error.h"
+#include "base/time.h"
+#include "base/unique_fd.h"
 #include "engine/io/dpdk/calls.h"
 #include "engine/io/dpdk/devargs.h"
-#include "engine/io/io_error.h"
 #include "engine/io/packet_io.h"
 #include "wire/ip_udp.h"
 

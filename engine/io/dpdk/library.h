@@ -5,8 +5,8 @@
 #include <string>
 #include <variant>
 
+#include "base/error.h"
 #include "engine/io/dpdk/calls.h"
-#include "engine/io/io_error.h"
 
 namespace uroce::io {
 

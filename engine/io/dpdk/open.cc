@@ -10,8 +10,8 @@
 #include <thread>
 #include <unistd.h>
 
-#include "engine/base/concat.h"
-#include "engine/base/thread.h"
+#include "base/concat.h"
+#include "base/thread.h"
 #include "engine/io/af_xdp/privileges.h"
 #include "engine/io/dpdk/dpdk.h"
 #include "engine/io/dpdk/library.h"

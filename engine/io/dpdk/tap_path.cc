@@ -12,8 +12,8 @@
 #include <thread>
 #include <utility>
 
-#include "engine/base/concat.h"
-#include "engine/base/fork.h"
+#include "base/concat.h"
+#include "base/fork.h"
 
 namespace uroce::io {
 namespace {

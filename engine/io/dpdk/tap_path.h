@@ -13,9 +13,9 @@
 #include <span>
 #include <string>
 
-#include "engine/base/unique_fd.h"
+#include "base/error.h"
+#include "base/unique_fd.h"
 #include "engine/io/dpdk/dpdk.h"
-#include "engine/io/io_error.h"
 
 namespace uroce::io {
 

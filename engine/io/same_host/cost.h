@@ -10,8 +10,8 @@
 #include <chrono>
 #include <cstddef>
 
-#include "engine/base/clock.h"
-#include "engine/base/time.h"
+#include "base/clock.h"
+#include "base/time.h"
 
 namespace uroce::io {
 

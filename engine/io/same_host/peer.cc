@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "engine/base/fork.h"
+#include "base/fork.h"
 
 namespace uroce::io {
 

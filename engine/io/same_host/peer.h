@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // Another process of this host and what there is between it and this one: memory that each side writes to, with a ring
-// (ring.h), and a bell that wakes the other side and tells of its end (engine/base/bell.h). The broker makes it and
+// (ring.h), and a bell that wakes the other side and tells of its end (base/bell.h). The broker makes it and
 // passes it on. Neither has to trust the other.
 #pragma once
 
@@ -9,9 +9,9 @@
 #include <optional>
 #include <utility>
 
-#include "engine/base/bell.h"
-#include "engine/base/time.h"
-#include "engine/base/unique_fd.h"
+#include "base/bell.h"
+#include "base/time.h"
+#include "base/unique_fd.h"
 #include "engine/io/same_host/cost.h"
 #include "engine/io/same_host/peer_memory.h"
 #include "engine/io/same_host/ring.h"

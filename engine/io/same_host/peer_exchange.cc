@@ -5,8 +5,8 @@
 #include <sys/eventfd.h>
 #include <utility>
 
-#include "engine/base/bell.h"
-#include "engine/base/fork.h"
+#include "base/bell.h"
+#include "base/fork.h"
 
 namespace uroce::io {
 

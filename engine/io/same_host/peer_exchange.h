@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "engine/base/unique_fd.h"
+#include "base/unique_fd.h"
 #include "engine/io/same_host/peer.h"
 
 namespace uroce::io {

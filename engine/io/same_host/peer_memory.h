@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "engine/base/unique_fd.h"
+#include "base/unique_fd.h"
 #include "engine/io/same_host/ring.h"
 
 namespace uroce::io {

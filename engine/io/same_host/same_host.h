@@ -24,7 +24,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/clock.h"
+#include "base/clock.h"
 #include "engine/io/packet_io.h"
 #include "engine/io/quiet_turns.h"
 #include "engine/io/same_host/cost.h"

@@ -5,7 +5,7 @@
 #include <system_error>
 #include <utility>
 
-#include "engine/base/concat.h"
+#include "base/concat.h"
 
 namespace uroce::io {
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/lock_watch.h"
+#include "base/lock_watch.h"
 #include "wire/envelope.h"
 
 namespace uroce::io {

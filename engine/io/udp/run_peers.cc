@@ -5,7 +5,7 @@
 #include <cstring>
 #include <sys/socket.h>
 
-#include "engine/base/random.h"
+#include "base/random.h"
 #include "engine/io/udp/message.h"
 #include "wire/bth.h"
 #include "wire/icrc.h"

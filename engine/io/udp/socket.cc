@@ -9,7 +9,7 @@
 #include <system_error>
 #include <unistd.h>
 
-#include "engine/base/fork.h"
+#include "base/fork.h"
 #include "wire/envelope.h"
 
 namespace uroce::io {

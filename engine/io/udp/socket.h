@@ -10,8 +10,8 @@
 #include <utility>
 #include <variant>
 
-#include "engine/base/unique_fd.h"
-#include "engine/io/io_error.h"
+#include "base/error.h"
+#include "base/unique_fd.h"
 
 namespace uroce::io {
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/io/io_error.h"
+#include "base/error.h"
 #include "engine/io/packet_io.h"
 #include "engine/io/udp/notices.h"
 #include "engine/io/udp/run.h"

@@ -6,7 +6,7 @@
 
 #include <optional>
 
-#include "engine/io/io_error.h"
+#include "base/error.h"
 
 namespace uroce::io {
 

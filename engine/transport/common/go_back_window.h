@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "engine/base/time.h"
+#include "base/time.h"
 #include "engine/congestion/controller.h"
 
 namespace uroce::transport {

@@ -7,8 +7,8 @@
 #include <optional>
 #include <span>
 
-#include "engine/base/counters.h"
-#include "engine/base/time.h"
+#include "base/counters.h"
+#include "base/time.h"
 #include "engine/congestion/controller.h"
 #include "engine/memory/mr_table.h"
 #include "engine/queue/completion_burst.h"

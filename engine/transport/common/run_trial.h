@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "engine/base/time.h"
+#include "base/time.h"
 
 namespace uroce::transport {
 

@@ -19,7 +19,7 @@
 #include <optional>
 #include <utility>
 
-#include "engine/base/time.h"
+#include "base/time.h"
 #include "engine/io/send_reason.h"
 #include "engine/transport/common/qp_context.h"
 #include "engine/transport/reliable/send_window.h"

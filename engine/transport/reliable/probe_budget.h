@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "engine/base/time.h"
+#include "base/time.h"
 
 namespace uroce::transport {
 

@@ -24,11 +24,11 @@
 #include <unistd.h>
 #include <vector>
 
+#include "base/bell.h"
+#include "base/clock.h"
 #include "broker/address.h"
 #include "broker/protocol.h"
 #include "cm/codec.h"
-#include "engine/base/bell.h"
-#include "engine/base/clock.h"
 #include "engine/io/same_host/peer_memory.h"
 
 namespace uroce::broker {

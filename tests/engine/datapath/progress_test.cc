@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/base/clock.h"
+#include "base/clock.h"
 #include "tests/engine/datapath/hooked_io.h"
 #include "tests/engine/device/engine_rig.h"
 

@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "engine/base/clock.h"
-#include "engine/base/lock_watch.h"
+#include "base/clock.h"
+#include "base/lock_watch.h"
 #include "tests/engine/device/engine_rig.h"
 
 namespace uroce::engine::test {

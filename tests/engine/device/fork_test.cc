@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// What engine/base/fork.h promises, in the child and in the parent. The child answers by its exit status.
-#include "engine/base/fork.h"
+// What base/fork.h promises, in the child and in the parent. The child answers by its exit status.
+#include "base/fork.h"
 
 #include <atomic>
 #include <fcntl.h>

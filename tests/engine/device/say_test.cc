@@ -13,8 +13,8 @@
 #include <thread>
 #include <unistd.h>
 
-#include "engine/base/concat.h"
-#include "engine/base/unique_fd.h"
+#include "base/concat.h"
+#include "base/unique_fd.h"
 #include "tests/engine/device/engine_rig.h"
 
 namespace uroce::engine::test {

@@ -9,7 +9,7 @@
 #include <memory>
 #include <sys/mman.h>
 
-#include "engine/base/clock.h"
+#include "base/clock.h"
 #include "engine/io/memory_link.h"
 #include "engine/memory/memory_access.h"
 #include "tests/engine/io/stub_io.h"

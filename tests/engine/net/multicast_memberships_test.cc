@@ -11,7 +11,7 @@
 #include <string>
 #include <sys/socket.h>
 
-#include "engine/base/unique_fd.h"
+#include "base/unique_fd.h"
 #include "tests/engine/net/net_test_support.h"
 
 namespace uroce::net {

@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <system_error>
 
-#include "engine/base/clock.h"
+#include "base/clock.h"
 #include "tests/engine/net/altered_socket.h"
 #include "tests/engine/net/net_test_support.h"
 

@@ -22,7 +22,7 @@
 #include <unistd.h>
 #include <vector>
 
-#include "engine/base/unique_fd.h"
+#include "base/unique_fd.h"
 #include "engine/io/dpdk/calls.h"
 #include "engine/io/dpdk/module/frames.h"
 #include "engine/io/dpdk/module/module.h"

@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/unique_fd.h"
+#include "base/unique_fd.h"
 #include "tests/engine/io/test_packet.h"
 #include "tests/engine/io/veth_pair.h"
 #include "wire/bytes.h"

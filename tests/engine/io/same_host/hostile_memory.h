@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
-#include "engine/base/unique_fd.h"
+#include "base/unique_fd.h"
 #include "engine/io/same_host/ring.h"
 
 namespace uroce::io::test {

@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/bell.h"
-#include "engine/base/message_socket.h"
+#include "base/bell.h"
+#include "base/message_socket.h"
 #include "tests/engine/io/same_host/hostile.h"
 #include "tests/engine/io/same_host/same_host_rig.h"
 #include "tests/slow_socket.h"

@@ -5,8 +5,8 @@
 #include <array>
 #include <cerrno>
 
-#include "engine/base/bell.h"
-#include "engine/base/unique_fd.h"
+#include "base/bell.h"
+#include "base/unique_fd.h"
 #include "engine/io/same_host/peer.h"
 
 namespace uroce::io::test {

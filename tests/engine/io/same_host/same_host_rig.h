@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/clock.h"
+#include "base/clock.h"
 #include "engine/io/memory_link.h"
 #include "engine/io/same_host/same_host.h"
 #include "tests/engine/io/same_host/peer_pair.h"

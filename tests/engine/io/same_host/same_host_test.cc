@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/clock.h"
+#include "base/clock.h"
 #include "engine/io/fault_injector.h"
 #include "engine/memory/memory_access.h"
 #include "tests/engine/io/same_host/same_host_rig.h"

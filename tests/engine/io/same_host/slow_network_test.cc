@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "engine/base/clock.h"
+#include "base/clock.h"
 #include "tests/engine/io/same_host/same_host_rig.h"
 
 namespace uroce::io::test {

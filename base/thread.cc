@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "engine/base/thread.h"
+#include "base/thread.h"
 
 #include <pthread.h>
 #include <signal.h>
 #include <utility>
 
-#include "engine/base/capabilities.h"
+#include "base/capabilities.h"
 
 namespace uroce {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "engine/base/close_all.h"
+#include "base/close_all.h"
 
 #include <algorithm>
 #include <sys/syscall.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "engine/base/capabilities.h"
+#include "base/capabilities.h"
 
 #include <atomic>
 #include <cstdint>

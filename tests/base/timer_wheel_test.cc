@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // The timer wheel against a sorted list of deadlines, and what it promises about late, long and many timers.
-#include "engine/datapath/timer_wheel.h"
+#include "base/timer_wheel.h"
 
 #include <algorithm>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "engine/base/passed_descriptors.h"
+#include "base/passed_descriptors.h"
 
 #include <algorithm>
 #include <array>

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/base/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace uroce {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "engine/base/message_socket.h"
+#include "base/message_socket.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -7,8 +7,8 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include "engine/base/clock.h"
-#include "engine/base/passed_descriptors.h"
+#include "base/clock.h"
+#include "base/passed_descriptors.h"
 
 namespace uroce {
 

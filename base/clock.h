@@ -4,7 +4,7 @@
 
 #include <ctime>
 
-#include "engine/base/time.h"
+#include "base/time.h"
 
 namespace uroce {
 

@@ -18,7 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/base/time.h"
+#include "base/time.h"
 
 namespace uroce::engine {
 

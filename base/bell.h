@@ -14,7 +14,7 @@
 
 #include <array>
 
-#include "engine/base/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace uroce {
 

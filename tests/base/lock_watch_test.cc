@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // That the watch over locks sees what it is for (architecture.md "Progress").
-#include "engine/base/lock_watch.h"
+#include "base/lock_watch.h"
 
 #include <gtest/gtest.h>
 #include <mutex>
 
-#include "engine/base/fork.h"
+#include "base/fork.h"
 
 namespace uroce {
 namespace {

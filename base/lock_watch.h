@@ -6,7 +6,7 @@
 
 #include <mutex>
 
-#include "engine/base/spinlock.h"
+#include "base/spinlock.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define UROCE_WATCHES_LOCKS 1

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "engine/base/fork.h"
+#include "base/fork.h"
 
 #include <algorithm>
 #include <cassert>
@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <vector>
 
-#include "engine/base/lock_watch.h"
+#include "base/lock_watch.h"
 
 namespace uroce {
 

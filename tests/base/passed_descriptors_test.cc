@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // Descriptors with bytes over a UNIX socket: no more come than there is room for, and none stays open unseen.
-#include "engine/base/passed_descriptors.h"
+#include "base/passed_descriptors.h"
 
 #include <algorithm>
 #include <array>

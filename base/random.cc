@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "engine/base/random.h"
+#include "base/random.h"
 
 #include <cstdlib>
 #include <sys/random.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // Numbers that somebody asks for by name, among those that are given out at random. (Random ones: qpn_space_test.cc.)
-#include "engine/base/number_allocator.h"
+#include "base/number_allocator.h"
 
 #include <algorithm>
 #include <gtest/gtest.h>

@@ -13,7 +13,7 @@
 #include <optional>
 #include <utility>
 
-#include "engine/base/zeroed_array.h"
+#include "base/zeroed_array.h"
 
 namespace uroce {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // What an end of a bell can do to whoever has the other one.
-#include "engine/base/bell.h"
+#include "base/bell.h"
 
 #include <array>
 #include <cerrno>
@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <utility>
 
-#include "engine/base/message_socket.h"
+#include "base/message_socket.h"
 #include "tests/slow_socket.h"
 
 namespace uroce {

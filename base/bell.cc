@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "engine/base/bell.h"
+#include "base/bell.h"
 
 #include <cerrno>
 #include <cstdint>
