@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
 // Which socket on UDP port 4791 of a network namespace gets a packet, where several processes have sockets on it:
-// the one that was leased the QPN. Loaded by the broker (broker/steering_map.cc).
+// the one that was leased the QPN. Loaded by the broker (broker/steering/map.cc).
 //
 // The sockets are SO_REUSEPORT groups, one for each IP version. A packet that no lease has goes to the broker's own
 // member. Without a broker it is dropped; those for leases go on arriving. Of a multicast packet each socket that

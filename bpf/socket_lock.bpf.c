@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
 // What a client cannot do with the sockets on UDP port 4791 that the broker leaves to it: take packets of others,
 // change the steering, send to other ports. Programs of the cgroup in which the sockets are made
-// (broker/steering_pool.cc): a socket keeps them wherever it is passed, for as long as it lives.
+// (broker/steering/pool.cc): a socket keeps them wherever it is passed, for as long as it lives.
 #include <linux/bpf.h>
 #include <linux/in.h>
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <variant>
 
-#include "broker/link.h"
+#include "broker/client/link.h"
 #include "cli/devices.h"
 #include "cli/library.h"
 #include "engine/io/af_xdp/privileges.h"

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "broker/statistics.h"
-#include "broker/usage.h"
+#include "base/usage.h"
+#include "broker/protocol/statistics.h"
 #include "capture/settings.h"
 #include "cli/arguments.h"
 #include "cli/capture.h"

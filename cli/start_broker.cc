@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "base/unique_fd.h"
-#include "broker/link.h"
-#include "broker/observer.h"
+#include "broker/client/link.h"
+#include "broker/client/observer.h"
 #include "cli/library.h"
 
 namespace uroce::cli {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// `uroce run` sees to it that a broker runs (broker/uroced.cc), so that programs share the netdevs of the host.
+// `uroce run` sees to it that a broker runs (broker/server/uroced.cc), so that programs share the netdevs of the host.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// What `uroce stat` shows: totals and rates from what the processes of a broker have said (broker/observer.h) at two
-// times.
+// What `uroce stat` shows: totals and rates from what the processes of a broker have said (broker/client/observer.h) at
+// two times.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "broker/observer.h"
+#include "broker/client/observer.h"
 
 namespace uroce::cli {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "broker/observer.h"
+#include "broker/client/observer.h"
 #include "cli/stat.h"
 #include "cli/stat_figures.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // The connection manager as a process sees it: in this process (rdma_cm/local_agent.h) or in the broker of the host
-// (broker/cm_link.h).
+// (broker/client/broker_agent.h).
 #pragma once
 
 #include <functional>

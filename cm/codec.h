@@ -2,7 +2,7 @@
 // Requests, replies and events (requests.h) as bytes, for a connection between two processes of one host. Each side
 // takes the other for hostile: what is decoded has only values that its types have, lengths are at most those of the
 // types, and nothing is left over. What is encoded is the values, byte by byte: no padding, nothing of the sender's
-// memory. Numbers are in host order. Which format it is says the version of broker/protocol.h.
+// memory. Numbers are in host order. Which format it is says the version of broker/protocol/protocol.h.
 #pragma once
 
 #include <array>

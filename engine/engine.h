@@ -25,7 +25,7 @@
 #include "engine/transport/common/qp_state.h"
 
 namespace uroce::broker {
-struct DeviceStatistics;  // broker/statistics.h
+struct DeviceStatistics;  // broker/protocol/statistics.h
 }
 
 namespace uroce::engine {

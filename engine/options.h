@@ -24,7 +24,7 @@ struct Options {
   congestion::Algorithm congestion = congestion::Algorithm::kAuto;  // UROCE_CC
   Duration patience{};                 // UROCE_PATIENCE: a peer that is away is waited for so long at least
   uint32_t shards = 0;                 // of a device at most, a power of two; 0: as many as CPUs
-  std::string broker;                  // UROCE_BROKER: where to look for it (broker/link.h)
+  std::string broker;                  // UROCE_BROKER: where to look for it (broker/client/link.h)
   std::string netdev;                  // UROCE_NETDEV: which netdevs become devices (devices_of)
   std::string faults;                  // UROCE_FAULTS, see io/fault_injector.h
   bool force_generic_xdp = false;      // UROCE_XDP_MODE=generic

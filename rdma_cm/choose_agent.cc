@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/concat.h"
-#include "broker/cm_link.h"
+#include "broker/client/broker_agent.h"
 #include "engine/device/broker_link.h"
 #include "rdma_cm/environment.h"
 #include "rdma_cm/host_surroundings.h"

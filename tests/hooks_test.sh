@@ -62,7 +62,7 @@ git add wire
 source_file wire/half.cc 'extern  int half ;'
 commits 0 'half.cc' 'wire: wrong in the work tree only'
 
-source_file wire/outside.cc '#include "broker/link.h"'
+source_file wire/outside.cc '#include "broker/client/link.h"'
 git add wire
 commits 1 'wire/outside.cc:2: wire/ may include only itself' 'wire: an include of another room'
 

@@ -7,7 +7,7 @@
 #include <variant>
 
 #include "base/error.h"
-#include "broker/link.h"
+#include "broker/client/link.h"
 #include "engine/options.h"
 
 namespace uroce::engine {

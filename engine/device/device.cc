@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/random.h"
-#include "broker/lease_range.h"
+#include "broker/protocol/lease_range.h"
 #include "engine/device/say.h"
 #include "engine/io/closed_io.h"
 

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/concat.h"
-#include "broker/link.h"
+#include "broker/client/link.h"
 #include "engine/device/broker_link.h"
 #include "engine/device/capture_setup.h"
 #include "engine/device/followed_frames.h"

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "broker/statistics.h"
+#include "broker/protocol/statistics.h"
 #include "engine/device/host.h"
 
 namespace uroce::engine {

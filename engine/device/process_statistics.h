@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// What this process says of itself to whom the broker brings (broker/link.h).
+// What this process says of itself to whom the broker brings (broker/client/link.h).
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,8 @@
 
 namespace uroce::engine {
 
-// Of all devices that are open, as broker/statistics.h has it; QPs one by one up to `most_qps` of all together.
+// Of all devices that are open, as broker/protocol/statistics.h has it; QPs one by one up to `most_qps` of all
+// together.
 std::string process_statistics(uint32_t most_qps);
 
 }  // namespace uroce::engine

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// What a device says of itself to who looks on (broker/statistics.h). Nothing is counted for this: it costs while
-// somebody looks.
-#include "broker/statistics.h"
+// What a device says of itself to who looks on (broker/protocol/statistics.h). Nothing is counted for this: it costs
+// while somebody looks.
+#include "broker/protocol/statistics.h"
 
 #include <algorithm>
 #include <array>

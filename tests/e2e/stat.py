@@ -263,9 +263,9 @@ def stopped(lab):
 
 # --- programs that mean harm ------------------------------------------------------------------------------------------
 
-MESSAGE_FORMAT = "=IHH192siiIIIIQQiI16x"  # broker/protocol.h
+MESSAGE_FORMAT = "=IHH192siiIIIIQQiI16x"  # broker/protocol/protocol.h
 MAGIC, HELLO = 0x75726F63, 1
-VERSION = int(re.search(r"kProtocolVersion = (\d+);", (REPOSITORY / "broker/protocol.h").read_text())[1])
+VERSION = int(re.search(r"kProtocolVersion = (\d+);", (REPOSITORY / "broker/protocol/protocol.h").read_text())[1])
 ESCAPE = "\x1b]0;owned\x07\x1b[2J"
 
 

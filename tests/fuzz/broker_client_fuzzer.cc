@@ -23,10 +23,10 @@
 
 #include "base/bell.h"
 #include "base/passed_descriptors.h"
-#include "broker/address.h"
-#include "broker/link.h"
-#include "broker/observer.h"
-#include "broker/protocol.h"
+#include "broker/client/link.h"
+#include "broker/client/observer.h"
+#include "broker/protocol/address.h"
+#include "broker/protocol/protocol.h"
 #include "tests/fuzz/check.h"
 #include "tests/fuzz/input.h"
 

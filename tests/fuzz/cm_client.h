@@ -11,7 +11,7 @@
 #include "base/passed_descriptors.h"
 #include "base/unique_fd.h"
 #include "cm/codec.h"
-#include "tests/broker/fake_view.h"
+#include "tests/broker/server/fake_view.h"
 #include "tests/fuzz/check.h"
 #include "tests/fuzz/input.h"
 

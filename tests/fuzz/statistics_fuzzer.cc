@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-#include "broker/statistics.h"
+#include "broker/protocol/statistics.h"
 #include "cli/stat_figures.h"
 #include "cli/stat_formats.h"
 #include "cli/stat_text.h"

@@ -41,8 +41,8 @@ class UdpSocket {
 };
 
 // One of several sockets that have the port together, on all netdevs: an SO_REUSEPORT group, whose members have one
-// user. The broker makes them (broker/steering.h), for processes of one host among others: multicast packets that one
-// sends come to the others, and to itself.
+// user. The broker makes them (broker/steering/steering.h), for processes of one host among others: multicast packets
+// that one sends come to the others, and to itself.
 std::variant<UniqueFd, IoError> open_group_member(int family);
 // Gives a member the options that it was made with, whatever its last user has changed. 0 or an errno value.
 int reset_group_member(int fd, int family);

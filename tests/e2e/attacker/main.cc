@@ -26,8 +26,8 @@
 
 #include "base/bell.h"
 #include "base/clock.h"
-#include "broker/address.h"
-#include "broker/protocol.h"
+#include "broker/protocol/address.h"
+#include "broker/protocol/protocol.h"
 #include "cm/codec.h"
 #include "engine/io/same_host/peer_memory.h"
 

@@ -21,7 +21,7 @@
 #include "engine/io/af_xdp/xdp_program.h"
 #include "engine/io/xdp_library/xdp_library.h"
 #include "engine/net/multicast_memberships.h"
-#include "tests/broker/broker_rig.h"
+#include "tests/broker/server/broker_rig.h"
 #include "tests/engine/io/test_packet.h"
 #include "tests/engine/io/veth_pair.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // What a device says of itself to who looks on.
-#include "broker/statistics.h"
+#include "broker/protocol/statistics.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// Both ends of what connects two processes of a host, as a broker makes them (broker/server_meetings.cc).
+// Both ends of what connects two processes of a host, as a broker makes them (broker/server/server_meetings.cc).
 #pragma once
 
 #include <array>

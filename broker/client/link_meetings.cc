@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: BSD-2-Clause
+// What the watching thread of a link does for leases: whom their QPs exchange packets with by memory.
+#include <algorithm>
+#include <bit>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <sys/eventfd.h>
+#include <utility>
+#include <vector>
+
+#include "base/fork.h"
+#include "broker/client/link.h"
+
+namespace uroce::broker {
+
+// Null: it has been given back. Caller holds lock_.
+Lease* Link::lease_of(uint32_t range) const {
+  const auto lease =
+      std::find_if(leases_.begin(), leases_.end(), [range](const Lease* own) { return own->range_.number == range; });
+  return lease == leases_.end() ? nullptr : *lease;
+}
+
+// What the other one will read is sealed before he gets it.
+void Link::prepare(const Message& message, const UniqueFd& memory) {
+  const std::lock_guard guard(lock_);
+  Lease* const lease = lease_of(message.range);
+  if (lease == nullptr || message.other > LeaseRange::kLastNumber) return;
+  std::unique_ptr<io::PeerMemory> mapped = io::PeerMemory::for_writing(memory.get(), message.of_stranger != 0);
+  if (!mapped) return;
+  lease->prepared_[message.other] = std::move(mapped);
+  Message sealed = make_message(Kind::kSealed);
+  sealed.range = message.range;
+  sealed.other = message.other;
+  send(socket_, sealed);
+}
+
+void Link::hand_over(const Message& message, Descriptors& came) {
+  tend(message.range);
+  const std::lock_guard guard(lock_);
+  Lease* const lease = lease_of(message.range);
+  if (lease == nullptr) return;
+  const auto own = lease->prepared_.extract(message.other);
+  if (own.empty() || !lease->take_peer_) return;
+  ForkGuard().forget(came[0].get());  // closed as soon as it is mapped
+  lease->take_peer_(message.other,
+                    {std::move(own.mapped()), std::move(came[0]), std::move(came[1]), message.of_stranger != 0});
+}
+
+// Without the lock, as peers that have ended are closed there: that takes as long as there are waiters at their ends.
+void Link::tend(uint32_t range) {
+  std::unique_lock guard(lock_);
+  const Lease* const lease = lease_of(range);
+  const std::function<void()> tend = lease == nullptr ? nullptr : lease->tend_;
+  guard.unlock();
+  if (tend) tend();
+}
+
+void Link::part(const Message& message) {
+  const std::lock_guard guard(lock_);
+  Lease* const lease = lease_of(message.range);
+  if (lease == nullptr) return;
+  lease->prepared_.erase(message.other);
+  if (lease->part_) lease->part_(message.other);
+}
+
+// Wishes that are lost are said again (io/same_host/same_host.h).
+void Link::look_after_leases() {
+  eventfd_t count;
+  eventfd_read(event_.get(), &count);
+  std::vector<uint32_t> due;
+  std::unique_lock guard(lock_);
+  for (Lease* const lease : leases_) {
+    for (size_t i = 0; i < lease->wishes_.size(); ++i) {
+      for (uint64_t bits = lease->wishes_[i].exchange(0); bits != 0; bits &= bits - 1) {
+        Message message = make_message(Kind::kMeet);
+        message.range = lease->range_.number;
+        message.other = static_cast<uint32_t>(64 * i) + static_cast<uint32_t>(std::countr_zero(bits));
+        send(socket_, message);
+      }
+    }
+    if (lease->to_tend_.exchange(false)) due.push_back(lease->range_.number);
+  }
+  guard.unlock();
+  for (const uint32_t range : due) tend(range);
+}
+
+}  // namespace uroce::broker

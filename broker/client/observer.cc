@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "broker/client/observer.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+
+#include "base/bell.h"
+#include "base/clock.h"
+#include "base/concat.h"
+#include "broker/protocol/address.h"
+#include "broker/protocol/protocol.h"
+#include "broker/protocol/words.h"
+
+namespace uroce::broker {
+
+namespace {
+
+constexpr int kBrokerPatience = 2000;     // ms
+constexpr size_t kMostProcesses = 4096;   // a broker has 1024 clients at most
+constexpr size_t kMostBytes = 256 << 20;  // of all answers together
+
+std::string text_of_error(int error) {
+  return std::generic_category().message(error);
+}
+
+// A process that is to answer: it writes into the file and then closes its end of the bell. It may be hostile, and can
+// make neither of them wait.
+struct Asked {
+  size_t process;
+  UniqueFd file, bell;
+};
+
+// What it has written. Nothing: more than `most`.
+std::optional<std::string> read_answer(const Asked& asked, size_t most) {
+  struct stat status {};
+  if (fstat(asked.file.get(), &status) != 0 || static_cast<size_t>(status.st_size) > most) return std::nullopt;
+  std::string text(static_cast<size_t>(status.st_size), 0);
+  size_t size = 0;
+  while (size < text.size()) {
+    const ssize_t got = pread(asked.file.get(), &text[size], text.size() - size, static_cast<off_t>(size));
+    if (got <= 0) break;
+    size += static_cast<size_t>(got);
+  }
+  text.resize(size);
+  return text;
+}
+
+// Fills in the answers of those who give one in time. 0, or EINTR as Observer::look() has it.
+int take_answers(std::vector<Process>& processes, std::vector<Asked> asked, uint32_t most_qps, int stop) {
+  const Time end = monotonic_now() + std::chrono::milliseconds(Observer::kPatience);
+  const UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
+  epoll_event stopped{.events = EPOLLIN, .data = {}};
+  if (stop >= 0) epoll_ctl(epoll.get(), EPOLL_CTL_ADD, stop, &stopped);
+  for (Asked& each : asked) wait_for_bell(epoll.get(), each.bell.get(), &each);
+  size_t bytes = 0, left = asked.size();
+  while (left > 0 && bytes <= kMostBytes) {
+    const auto time = std::chrono::ceil<std::chrono::milliseconds>(end - monotonic_now()).count();
+    if (time <= 0) break;
+    epoll_event event{};
+    const int ready = epoll_wait(epoll.get(), &event, 1, static_cast<int>(time));
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) break;
+    auto* const each = static_cast<Asked*>(event.data.ptr);
+    if (each == nullptr) return EINTR;
+    if (!bell_has_ended(each->bell.get())) continue;
+    Process& process = processes[each->process];
+    const std::optional<std::string> text = read_answer(*each, longest_report(most_qps));
+    auto statistics = text ? parse_statistics(*text) : std::nullopt;
+    bytes += text ? text->size() : 0;
+    if (!text || !text->empty()) process.answer = statistics ? Process::Answer::kWhole : Process::Answer::kBroken;
+    if (statistics) process.statistics = std::move(*statistics);
+    each->bell.reset();  // out of the epoll set
+    --left;
+  }
+  return 0;
+}
+
+std::variant<UniqueFd, io::IoError> reach(const std::string& address) {
+  UniqueFd socket;
+  const int error = find_broker(address, socket);
+  if (error == 0) return socket;
+  const bool nobody = address.empty() || error == ENOENT || error == ECONNREFUSED;
+  return io::IoError{nobody ? ENOENT : error,
+                     address.empty() ? "no broker runs" : concat("no broker at ", address, ": ", text_of_error(error)),
+                     "uroce run starts one with the first program; programs with --alone are not seen"};
+}
+
+io::IoError no_answer(int error) {
+  return {error,
+          error == ECONNRESET ? "the broker has ended, or does not know this question"
+                              : concat("the broker does not answer: ", text_of_error(error)),
+          "see that uroced runs and is as new as this program"};
+}
+
+}  // namespace
+
+std::variant<Observer, io::IoError> Observer::open(const std::string& address) {
+  auto reached = reach(address);
+  if (auto* const error = std::get_if<io::IoError>(&reached)) return std::move(*error);
+  UniqueFd& socket = std::get<UniqueFd>(reached);
+  Message answer;
+  Descriptors none;
+  int error = send(socket.get(), make_message(Kind::kLook));
+  if (error == 0) error = receive(socket.get(), answer, none, kBrokerPatience);
+  if (error == ENOTSUP || (error == 0 && answer.kind == Kind::kRefused)) {
+    return io::IoError{error != 0 ? error : answer.error, concat("the broker refuses: ", printable(text_of(answer))),
+                       "root can look at every broker"};
+  }
+  if (error == 0 && answer.kind != Kind::kWelcome) error = EPROTO;
+  if (error != 0) return no_answer(error);
+  return Observer(std::move(socket), printable(text_of(answer)));
+}
+
+std::variant<std::vector<Process>, io::IoError> Observer::look(uint32_t most_qps, int stop) {
+  most_qps = std::min(most_qps, kMostQps);
+  std::vector<Process> processes;
+  std::vector<Asked> asked;
+  Message request = make_message(Kind::kNext);
+  request.most_qps = most_qps;
+  while (processes.size() < kMostProcesses) {
+    Message answer;
+    Descriptors came;
+    int error = send(socket_.get(), request);
+    if (error == 0) error = receive(socket_.get(), answer, came, kBrokerPatience);
+    if (error == 0 && answer.kind == Kind::kNoMore) break;
+    if (error == 0 && (answer.kind != Kind::kProcess || answer.client <= request.client)) error = EPROTO;
+    if (error != 0) return no_answer(error);
+    request.client = answer.client;
+    if (came[1]) asked.push_back({processes.size(), std::move(came[0]), std::move(came[1])});
+    processes.push_back({.client = answer.client,
+                         .pid = answer.pid,
+                         .uid = answer.uid,
+                         .program = printable(text_of(answer)),
+                         .answer = Process::Answer::kNone,
+                         .statistics = {}});
+  }
+  if (take_answers(processes, std::move(asked), most_qps, stop) != 0) return io::IoError{EINTR, "interrupted", ""};
+  return processes;
+}
+
+// A broker that goes on for ever is not listened to for as long.
+std::variant<std::optional<ConnectionsStatistics>, io::IoError> Observer::connections() {
+  constexpr int kMostPages = 65536;
+  std::string text;
+  size_t ids = 0;
+  Message request = make_message(Kind::kIds);
+  for (int pages = 0; pages < kMostPages && ids < kMostIds; ++pages) {
+    Message answer;
+    Descriptors none;
+    int error = send(socket_.get(), request);
+    if (error == 0) error = receive(socket_.get(), answer, none, kBrokerPatience);
+    if (error == 0 && answer.kind != Kind::kGranted) error = EPROTO;
+    if (error != 0) return no_answer(error);
+    std::string lines = text_of(answer);
+    if (pages == 0 && lines.empty()) return std::nullopt;
+    std::replace(lines.begin(), lines.end(), kLineEnd, '\n');
+    for (std::string_view rest = lines; !rest.empty() && ids <= kMostIds;) {
+      const std::string_view line = take_until(rest, '\n');
+      ids += line.starts_with("id ") ? 1 : 0;
+      if (ids <= kMostIds) text += concat(line, "\n");
+    }
+    request.client = answer.client;
+    if (request.client == 0) break;
+  }
+  return parse_connections(text + "end\n");
+}
+
+}  // namespace uroce::broker

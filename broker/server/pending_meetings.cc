@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "broker/server/pending_meetings.h"
+
+#include <algorithm>
+
+#include "engine/io/same_host/peer_memory.h"
+
+namespace uroce::broker {
+
+const PendingMeetings::Pending* PendingMeetings::begin(uint32_t one, uint32_t other) {
+  Pending both{{{{.range = one, .file = {}}, {.range = other, .file = {}}}}};
+  for (auto& memory : both.memories) {
+    if (io::PeerMemory::make(memory.file) != 0) return nullptr;
+  }
+  return &(begun_[pair(one, other)] = std::move(both));
+}
+
+// What they say is that it is to be looked at.
+std::optional<PendingMeetings::Pending> PendingMeetings::take_sealed(uint32_t one, uint32_t other) {
+  const auto found = begun_.find(pair(one, other));
+  if (found == begun_.end()) return std::nullopt;
+  bool all = true;
+  for (auto& memory : found->second.memories) {
+    memory.sealed = memory.sealed || io::PeerMemory::is_sealed(memory.file.get());
+    all = all && memory.sealed;
+  }
+  if (!all) return std::nullopt;
+  Pending sealed = std::move(found->second);
+  begun_.erase(found);
+  return sealed;
+}
+
+void PendingMeetings::forget(uint32_t range) {
+  std::erase_if(begun_, [range](const auto& each) { return each.first.first == range || each.first.second == range; });
+}
+
+}  // namespace uroce::broker

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "broker/server/slow_closer.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <fcntl.h>
+#include <map>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <utility>
+
+#include "broker/server/bounds.h"
+
+namespace uroce::broker {
+namespace {
+
+// Numbers of descriptors from here on are nobody's in a broker (bounds.h), if there are as many.
+constexpr rlim_t kTop = 65536;
+
+// Nothing but system calls: libraries may not be usable where others of the broker's process run threads (tests). The
+// end of a process closes descriptors in the order of their numbers, so those that may be slow get the last ones, and
+// all others are closed before: it keeps nothing else open, however long they take.
+[[noreturn]] void end_with(const std::vector<int>& slow, int closed, long top) {
+  char end;
+  while (syscall(SYS_read, closed, &end, 1) < 0 && errno == EINTR) continue;
+  for (const int descriptor : slow) {
+    if (syscall(SYS_fcntl, descriptor, F_DUPFD_CLOEXEC, top) >= 0) syscall(SYS_close, descriptor);
+  }
+  syscall(SYS_close_range, 0u, static_cast<unsigned>(top - 1), 0u);  // Linux 5.9; else the end does that, too
+  while (true) syscall(SYS_exit_group, 0);
+}
+
+}  // namespace
+
+// Those that wait get one process more; if there can be none, they are left to the end of this one. Who comes after
+// this broker finds its addresses and ports free: the processes have had copies of everything when they began.
+SlowCloser::~SlowCloser() {
+  if (!waiting_.empty()) close_all_of(std::nullopt);
+  for (Waiting& each : waiting_) each.descriptor.release();
+  const auto last = std::chrono::steady_clock::now() + kLetGo;
+  for (const Process& each : processes_) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(last - std::chrono::steady_clock::now());
+    pollfd wait{each.has_ours.get(), 0, 0};
+    poll(&wait, 1, std::max(static_cast<int>(left.count()), 0));
+  }
+}
+
+void SlowCloser::add(UniqueFd descriptor, uid_t user) {
+  if (descriptor) waiting_.push_back({std::move(descriptor), user});
+}
+
+size_t SlowCloser::of(uid_t user) const {
+  return static_cast<size_t>(
+      std::count_if(waiting_.begin(), waiting_.end(), [user](const Waiting& each) { return each.user == user; }));
+}
+
+size_t SlowCloser::processes_of(uid_t user) const {
+  return static_cast<size_t>(
+      std::count_if(processes_.begin(), processes_.end(), [user](const Process& each) { return each.user == user; }));
+}
+
+void SlowCloser::work() {
+  std::erase_if(processes_, [](const Process& each) { return waitpid(each.pid, nullptr, WNOHANG) != 0; });
+  if (const auto user = next_user()) close_all_of(user);
+}
+
+// Whose descriptors are to be closed now.
+std::optional<uid_t> SlowCloser::next_user() const {
+  if (waiting_.size() >= enough_) {
+    std::map<uid_t, size_t> count;
+    for (const Waiting& each : waiting_) ++count[each.user];
+    const auto has_less = [](const auto& one, const auto& other) { return one.second < other.second; };
+    return std::max_element(count.begin(), count.end(), has_less)->first;
+  }
+  if (processes_.size() >= kMostProcesses) return std::nullopt;
+  const auto next = std::find_if(waiting_.begin(), waiting_.end(),
+                                 [this](const Waiting& each) { return processes_of(each.user) < kMostOfUser; });
+  return next == waiting_.end() ? std::nullopt : std::optional(next->user);
+}
+
+// The process has the last copies as soon as they are closed here, which the end of the pipe tells it. If there can be
+// none now, they wait.
+void SlowCloser::close_all_of(std::optional<uid_t> user) {
+  int here[2], there[2];  // tells that all are closed here; that all but the slow ones are closed there
+  if (pipe2(here, O_CLOEXEC) != 0) return;
+  const UniqueFd waits(here[0]), closed(here[1]);
+  if (pipe2(there, O_CLOEXEC) != 0) return;
+  UniqueFd has_ours(there[0]);
+  const UniqueFd has(there[1]);
+  std::vector<int> slow;  // those of others may become this process's to close, too
+  for (const Waiting& each : waiting_) slow.push_back(each.descriptor.get());
+  rlimit files{};
+  getrlimit(RLIMIT_NOFILE, &files);
+  const long top = static_cast<long>(std::min(files.rlim_cur, kTop)) - static_cast<long>(slow.size());
+  const auto process = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr));
+  if (process < 0) return;
+  if (process == 0) {
+    syscall(SYS_close, closed.get());
+    end_with(slow, waits.get(), top);
+  }
+  processes_.push_back({process, user.value_or(0), std::move(has_ours)});
+  std::erase_if(waiting_, [user](const Waiting& each) { return !user || each.user == *user; });
+}
+
+}  // namespace uroce::broker

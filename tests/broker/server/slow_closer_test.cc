@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "broker/server/slow_closer.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "tests/broker/server/broker_rig.h"
+#include "tests/held_files.h"
+#include "tests/slow_socket.h"
+
+namespace uroce::broker {
+namespace {
+
+constexpr size_t kEnough = 64;
+
+// A pipe: whether all copies of its writing end have been closed is seen at the other one.
+struct Pipe {
+  Pipe() {
+    int ends[2];
+    EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
+    reads.reset(ends[0]);
+    writes.reset(ends[1]);
+  }
+  bool is_closed() const {
+    pollfd wait{reads.get(), 0, 0};
+    return poll(&wait, 1, 0) == 1 && (wait.revents & POLLHUP) != 0;
+  }
+  UniqueFd reads, writes;
+};
+
+TEST(SlowCloser, OneProcessClosesAllOfAUser) {
+  SlowCloser closer(kEnough);
+  std::array<Pipe, 6> pipes;
+  for (uid_t i = 0; i < pipes.size(); ++i) closer.add(std::move(pipes[i].writes), i % 2);
+  EXPECT_EQ(closer.size(), 6u);
+  EXPECT_EQ(closer.of(1), 3u);
+  closer.work();
+  EXPECT_EQ(closer.of(0), 0u);
+  EXPECT_EQ(closer.of(1), 3u);
+  const auto closed = [&](uid_t user) {
+    return pipes[user].is_closed() && pipes[user + 2].is_closed() && pipes[user + 4].is_closed();
+  };
+  EXPECT_TRUE(comes_true([&] { return closed(0); }));
+  EXPECT_FALSE(pipes[1].is_closed());
+  EXPECT_TRUE(comes_true([&] {
+    closer.work();
+    return closed(1) && !closer.is_busy();
+  }));
+}
+
+// Which the test has, and the process keeps not for a moment longer than it takes to begin.
+TEST(SlowCloser, TheProcessKeepsNothingElseOpen) {
+  SlowCloser closer(kEnough);
+  Pipe other, pipe;
+  closer.add(std::move(pipe.writes), 1);
+  closer.work();
+  other.writes.reset();
+  EXPECT_TRUE(comes_true([&] { return other.is_closed() && pipe.is_closed(); }));
+}
+
+// It has copies of everything when it begins, which may be late.
+TEST(SlowCloser, AfterTheEndAddressesAreFree) {
+  for (int i = 0; i < 50; ++i) {
+    UniqueFd listener;
+    ASSERT_EQ(listen_at("@uroced-slow-closer-" + std::to_string(getpid()), listener), 0) << i;
+    Pipe pipe;
+    SlowCloser closer(kEnough);
+    closer.add(std::move(pipe.writes), 1);
+    closer.work();
+  }
+}
+
+TEST(SlowCloser, NobodyWaitsForWhatLingers) {
+  SlowCloser closer(kEnough);
+  for (uid_t user = 0; user < 8; ++user) closer.add(test::slow_socket(), user);
+  for (int turn = 0; turn < 8; ++turn) closer.work();
+  EXPECT_EQ(closer.size(), 0u);
+  EXPECT_TRUE(comes_true([&] {
+    closer.work();
+    return !closer.is_busy();
+  }));
+}
+
+TEST(SlowCloser, WhenTooMuchWaitsWhoHasTheMostGetsAnotherProcess) {
+  SlowCloser closer(4);
+  test::HeldFiles files(SlowCloser::kMostOfUser);
+  for (size_t i = 0; i < SlowCloser::kMostOfUser; ++i) {
+    closer.add(files.take(), 1);
+    closer.work();
+  }
+  std::array<Pipe, 8> pipes;
+  for (size_t i = 0; i < 3; ++i) closer.add(std::move(pipes[i].writes), 1);
+  closer.work();
+  EXPECT_EQ(closer.of(1), 3u) << "they wait for those that do not end";
+  for (size_t i = 3; i < pipes.size(); ++i) {
+    EXPECT_FALSE(closer.is_full());
+    closer.add(std::move(pipes[i].writes), i < 5 ? 2 : 1);
+  }
+  EXPECT_TRUE(closer.is_full());
+  closer.work();
+  EXPECT_EQ(closer.of(1), 0u);
+  EXPECT_EQ(closer.of(2), 2u);
+  closer.work();
+  EXPECT_EQ(closer.size(), 0u);
+  for (const Pipe& pipe : pipes) EXPECT_TRUE(comes_true([&] { return pipe.is_closed(); }));
+}
+
+TEST(SlowCloser, TheEndOfTheBrokerIsNotWaitedForEither) {
+  SlowCloser closer(kEnough);
+  closer.add(test::slow_socket(), 1);
+}
+
+}  // namespace
+}  // namespace uroce::broker
