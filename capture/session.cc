@@ -46,9 +46,9 @@ Time wall_time(int64_t nanoseconds) {
 }
 
 // What goes from one queue pair of this process to another comes in and goes out: it has no direction.
-trace::Direction direction_of(const CapturedPacket& packet) {
-  if (packet.seen_at == SeenAt::kLoop) return trace::Direction::kUnknown;
-  return packet.outbound ? trace::Direction::kOut : trace::Direction::kIn;
+pcapng::Direction direction_of(const CapturedPacket& packet) {
+  if (packet.seen_at == SeenAt::kLoop) return pcapng::Direction::kUnknown;
+  return packet.outbound ? pcapng::Direction::kOut : pcapng::Direction::kIn;
 }
 
 }  // namespace
@@ -271,7 +271,7 @@ int CaptureSession::open_file() {
   out_ = std::make_unique<std::ostream>(stream_.get());
   const std::string os = operating_system();
   const std::string application = "uroce, in " + program_name() + " (process " + std::to_string(getpid()) + ")";
-  writer_ = std::make_unique<trace::PcapngWriter>(*out_, trace::SectionInfo{.application = application, .os = os});
+  writer_ = std::make_unique<pcapng::PcapngWriter>(*out_, pcapng::SectionInfo{.application = application, .os = os});
   for (auto& source : sources_) {
     source->interfaces = {};
   }

@@ -16,7 +16,7 @@
 
 #include "capture/output.h"
 #include "capture/tap.h"
-#include "trace/pcapng_writer.h"
+#include "pcapng/pcapng_writer.h"
 
 namespace uroce::io {
 
@@ -95,7 +95,7 @@ class CaptureSession {
   // The thread's.
   std::unique_ptr<DescriptorStream> stream_;
   std::unique_ptr<std::ostream> out_;
-  std::unique_ptr<trace::PcapngWriter> writer_;
+  std::unique_ptr<pcapng::PcapngWriter> writer_;
   std::string comment_;  // reused
   int idle_rounds_ = 0;
   int error_ = 0;

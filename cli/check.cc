@@ -20,7 +20,7 @@
 #include "cli/exit_codes.h"
 #include "cli/progress_line.h"
 #include "oracle/oracle.h"
-#include "trace/capture_reader.h"
+#include "pcapng/capture_reader.h"
 
 namespace uroce::cli {
 namespace {
@@ -80,13 +80,13 @@ class Capture {
     std::error_code unknown;  // a pipe: 0
     const uint64_t size = std::filesystem::is_regular_file(path_, unknown) ? std::filesystem::file_size(path_) : 0;
     ProgressLine progress(fmt::format("uroce: {} {}", what, path_), size);
-    trace::Record record;
-    trace::ReadResult result;
-    for (uint64_t read = 0; (result = reader_.next(record)) == trace::ReadResult::kRecord; ++read) {
+    pcapng::Record record;
+    pcapng::ReadResult result;
+    for (uint64_t read = 0; (result = reader_.next(record)) == pcapng::ReadResult::kRecord; ++read) {
       visit(record);
       if (read % kRecordsPerUpdate == 0) progress.update(static_cast<uint64_t>(std::max<int64_t>(file_.tellg(), 0)));
     }
-    return result == trace::ReadResult::kError ? reader_.error() : std::string();
+    return result == pcapng::ReadResult::kError ? reader_.error() : std::string();
   }
   uint64_t skipped() const { return reader_.skipped(); }
   // Our own captures have an interface for what one queue pair of a process sends to another.
@@ -95,21 +95,21 @@ class Capture {
  private:
   const std::string path_;
   std::ifstream file_;
-  trace::CaptureReader reader_;
+  pcapng::CaptureReader reader_;
 };
 
 Overview survey(Capture& capture) {
   Overview overview;
-  overview.error = capture.for_each("reading", [&](const trace::Record& record) {
+  overview.error = capture.for_each("reading", [&](const pcapng::Record& record) {
     if (overview.frames++ == 0) overview.first = record.time;
     overview.last = std::max(overview.last, record.time);
-    trace::RocePart part;
-    if (trace::parse_record(record, part) != wire::FrameError::kNone) return;
+    pcapng::RocePart part;
+    if (pcapng::parse_record(record, part) != wire::FrameError::kNone) return;
     ++overview.roce_packets;
     ++overview.all[part.envelope.source];
     ++overview.all[part.envelope.destination];
-    const bool looped = record.direction == trace::Direction::kUnknown && capture.is_loop(record.interface);
-    if (!looped && record.direction != trace::Direction::kOut) return;
+    const bool looped = record.direction == pcapng::Direction::kUnknown && capture.is_loop(record.interface);
+    if (!looped && record.direction != pcapng::Direction::kOut) return;
     Sender& sender = overview.senders[record.interface];
     sender.addresses.insert(part.envelope.source);
     ++sender.packets;
@@ -137,7 +137,7 @@ class Hosts {
     host.oracle = std::make_unique<oracle::Oracle>(options_);
     for (const wire::IpAddress& address : addresses) host.oracle->add_local(address);
   }
-  void judge(const trace::Record& record) {
+  void judge(const pcapng::Record& record) {
     for (const Host& host : hosts_) {
       if (!host.interface || host.interface == record.interface) host.oracle->add(record);
     }
@@ -263,7 +263,7 @@ int check(const CheckOptions& options) {
   }
   if (!told && !options.quiet && !options.json) say_what_is_assumed();
   Capture second(options.file);
-  second.for_each("judging", [&](const trace::Record& record) { hosts.judge(record); });
+  second.for_each("judging", [&](const pcapng::Record& record) { hosts.judge(record); });
   hosts.finish(overview.last);
   CheckFindings findings = collect(hosts, overview);
   findings.file = options.file;

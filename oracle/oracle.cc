@@ -102,18 +102,18 @@ void Oracle::ended(wire::Qpn local_qpn) {
   if (Connection* connection = impl_->connections.declared(local_qpn)) connection->end();
 }
 
-void Oracle::add(const trace::Record& record) {
+void Oracle::add(const pcapng::Record& record) {
   Impl& impl = *impl_;
   impl.last_number = record.number;
   impl.last_time = record.time;
   const PacketState state = impl.packet.parse(record);
   if (state == PacketState::kForeign) return;
-  if (!impl.locals_named && record.direction == trace::Direction::kOut &&
+  if (!impl.locals_named && record.direction == pcapng::Direction::kOut &&
       !impl.is_local(impl.packet.envelope().source)) {
     impl.locals.push_back(impl.packet.envelope().source);
   }
-  const bool out = record.direction != trace::Direction::kIn && impl.is_local(impl.packet.envelope().source);
-  const bool in = record.direction != trace::Direction::kOut && impl.is_local(impl.packet.envelope().destination);
+  const bool out = record.direction != pcapng::Direction::kIn && impl.is_local(impl.packet.envelope().source);
+  const bool in = record.direction != pcapng::Direction::kOut && impl.is_local(impl.packet.envelope().destination);
   if (out || in) ++impl.packets;
   if (out) impl.judge(state, true);
   if (in) impl.judge(state, false);

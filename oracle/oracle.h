@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "oracle/verdict.h"
-#include "trace/record.h"
+#include "pcapng/record.h"
 
 namespace uroce::oracle {
 
@@ -67,7 +67,7 @@ class Oracle {
   void ended(wire::Qpn local_qpn);
 
   // The packets in the order in which they passed the NIC. Those of other hosts and protocols are ignored.
-  void add(const trace::Record& record);
+  void add(const pcapng::Record& record);
 
   // Work of a declared QP, from its first request on; each before the packets that it causes. `length`: bytes of the
   // whole message.

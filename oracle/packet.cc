@@ -21,11 +21,11 @@ bool is_malformed_roce(FrameError error) {
 
 }  // namespace
 
-PacketState Packet::parse(const trace::Record& record) {
+PacketState Packet::parse(const pcapng::Record& record) {
   record_ = &record;
   has_bth_ = whole_ = icrc_ok_ = false;
   error_ = ParseError::kNone;
-  frame_error_ = trace::parse_record(record, roce_);
+  frame_error_ = pcapng::parse_record(record, roce_);
   if (is_malformed_roce(frame_error_)) return PacketState::kUnusable;
   if (frame_error_ != FrameError::kNone) return PacketState::kForeign;
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "oracle/rules.h"
-#include "trace/record.h"
+#include "pcapng/record.h"
 #include "wire/packet.h"
 
 namespace uroce::oracle {
@@ -49,7 +49,7 @@ enum class PacketState : uint8_t {
 class Packet {
  public:
   // Parses; the record must outlive the packet's use. Reuses memory from call to call.
-  PacketState parse(const trace::Record& record);
+  PacketState parse(const pcapng::Record& record);
 
   // What an endpoint must not send, in any packet: called for outbound ones that are not foreign. Appends to `out`.
   struct Finding {
@@ -58,7 +58,7 @@ class Packet {
   };
   void judge(std::vector<Finding>& out) const;
 
-  const trace::Record& record() const { return *record_; }
+  const pcapng::Record& record() const { return *record_; }
   uint64_t number() const { return record_->number; }
   Time time() const { return record_->time; }
   const wire::Envelope& envelope() const { return roce_.envelope; }
@@ -75,8 +75,8 @@ class Packet {
   uint32_t digest() const;
 
  private:
-  const trace::Record* record_ = nullptr;
-  trace::RocePart roce_;
+  const pcapng::Record* record_ = nullptr;
+  pcapng::RocePart roce_;
   wire::Packet packet_;
   wire::ParseError error_{};
   wire::FrameError frame_error_{};

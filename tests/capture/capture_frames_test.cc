@@ -14,7 +14,7 @@ namespace uroce::io::test {
 namespace {
 
 using io::SendReason;
-using trace::Direction;
+using pcapng::Direction;
 
 using Bytes = std::vector<uint8_t>;
 constexpr size_t kPadding = 19;
@@ -95,7 +95,7 @@ TEST(CaptureFrames, StayWholeBehindTheFaultInjector) {
   bench.receive_all();
   capture.finish();
   size_t flipped = 0, taken_away = 0;
-  for (const trace::Record& record : read_capture(directory / "x.pcapng").records) {
+  for (const pcapng::Record& record : read_capture(directory / "x.pcapng").records) {
     size_t fewest = SIZE_MAX;  // bits between it and the sent frame that is closest
     for (const Bytes& frame : sent) fewest = std::min(fewest, flipped_bits(frame, record.frame));
     const bool corrupted = record.comment.find("one bit flipped") != std::string::npos;
@@ -180,7 +180,7 @@ TEST(CaptureLoop, ShowsEachPacketOnceOnAnInterfaceOfItsOwn) {
   const CaptureContents contents = read_capture(directory / "x.pcapng");
   ASSERT_EQ(contents.records.size(), 10u);
   for (size_t i = 0; i < 10; ++i) {
-    const trace::Record& record = contents.records[i];
+    const pcapng::Record& record = contents.records[i];
     EXPECT_EQ(record.frame, bench.sent[i]);
     EXPECT_EQ(contents.interface(record), "eth0:loop");
     EXPECT_EQ(record.direction, Direction::kUnknown);
@@ -207,7 +207,7 @@ TEST(CaptureLoop, FilterAndSnapLengthHold) {
     capture.finish();
     const CaptureContents contents = read_capture(directory / "x.pcapng");
     ASSERT_EQ(contents.records.size(), count) << qpn;
-    for (const trace::Record& record : contents.records) EXPECT_EQ(record.frame.size(), 80u);
+    for (const pcapng::Record& record : contents.records) EXPECT_EQ(record.frame.size(), 80u);
   }
 }
 

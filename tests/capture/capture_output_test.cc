@@ -17,7 +17,7 @@
 namespace uroce::io::test {
 namespace {
 
-using trace::Direction;
+using pcapng::Direction;
 
 // A pipe that nobody reads: all traffic goes through, the capture counts what it misses and says so where it is
 // missing.
@@ -66,7 +66,7 @@ TEST(Capture, WhoDoesNotReadLosesPacketsAndStopsNobody) {
   const CaptureContents contents = read_capture(directory / "x.pcapng");
   EXPECT_EQ(contents.records.size(), sent - missing);
   uint64_t told = 0;
-  for (const trace::Record& record : contents.records) {
+  for (const pcapng::Record& record : contents.records) {
     unsigned long long count = 0;
     if (std::sscanf(record.comment.c_str(), "capture: %llu packet", &count) == 1) told += count;
   }
@@ -153,8 +153,8 @@ TEST(Capture, ARingOfFilesKeepsTheLatest) {
     ASSERT_EQ(contents.interfaces.size(), 1u) << "each file stands for itself";
     EXPECT_LE(std::filesystem::file_size(directory / names[i]), 22000u);
     for (size_t k = contents.records.size(); k-- > 0;) {
-      trace::RocePart part;
-      ASSERT_EQ(trace::parse_record(contents.records[k], part), wire::FrameError::kNone);
+      pcapng::RocePart part;
+      ASSERT_EQ(pcapng::parse_record(contents.records[k], part), wire::FrameError::kNone);
       EXPECT_EQ(psn_of({part.envelope, part.ib}), --psn);
     }
   }

@@ -16,8 +16,8 @@
 #include "capture/session.h"
 #include "engine/io/fault_injector.h"
 #include "engine/io/memory_link.h"
+#include "pcapng/capture_reader.h"
 #include "tests/engine/io/test_packet.h"
-#include "trace/capture_reader.h"
 
 namespace uroce::io::test {
 
@@ -36,22 +36,22 @@ class TemporaryDirectory {
 };
 
 struct CaptureContents {
-  std::vector<trace::Record> records;
-  std::vector<trace::Interface> interfaces;
+  std::vector<pcapng::Record> records;
+  std::vector<pcapng::Interface> interfaces;
   bool good = false;
 
-  const std::string& interface(const trace::Record& record) const { return interfaces.at(record.interface).name; }
+  const std::string& interface(const pcapng::Record& record) const { return interfaces.at(record.interface).name; }
 };
 
 inline CaptureContents read_capture(const std::string& path) {
   CaptureContents contents;
   std::ifstream in(path, std::ios::binary);
-  trace::CaptureReader reader(in);
-  trace::Record record;
-  trace::ReadResult result;
-  while ((result = reader.next(record)) == trace::ReadResult::kRecord) contents.records.push_back(record);
-  EXPECT_EQ(result, trace::ReadResult::kEnd) << path << ": " << reader.error();
-  contents.good = result == trace::ReadResult::kEnd;
+  pcapng::CaptureReader reader(in);
+  pcapng::Record record;
+  pcapng::ReadResult result;
+  while ((result = reader.next(record)) == pcapng::ReadResult::kRecord) contents.records.push_back(record);
+  EXPECT_EQ(result, pcapng::ReadResult::kEnd) << path << ": " << reader.error();
+  contents.good = result == pcapng::ReadResult::kEnd;
   contents.interfaces = reader.interfaces();
   return contents;
 }

@@ -18,7 +18,7 @@ namespace uroce::io::test {
 namespace {
 
 using io::SendReason;
-using trace::Direction;
+using pcapng::Direction;
 
 // --- what is in the file ---------------------------------------------------------------------------------------------
 
@@ -44,12 +44,12 @@ TEST(Capture, FramesAreThoseOfTheWire) {
   EXPECT_EQ(contents.interfaces[0].name, "eth0");
   EXPECT_NE(contents.interfaces[0].description.find("uroce_eth0, memory link, process "), std::string::npos);
   for (size_t i = 0; i < contents.records.size(); ++i) {
-    const trace::Record& record = contents.records[i];
+    const pcapng::Record& record = contents.records[i];
     EXPECT_EQ(record.direction, i % 2 == 0 ? Direction::kOut : Direction::kIn);
     EXPECT_EQ(record.frame, i % 2 == 0 ? sent[i / 2] : arrived[i / 2]) << i;
     EXPECT_EQ(record.comment, "");
-    trace::RocePart part;
-    ASSERT_EQ(trace::parse_record(record, part), wire::FrameError::kNone);
+    pcapng::RocePart part;
+    ASSERT_EQ(pcapng::parse_record(record, part), wire::FrameError::kNone);
     EXPECT_TRUE(wire::icrc_matches(part.envelope, part.ib));
   }
   EXPECT_EQ(capture.outcome.captured, 40u);
@@ -90,7 +90,7 @@ TEST(Capture, TimesAreWallClock) {
   const Time after = now();
   capture.finish();
   Time last = before;
-  for (const trace::Record& record : read_capture(directory / "x.pcapng").records) {
+  for (const pcapng::Record& record : read_capture(directory / "x.pcapng").records) {
     EXPECT_GE(record.time, last);
     last = record.time;
   }
@@ -119,7 +119,7 @@ TEST(Capture, SnapLengthKeepsTheBeginning) {
     const CaptureContents contents = read_capture(directory / "x.pcapng");
     ASSERT_EQ(contents.records.size(), frames.size());
     for (size_t i = 0; i < frames.size(); ++i) {
-      const trace::Record& record = contents.records[i];
+      const pcapng::Record& record = contents.records[i];
       EXPECT_EQ(record.original_length, frames[i].size());
       frames[i].resize(std::min<size_t>(frames[i].size(), snap));
       EXPECT_EQ(record.frame, frames[i]);
@@ -289,7 +289,7 @@ TEST(Capture, WhatTheFaultInjectorDidIsAllThere) {
   std::map<std::string, uint64_t> seen;
   const CaptureContents contents = read_capture(directory / "x.pcapng");
   uint64_t out = 0, in = 0;
-  for (const trace::Record& record : contents.records) {
+  for (const pcapng::Record& record : contents.records) {
     const bool taken_away = contents.interface(record) == "eth0:not-delivered";
     EXPECT_EQ(taken_away, record.comment == "fault injected: dropped on receive");
     if (!taken_away) ++(record.direction == Direction::kOut ? out : in);

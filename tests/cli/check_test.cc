@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "cli/exit_codes.h"
+#include "pcapng/pcapng_writer.h"
 #include "tests/oracle/cm_builder.h"
 #include "tests/oracle/trace_builder.h"
-#include "trace/pcapng_writer.h"
 
 namespace uroce::cli {
 namespace {
@@ -27,13 +27,13 @@ class CheckCommand : public testing::Test {
  protected:
   ~CheckCommand() override { std::remove(options.file.c_str()); }
 
-  void write_file(const std::vector<trace::Record>& records, bool directions = true, size_t cut_off = 0) {
+  void write_file(const std::vector<pcapng::Record>& records, bool directions = true, size_t cut_off = 0) {
     std::ostringstream bytes;
-    trace::PcapngWriter writer(bytes);
+    pcapng::PcapngWriter writer(bytes);
     writer.add_interface("eth0");
     writer.add_interface("eth0:loop");
-    for (trace::Record record : records) {
-      if (!directions) record.direction = trace::Direction::kUnknown;
+    for (pcapng::Record record : records) {
+      if (!directions) record.direction = pcapng::Direction::kUnknown;
       writer.write(record);
     }
     const std::string text = bytes.str();
@@ -49,12 +49,12 @@ class CheckCommand : public testing::Test {
     return code;
   }
 
-  static std::vector<trace::Record> good_records() {
+  static std::vector<pcapng::Record> good_records() {
     Trace t(Trace::Undeclared{});
     fill(t);
     return t.records;
   }
-  static std::vector<trace::Record> bad_records() {
+  static std::vector<pcapng::Record> bad_records() {
     Trace t(Trace::Undeclared{});
     fill(t);
     t.wait(std::chrono::seconds(1));
@@ -62,7 +62,7 @@ class CheckCommand : public testing::Test {
     return t.records;
   }
   // What queue pair 0x101 sends to 0x202 of the same host, as our own captures have it; the last packet should not be.
-  static std::vector<trace::Record> looped_records() {
+  static std::vector<pcapng::Record> looped_records() {
     Trace t(Trace::Undeclared{});
     const auto to_itself = [](oracle::Spec spec) {
       spec.peer = 1;
@@ -72,8 +72,8 @@ class CheckCommand : public testing::Test {
     t.in(to_itself(ack(100, 1)));
     t.wait(std::chrono::seconds(1));
     t.out(to_itself(send(100)));
-    for (trace::Record& record : t.records) {
-      record.direction = trace::Direction::kUnknown;
+    for (pcapng::Record& record : t.records) {
+      record.direction = pcapng::Direction::kUnknown;
       record.interface = 1;
     }
     return t.records;
@@ -235,8 +235,8 @@ TEST_F(CheckCommand, AtNamesTheHost) {
 
 // Beside packets with directions, and alone: who sent it is clear, at whichever end.
 TEST_F(CheckCommand, LoopedPacketsAreJudged) {
-  std::vector<trace::Record> records = good_records();
-  for (const trace::Record& record : looped_records()) records.push_back(record);
+  std::vector<pcapng::Record> records = good_records();
+  for (const pcapng::Record& record : looped_records()) records.push_back(record);
   write_file(records);
   EXPECT_EQ(run(), kExitFailed) << out;
   EXPECT_THAT(out, HasSubstr("packet 7 "));
@@ -249,7 +249,7 @@ TEST_F(CheckCommand, LoopedPacketsAreJudged) {
 }
 
 TEST_F(CheckCommand, WithoutRoceThereIsNothingToJudge) {
-  trace::Record record;
+  pcapng::Record record;
   record.frame.assign(60, 0);
   write_file({record});
   EXPECT_EQ(run(), kExitUsage);

@@ -4,7 +4,7 @@
 #include <fstream>
 
 #include "oracle/report.h"
-#include "trace/pcapng_writer.h"
+#include "pcapng/pcapng_writer.h"
 #include "wire/icrc.h"
 #include "wire/ip_udp.h"
 
@@ -44,10 +44,10 @@ Judge::Judge(const wire::IpAddress& address) : oracle_(from_the_beginning()) {
 }
 
 void Judge::on_datagram(const Datagram& datagram, bool out, Time now) {
-  trace::Record record;
+  pcapng::Record record;
   record.number = ++number_;
   record.time = now;
-  record.direction = out ? trace::Direction::kOut : trace::Direction::kIn;
+  record.direction = out ? pcapng::Direction::kOut : pcapng::Direction::kIn;
   record.frame = frame_of(datagram);
   oracle_.add(record);
   if (records_.size() < kMostRecords) records_.push_back(std::move(record));
@@ -64,9 +64,9 @@ std::string Judge::finish(Time now) {
 
 bool Judge::write_capture(const std::string& path) const {
   std::ofstream file(path, std::ios::binary);
-  trace::PcapngWriter writer(file, "uroce cm tests");
+  pcapng::PcapngWriter writer(file, "uroce cm tests");
   writer.add_interface("host");
-  for (const trace::Record& record : records_) writer.write(record);
+  for (const pcapng::Record& record : records_) writer.write(record);
   file.flush();
   return writer.ok() && file.good();
 }

@@ -9,7 +9,7 @@
 #include "base/time.h"
 #include "cm/types.h"
 #include "oracle/oracle.h"
-#include "trace/record.h"
+#include "pcapng/record.h"
 
 namespace uroce::cm::test {
 
@@ -27,7 +27,7 @@ class Judge {
  private:
   oracle::Oracle oracle_;
   uint64_t number_ = 0;
-  std::vector<trace::Record> records_;  // of all that passed, at most kMostRecords
+  std::vector<pcapng::Record> records_;  // of all that passed, at most kMostRecords
 };
 
 }  // namespace uroce::cm::test

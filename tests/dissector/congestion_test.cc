@@ -26,7 +26,7 @@ Seen analyse(const Network& network, uint32_t interface) {
   std::vector<std::pair<uint32_t, Headers>> all;
   Seen seen;
   uint32_t number = 0;
-  for (const trace::Record& record : network.judge.kept()) {
+  for (const pcapng::Record& record : network.judge.kept()) {
     Datagram datagram;
     if (record.interface != interface || !describe(record, ++number, datagram)) continue;
     const Headers headers = parse_headers(datagram.ib, datagram.ib_size);

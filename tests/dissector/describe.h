@@ -5,13 +5,13 @@
 #include <vector>
 
 #include "dissector/analysis/datagram.h"
-#include "trace/record.h"
+#include "pcapng/record.h"
 #include "wire/ip_udp.h"
 
 namespace uroce::dissector {
 
 // As plugin/hook.cc describes a frame without VLAN, tunnel or fragments. False: not RoCE v2.
-inline bool describe(const trace::Record& record, uint32_t number, Datagram& out) {
+inline bool describe(const pcapng::Record& record, uint32_t number, Datagram& out) {
   const std::vector<uint8_t>& f = record.frame;
   constexpr size_t kIb = wire::kEthernetSize + wire::kIpv4Size + wire::kUdpSize;
   if (f.size() < kIb) return false;

@@ -7,17 +7,17 @@
 #include <fstream>
 #include <string>
 
+#include "pcapng/pcapng_writer.h"
 #include "tests/dissector/truth.h"
-#include "trace/pcapng_writer.h"
 
 namespace uroce::simulator {
 namespace {
 
 void write_capture(const View& view, const std::string& name, const std::string& path, bool ids) {
   std::ofstream file(path, std::ios::binary);
-  trace::PcapngWriter writer(file, "uroce simulator");
+  pcapng::PcapngWriter writer(file, "uroce simulator");
   writer.add_interface(name);
-  for (trace::Record record : view.records) {
+  for (pcapng::Record record : view.records) {
     record.interface = 0;
     if (!ids) remove_ip_id(record.frame);
     writer.write(record);

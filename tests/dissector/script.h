@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "trace/pcapng_writer.h"
+#include "pcapng/pcapng_writer.h"
 #include "wire/aeth.h"
 #include "wire/atomic_eth.h"
 #include "wire/bth.h"
@@ -163,7 +163,7 @@ class Script {
     if (p.vxlan) frame = tunnelled(frame);
     const auto whole = static_cast<uint32_t>(frame.size());
     if (p.captured != 0) frame.resize(p.captured);
-    writer_.write(0, now_, trace::Direction::kUnknown, frame, {}, whole);
+    writer_.write(0, now_, pcapng::Direction::kUnknown, frame, {}, whole);
   }
 
   // Ethernet, IPv4, UDP 4789 and VXLAN around it (RFC 7348).
@@ -177,7 +177,7 @@ class Script {
   }
 
   std::ofstream file_;
-  trace::PcapngWriter writer_;
+  pcapng::PcapngWriter writer_;
   Time now_{std::chrono::seconds(1700000000)};
   uint16_t ip_ids_[2] = {0x200, 0x100};
 };

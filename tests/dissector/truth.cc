@@ -7,8 +7,8 @@
 #include <random>
 #include <sstream>
 
-#include "trace/capture_reader.h"
-#include "trace/pcapng_writer.h"
+#include "pcapng/capture_reader.h"
+#include "pcapng/pcapng_writer.h"
 #include "wire/icrc.h"
 #include "wire/ip_udp.h"
 #include "wire/packet.h"
@@ -16,9 +16,9 @@
 namespace uroce::simulator {
 namespace {
 
+using pcapng::Record;
 using queue::WrOpcode;
 using std::chrono::microseconds;
-using trace::Record;
 using wire::Operation;
 
 constexpr uint32_t kPsnMask = 0xffffff;
@@ -55,7 +55,7 @@ SentFrames judge_sent(const View& view, uint32_t path_mtu) {
   int64_t rank = 0;
   size_t order = 0;
   for (const Record& record : view.records) {
-    if (record.direction != trace::Direction::kOut) continue;
+    if (record.direction != pcapng::Direction::kOut) continue;
     wire::Envelope envelope;
     std::span<const uint8_t> ib;
     wire::Packet packet;
@@ -280,7 +280,7 @@ Truth truth_of(const View& own, const View& other, uint32_t path_mtu) {
     wire::Envelope envelope;
     std::span<const uint8_t> ib;
     wire::Packet packet;
-    if (record.direction == trace::Direction::kOut) {
+    if (record.direction == pcapng::Direction::kOut) {
       const Sent& sent = sent_here.at(record.frame);
       if (sent.again) is("retransmission");
       if (sent.response_again) is("response_replay");

@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
+#include "pcapng/record.h"
 #include "tests/simulator/network.h"
 #include "tests/simulator/traffic.h"
-#include "trace/record.h"
 
 namespace uroce::simulator {
 
@@ -40,7 +40,7 @@ Case random_case(uint64_t seed);
 
 // What one host's NIC saw, in its order.
 struct View {
-  std::vector<trace::Record> records;
+  std::vector<pcapng::Record> records;
 };
 // Of both hosts. Ends the process if the transport does what it must not.
 std::vector<View> run(const Case& c, uint64_t seed);

@@ -53,13 +53,13 @@ struct Found {
   std::vector<std::string> never;
 };
 
-bool is_out(const trace::Record& record) {
-  return record.direction == trace::Direction::kOut;
+bool is_out(const pcapng::Record& record) {
+  return record.direction == pcapng::Direction::kOut;
 }
 
 // What is judged of the findings of one packet. The truth knows the order of new requests, gaps in what comes in, and
 // replays of what this end sends.
-bool judged(const trace::Record& record, bool request, const Findings& findings, const FindingInfo& info) {
+bool judged(const pcapng::Record& record, bool request, const Findings& findings, const FindingInfo& info) {
   if (info.finding == Finding::kOutOfOrder) return request && !findings.is_retransmission();
   if (info.finding == Finding::kResponseReplay) return is_out(record);
   if (info.finding == Finding::kResponseGap) return !is_out(record);
@@ -67,7 +67,7 @@ bool judged(const trace::Record& record, bool request, const Findings& findings,
                       [&](const char* kind) { return std::strcmp(kind, info.name) == 0; }) != std::end(kKinds);
 }
 
-void collect(const trace::Record& record, uint32_t number, bool request, const Findings& findings, bool faultless,
+void collect(const pcapng::Record& record, uint32_t number, bool request, const Findings& findings, bool faultless,
              Found& found) {
   for (const FindingInfo& info : kFindings) {
     if (!findings.has(info.finding)) continue;
@@ -83,7 +83,7 @@ void collect(const trace::Record& record, uint32_t number, bool request, const F
 }
 
 // For whoever looks for the reason of a wrong finding.
-void print_packet(const trace::Record& record, uint32_t number, const Datagram& datagram, const Headers& headers,
+void print_packet(const pcapng::Record& record, uint32_t number, const Datagram& datagram, const Headers& headers,
                   const Findings& findings, const Truth& truth) {
   std::printf("%6u %12.3f us %s id %04x %-22s psn %06x", number, static_cast<double>(datagram.time) / 1e3,
               is_out(record) ? "out" : "in ", datagram.ip_id, headers.info != nullptr ? headers.info->name : "-",
@@ -111,7 +111,7 @@ Found analyse(const View& view, bool faultless, const Truth& truth, bool print =
   std::vector<Seen> all;
   Analysis analysis;
   uint32_t number = 0;
-  for (const trace::Record& record : view.records) {
+  for (const pcapng::Record& record : view.records) {
     ++number;
     Datagram datagram;
     if (truth.count({number, "anything"}) != 0 || !describe(record, number, datagram)) continue;
@@ -121,7 +121,7 @@ Found analyse(const View& view, bool faultless, const Truth& truth, bool print =
   }
   Found found;
   for (const Seen& seen : all) {
-    const trace::Record& record = view.records[seen.number - 1];
+    const pcapng::Record& record = view.records[seen.number - 1];
     const Findings& findings = analysis.packet(seen.index).findings;
     collect(record, seen.number, seen.request, findings, faultless, found);
     if (print) print_packet(record, seen.number, seen.datagram, seen.headers, findings, truth);
@@ -184,7 +184,7 @@ struct Renumbering {
     first = kFirst[seed / 4 % 4];
     step = kStep[seed % 4];
   }
-  void apply(trace::Record& record) const {
+  void apply(pcapng::Record& record) const {
     Datagram before, after;
     if (!describe(record, 1, before)) return;
     const uint32_t expected = check_icrc(before).expected;
@@ -211,10 +211,10 @@ struct Run {
     for (size_t i = 0; i < 2; ++i) {
       const std::string name = "seed " + std::to_string(seed) + " " + c.name + (i == 0 ? "-a" : "-b");
       if (options.packets) std::printf("%s\n", name.c_str());
-      for (trace::Record& record : views[i].records) Renumbering(seed).apply(record);
+      for (pcapng::Record& record : views[i].records) Renumbering(seed).apply(record);
       const Found found = analyse(views[i], c.faultless(), truths[i], options.packets);
       wrong += compare(name, truths[i], found, with_ids, options.verbose);
-      for (trace::Record& record : views[i].records) simulator::remove_ip_id(record.frame);
+      for (pcapng::Record& record : views[i].records) simulator::remove_ip_id(record.frame);
       compare(name, truths[i], analyse(views[i], false, truths[i]), without_ids, false);
       unknowable += static_cast<uint64_t>(std::count_if(
           truths[i].begin(), truths[i].end(), [](const auto& entry) { return entry.second == "unknowable"; }));

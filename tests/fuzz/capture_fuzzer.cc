@@ -10,8 +10,8 @@
 
 #include "oracle/oracle.h"
 #include "oracle/report.h"
+#include "pcapng/capture_reader.h"
 #include "tests/fuzz/check.h"
-#include "trace/capture_reader.h"
 
 namespace uroce::fuzz {
 
@@ -28,23 +28,23 @@ oracle::Options make_options(uint8_t choice) {
 
 void judge(uint8_t choice, const std::string& file) {
   std::istringstream in(file);
-  trace::CaptureReader reader(in);
+  pcapng::CaptureReader reader(in);
   oracle::Oracle oracle(make_options(choice));
   const uint8_t address[4] = {192, 0, 2, 1};
   if (choice & 8) oracle.add_local(wire::IpAddress::v4(address));
 
-  trace::Record record;
+  pcapng::Record record;
   Time last{};
   uint64_t records = 0;
-  trace::ReadResult result;
-  while ((result = reader.next(record)) == trace::ReadResult::kRecord) {
+  pcapng::ReadResult result;
+  while ((result = reader.next(record)) == pcapng::ReadResult::kRecord) {
     ++records;
     last = record.time;
     check(record.frame.size() <= file.size() + wire::kEthernetSize, "no frame is larger than its file");
     oracle.add(record);
   }
   check(records <= file.size(), "no more frames than bytes");
-  check((result == trace::ReadResult::kError) == !reader.error().empty(), "an error says what is wrong");
+  check((result == pcapng::ReadResult::kError) == !reader.error().empty(), "an error says what is wrong");
   oracle.finish(last);
   check(oracle.packet_count() <= records, "packets are frames of the file");
   check(oracle.violations().size() <= oracle.violation_count(), "violations that are kept are counted");

@@ -113,7 +113,7 @@ class Exchange {
     const size_t size = ib.size();
     ib.resize(size + wire::kIcrcSize);
     wire::store_le32(ib.data() + size, wire::icrc(envelope, std::span(ib).first(size)));
-    trace::Record record;
+    pcapng::Record record;
     record.number = ++frames_;
     record.time = now_;
     record.frame.resize(wire::frame_header_size(envelope));

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "cm/codec.h"
+#include "pcapng/pcapng_writer.h"
 #include "tests/engine/transport/peer_packet.h"
 #include "tests/fuzz/sealed_frame.h"
-#include "trace/pcapng_writer.h"
 
 namespace uroce::fuzz {
 
@@ -231,12 +231,12 @@ void make_garbage(Corpus corpus) {
 
 // A message and its acknowledgement, as pcapng and as classic pcap.
 void make_captures(Corpus corpus) {
-  std::vector<trace::Record> records;
+  std::vector<pcapng::Record> records;
   const auto seen = [&](bool out, const PeerPacket& packet) {
-    trace::Record record;
+    pcapng::Record record;
     record.number = records.size() + 1;
     record.time = Time(std::chrono::microseconds(10 * records.size()));
-    record.direction = out ? trace::Direction::kOut : trace::Direction::kIn;
+    record.direction = out ? pcapng::Direction::kOut : pcapng::Direction::kIn;
     record.frame = sealed_frame(out ? envelope(false, 1, 2) : envelope(false, 2, 1), wire::Qpn(out ? 0x202 : 0x101),
                                 packet.bytes());
     records.push_back(std::move(record));
@@ -254,12 +254,12 @@ void make_captures(Corpus corpus) {
   seen(false, transport::test::atomic_response(11, 41));
 
   std::ostringstream out;
-  trace::PcapngWriter writer(out, "make_corpus");
+  pcapng::PcapngWriter writer(out, "make_corpus");
   writer.add_interface("roce0");
-  for (const trace::Record& record : records) writer.write(record);
+  for (const pcapng::Record& record : records) writer.write(record);
   const std::string pcapng = out.str();
   Bytes classic = {0, 0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0};
-  for (const trace::Record& record : records) {
+  for (const pcapng::Record& record : records) {
     const auto size = static_cast<uint32_t>(record.frame.size());
     Bytes header(16);
     for (uint8_t* field : {&header[8], &header[12]}) wire::store_le32(field, size);

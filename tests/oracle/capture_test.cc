@@ -225,7 +225,7 @@ TEST(Captures, SameNumbersAgain) {
 
 TEST(Captures, LocalAddressesAreLearntFromOutboundRecords) {
   Oracle oracle;
-  trace::Record record;
+  pcapng::Record record;
   EXPECT_EQ(oracle.packet_count(), 0u);
   oracle.add(record);
   EXPECT_EQ(oracle.packet_count(), 0u);

@@ -137,7 +137,7 @@ class CmTrace {
 
   Oracle oracle;
   Time now{seconds(100)};
-  std::vector<trace::Record> records;
+  std::vector<pcapng::Record> records;
 
  private:
   static Options options(bool whole) {
@@ -175,10 +175,10 @@ class CmTrace {
     ib.resize(ib.size() + wire::kIcrcSize);
     const auto covered = std::span(ib).first(ib.size() - wire::kIcrcSize);
     wire::store_le32(&ib[covered.size()], wire::icrc(envelope, covered));
-    trace::Record record;
+    pcapng::Record record;
     record.number = records.size() + 1;
     record.time = now += microseconds(1);
-    record.direction = out ? trace::Direction::kOut : trace::Direction::kIn;
+    record.direction = out ? pcapng::Direction::kOut : pcapng::Direction::kIn;
     record.frame.resize(wire::frame_header_size(envelope));
     wire::emit_frame_headers(envelope, static_cast<uint32_t>(wire::kUdpSize + ib.size()), record.frame.data());
     record.frame.insert(record.frame.end(), ib.begin(), ib.end());

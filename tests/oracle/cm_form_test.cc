@@ -142,7 +142,7 @@ TEST(CmForm, Rej) {
 TEST(CmForm, CutMessagesAreNotJudged) {
   CmTrace whole;
   whole.out(whole.req());
-  trace::Record record = whole.records.front();
+  pcapng::Record record = whole.records.front();
   record.original_length = static_cast<uint32_t>(record.frame.size());
   record.frame.resize(100);
   Oracle oracle;

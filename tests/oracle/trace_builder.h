@@ -163,7 +163,7 @@ class Trace {
 
   Oracle oracle;
   Time now{seconds(100)};
-  std::vector<trace::Record> records;
+  std::vector<pcapng::Record> records;
 
  private:
   uint64_t add(const Spec& spec, bool out) {
@@ -180,10 +180,10 @@ class Trace {
     wire::store_le32(&ib[covered.size()], wire::icrc(envelope, covered) ^ (corrupt_ ? 1 : 0));
     corrupt_ = false;
 
-    trace::Record record;
+    pcapng::Record record;
     record.number = ++number_;
     record.time = now;
-    record.direction = out ? trace::Direction::kOut : trace::Direction::kIn;
+    record.direction = out ? pcapng::Direction::kOut : pcapng::Direction::kIn;
     record.frame.resize(wire::frame_header_size(envelope));
     wire::emit_frame_headers(envelope, static_cast<uint32_t>(wire::kUdpSize + ib.size()), record.frame.data());
     record.frame.insert(record.frame.end(), ib.begin(), ib.end());

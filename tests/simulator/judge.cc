@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "oracle/report.h"
-#include "trace/pcapng_writer.h"
+#include "pcapng/pcapng_writer.h"
 
 namespace uroce::simulator {
 
@@ -59,11 +59,11 @@ void Judge::declare(const Host& host, const SimQp& qp, const wire::IpAddress& pe
 }
 
 void Judge::on_frame(const Host& host, Direction direction, const Frame& frame, Time now) {
-  trace::Record record;
+  pcapng::Record record;
   record.number = ++frames_;
   record.time = now;
   record.interface = host.number() - 1u;
-  record.direction = direction == Direction::kIn ? trace::Direction::kIn : trace::Direction::kOut;
+  record.direction = direction == Direction::kIn ? pcapng::Direction::kIn : pcapng::Direction::kOut;
   record.frame.assign(frame.begin(), frame.end());
   oracle_of(host).add(record);
   kept_bytes_ += frame.size();
@@ -107,9 +107,9 @@ const std::string& Judge::finish() {
 
 bool Judge::write_capture(const std::string& path) const {
   std::ofstream file(path, std::ios::binary);
-  trace::PcapngWriter writer(file, "uroce simulator");
+  pcapng::PcapngWriter writer(file, "uroce simulator");
   for (const auto& [number, oracle] : oracles_) writer.add_interface("host" + std::to_string(number));
-  for (const trace::Record& record : kept_) writer.write(record);
+  for (const pcapng::Record& record : kept_) writer.write(record);
   file.flush();
   return writer.ok() && file.good();
 }

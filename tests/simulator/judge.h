@@ -10,8 +10,8 @@
 #include <string>
 
 #include "oracle/oracle.h"
+#include "pcapng/record.h"
 #include "tests/simulator/host.h"
-#include "trace/record.h"
 
 namespace uroce::simulator {
 
@@ -36,7 +36,7 @@ class Judge final : public Tap {
   const std::string& finish();
 
   // What was seen, unless it was too much, with the host's number less one as interface.
-  const std::deque<trace::Record>& kept() const { return kept_; }
+  const std::deque<pcapng::Record>& kept() const { return kept_; }
   // Everything kept, as pcapng: one interface per host. False: cannot be written.
   bool write_capture(const std::string& path) const;
 
@@ -47,7 +47,7 @@ class Judge final : public Tap {
 
   EventQueue& events_;
   std::map<uint16_t, std::unique_ptr<oracle::Oracle>> oracles_;  // by host number
-  std::deque<trace::Record> kept_;
+  std::deque<pcapng::Record> kept_;
   size_t kept_bytes_ = 0;
   uint64_t frames_ = 0;
   std::string error_;

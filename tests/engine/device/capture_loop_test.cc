@@ -9,8 +9,8 @@
 
 #include "engine/device/capture_setup.h"
 #include "oracle/oracle.h"
+#include "pcapng/capture_reader.h"
 #include "tests/engine/device/engine_rig.h"
-#include "trace/capture_reader.h"
 #include "wire/bth.h"
 
 namespace uroce::engine::test {
@@ -50,17 +50,17 @@ TEST(CaptureLoop, ConnectionsWithinAProcessAreInTheCapture) {
   }
   finish_captures();
   std::ifstream in(file, std::ios::binary);
-  trace::CaptureReader reader(in);
+  pcapng::CaptureReader reader(in);
   oracle::Oracle oracle{oracle::Options{}};
   oracle.add_local(kOwnAddress);
-  trace::Record record;
+  pcapng::Record record;
   std::set<uint32_t> requests;  // PSNs: where the thread does not run for a while, a probe sends one again
-  while (reader.next(record) == trace::ReadResult::kRecord) {
+  while (reader.next(record) == pcapng::ReadResult::kRecord) {
     ++packets;
     EXPECT_EQ(reader.interfaces()[record.interface].name, "test0:loop");
-    EXPECT_EQ(record.direction, trace::Direction::kUnknown);
-    trace::RocePart part;
-    ASSERT_EQ(trace::parse_record(record, part), wire::FrameError::kNone);
+    EXPECT_EQ(record.direction, pcapng::Direction::kUnknown);
+    pcapng::RocePart part;
+    ASSERT_EQ(pcapng::parse_record(record, part), wire::FrameError::kNone);
     const wire::Bth bth = wire::Bth::parse(wire::BthView::at(part.ib.data()));
     if (bth.opcode == wire::Opcode::kRcSendOnly) requests.insert(bth.psn.value());
     oracle.add(record);

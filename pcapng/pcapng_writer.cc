@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "trace/pcapng_writer.h"
+#include "pcapng/pcapng_writer.h"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 
-#include "trace/pcapng.h"
+#include "pcapng/pcapng.h"
 
-namespace uroce::trace {
+namespace uroce::pcapng {
 
 PcapngWriter::PcapngWriter(std::ostream& out, const SectionInfo& section) : out_(out) {
   block_.reserve(2048);
@@ -134,4 +134,4 @@ void PcapngWriter::end() {
   if (ok_) bytes_written_ += size;
 }
 
-}  // namespace uroce::trace
+}  // namespace uroce::pcapng

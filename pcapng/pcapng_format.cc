@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <limits>
 
-#include "trace/capture_format.h"
-#include "trace/pcapng.h"
+#include "pcapng/capture_format.h"
+#include "pcapng/pcapng.h"
 
-namespace uroce::trace {
+namespace uroce::pcapng {
 namespace {
 
 constexpr size_t kBlockOverhead = 12;  // type and twice the length
@@ -224,4 +224,4 @@ Time CaptureReader::Pcapng::time(size_t interface, uint32_t high, uint32_t low) 
   return Time(std::chrono::seconds(seconds) + Duration(static_cast<int64_t>(fraction)));
 }
 
-}  // namespace uroce::trace
+}  // namespace uroce::pcapng

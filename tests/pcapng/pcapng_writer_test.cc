@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "trace/pcapng_writer.h"
+#include "pcapng/pcapng_writer.h"
 
 #include <gtest/gtest.h>
 #include <sstream>
 
-#include "tests/trace/capture_bytes.h"
+#include "tests/pcapng/capture_bytes.h"
 
-namespace uroce::trace {
+namespace uroce::pcapng {
 namespace {
 
 using std::chrono::nanoseconds;
@@ -81,4 +81,4 @@ TEST(PcapngWriter, LongTextIsCutToWhatAnOptionHolds) {
 }
 
 }  // namespace
-}  // namespace uroce::trace
+}  // namespace uroce::pcapng

@@ -6,9 +6,9 @@
 #include <cstring>
 #include <span>
 
-#include "trace/capture_reader.h"
+#include "pcapng/capture_reader.h"
 
-namespace uroce::trace {
+namespace uroce::pcapng {
 
 // Integers in the byte order of the file, which is that of the machine that wrote it.
 class FileOrder {
@@ -122,4 +122,4 @@ class CaptureReader::Pcapng final : public CaptureReader::Format {
   Time last_time_{};
 };
 
-}  // namespace uroce::trace
+}  // namespace uroce::pcapng

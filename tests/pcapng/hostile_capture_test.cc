@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 #include <random>
 
-#include "tests/trace/capture_bytes.h"
+#include "tests/pcapng/capture_bytes.h"
 
-namespace uroce::trace {
+namespace uroce::pcapng {
 namespace {
 
 std::string pcapng_file(bool big) {
@@ -96,4 +96,4 @@ TEST(HostileCapture, RandomBlocks) {
 }
 
 }  // namespace
-}  // namespace uroce::trace
+}  // namespace uroce::pcapng

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "trace/capture_reader.h"
+#include "pcapng/capture_reader.h"
 
 #include <algorithm>
 
-#include "trace/capture_format.h"
-#include "trace/pcapng.h"
+#include "pcapng/capture_format.h"
+#include "pcapng/pcapng.h"
 
-namespace uroce::trace {
+namespace uroce::pcapng {
 namespace {
 
 constexpr uint16_t kEtherTypeIpv4 = 0x0800, kEtherTypeIpv6 = 0x86dd;
@@ -103,4 +103,4 @@ bool CaptureReader::to_ethernet(const RawPacket& raw, Record& record) {
   }
 }
 
-}  // namespace uroce::trace
+}  // namespace uroce::pcapng

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "trace/record.h"
+#include "pcapng/record.h"
 
 #include <gtest/gtest.h>
 
 #include "wire/ip_udp.h"
 
-namespace uroce::trace {
+namespace uroce::pcapng {
 namespace {
 
 Record roce_record(size_t ib_size) {
@@ -76,4 +76,4 @@ TEST(Record, ShortFrameThatWasNotCutIsAnError) {
 }
 
 }  // namespace
-}  // namespace uroce::trace
+}  // namespace uroce::pcapng

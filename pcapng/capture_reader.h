@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "trace/record.h"
+#include "pcapng/record.h"
 
-namespace uroce::trace {
+namespace uroce::pcapng {
 
 struct Interface {
   std::string name;  // empty if the file does not say
@@ -53,4 +53,4 @@ class CaptureReader {
   uint64_t skipped_ = 0;
 };
 
-}  // namespace uroce::trace
+}  // namespace uroce::pcapng

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "trace/capture_reader.h"
+#include "pcapng/capture_reader.h"
 
 #include <gtest/gtest.h>
 
-#include "tests/trace/capture_bytes.h"
+#include "tests/pcapng/capture_bytes.h"
 
-namespace uroce::trace {
+namespace uroce::pcapng {
 namespace {
 
 using std::chrono::microseconds;
@@ -156,4 +156,4 @@ TEST(CaptureReader, OtherLinkTypesAreSkippedAndCounted) {
 }
 
 }  // namespace
-}  // namespace uroce::trace
+}  // namespace uroce::pcapng

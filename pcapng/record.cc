@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "trace/record.h"
+#include "pcapng/record.h"
 
 #include <algorithm>
 #include <array>
 
-namespace uroce::trace {
+namespace uroce::pcapng {
 namespace {
 
 // Where the UDP header of an Ethernet frame begins; 0 if the frame is not one that parse_frame() would take.
@@ -36,4 +36,4 @@ wire::FrameError parse_record(const Record& record, RocePart& out) {
   return wire::FrameError::kNone;
 }
 
-}  // namespace uroce::trace
+}  // namespace uroce::pcapng

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "base/time.h"
-#include "trace/record.h"
+#include "pcapng/record.h"
 #include "wire/envelope.h"
 
-namespace uroce::trace {
+namespace uroce::pcapng {
 
 // Who wrote a file and where, for people; what is empty is left out.
 struct SectionInfo {
@@ -82,4 +82,4 @@ class PcapngWriter {
   bool ok_ = true;
 };
 
-}  // namespace uroce::trace
+}  // namespace uroce::pcapng

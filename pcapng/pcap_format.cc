@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // Classic pcap files (draft-ietf-opsawg-pcap).
-#include "trace/capture_format.h"
+#include "pcapng/capture_format.h"
 
-namespace uroce::trace {
+namespace uroce::pcapng {
 namespace {
 
 constexpr uint32_t kMicroseconds = 0xa1b2c3d4;
@@ -70,4 +70,4 @@ ReadResult CaptureReader::Pcap::next(RawPacket& packet, std::string& error) {
   return ReadResult::kRecord;
 }
 
-}  // namespace uroce::trace
+}  // namespace uroce::pcapng

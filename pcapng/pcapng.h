@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace uroce::trace::pcapng {
+namespace uroce::pcapng::pcapng {
 
 inline constexpr uint32_t kSectionHeader = 0x0a0d0d0a;  // the same in both byte orders
 inline constexpr uint32_t kByteOrderMagic = 0x1a2b3c4d;
@@ -29,4 +29,4 @@ inline constexpr uint16_t kLinkEthernet = 1, kLinkRaw = 101, kLinkSll = 113, kLi
                           kLinkSll2 = 276;
 inline constexpr uint16_t kLinkRawBsd = 12;  // what some systems write for kLinkRaw
 
-}  // namespace uroce::trace::pcapng
+}  // namespace uroce::pcapng::pcapng

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "trace/capture_reader.h"
+#include "pcapng/capture_reader.h"
 
-namespace uroce::trace {
+namespace uroce::pcapng {
 
 class CaptureBytes {
  public:
@@ -84,4 +84,4 @@ inline std::string text(const std::vector<uint8_t>& frame) {
   return {frame.begin(), frame.end()};
 }
 
-}  // namespace uroce::trace
+}  // namespace uroce::pcapng

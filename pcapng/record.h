@@ -10,7 +10,7 @@
 #include "base/time.h"
 #include "wire/ip_udp.h"
 
-namespace uroce::trace {
+namespace uroce::pcapng {
 
 enum class Direction : uint8_t { kUnknown, kIn, kOut };  // as the host sees it where the capture was taken
 
@@ -37,4 +37,4 @@ struct RocePart {
 // there. On failure `out` is unspecified. Valid as long as the record's frame.
 wire::FrameError parse_record(const Record& record, RocePart& out);
 
-}  // namespace uroce::trace
+}  // namespace uroce::pcapng
