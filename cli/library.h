@@ -22,7 +22,7 @@ inline constexpr const char* kHowToGetLibraries =
 // liburoce.so beside this executable: of a build tree, or of an installation.
 std::optional<std::string> find_library();
 
-// liburoce_files.so, which shows programs /sys/class/infiniband and /dev/infiniband (files/); in the same place.
+// liburoce_files.so, which shows programs /sys/class/infiniband and /dev/infiniband (abi/preload/); in the same place.
 std::optional<std::string> find_files_library();
 
 // uroce_af_xdp.so, which liburoce.so loads when it opens AF_XDP; in the same place.

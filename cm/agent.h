@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// The connection manager as a process sees it: in this process (rdma_cm/local_agent.h) or in the broker of the host
+// The connection manager as a process sees it: in this process (cm/local/local_agent.h) or in the broker of the host
 // (broker/client/broker_agent.h).
 #pragma once
 

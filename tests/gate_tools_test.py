@@ -86,7 +86,7 @@ class GateTools(unittest.TestCase):
 
     @unittest.skipUnless((SOURCE / "build/sanitize/build.ninja").exists(), "needs both builds: tools/test")
     def test_a_change_is_tried_by_the_unit_tests_of_its_room_too(self):
-        done = self.run_tool(SOURCE / "tools/lib/affected.py", "tests", "files/tree_name.cc", text=True)
+        done = self.run_tool(SOURCE / "tools/lib/affected.py", "tests", "abi/preload/sysfs_view/tree_name.cc", text=True)
         self.assertRegex(done.stdout, r"(?m)^build sanitize bin/files_view_test$")
         self.assertRegex(done.stdout, r"(?m)^tests .*\bfiles_client_test\|files_view_test\b")
 

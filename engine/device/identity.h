@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // What a netdev looks like as an RDMA device: names, GUID, port and link, without any engine. One home for it, because
-// the verbs shim and the files under /sys/class/infiniband (files/) must say the same. Pure functions.
+// the verbs shim and the files under /sys/class/infiniband (abi/preload/) must say the same. Pure functions.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // The counters of a port under the names that kernel drivers give them in sysfs: "counters/..." as InfiniBand's
-// PortCounters, "hw_counters/..." as ConnectX. Of one engine, so of one process. Shown by files/ through the verbs
-// shim.
+// PortCounters, "hw_counters/..." as ConnectX. Of one engine, so of one process. Shown by abi/preload/ through the
+// verbs shim.
 #pragma once
 
 #include <array>

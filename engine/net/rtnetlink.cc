@@ -32,7 +32,7 @@ uint8_t family_of(const IpAddress& address) {
 template <typename Header>
 NlMessage make_request(int type, int flags, const Header& header) {
   // No request below comes near it: only memory can run out. libnl's own default is there only after its constructor,
-  // and files/ asks when other libraries' constructors look for devices.
+  // and abi/preload/ asks when other libraries' constructors look for devices.
   constexpr size_t kRoom = 4096;
   NlMessage message(nlmsg_alloc_size(kRoom));
   Header copy = header;

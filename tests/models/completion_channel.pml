@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// How a completion wakes the application (engine/queue/completion_queue.{h,cc}, verbs_shim/cq.cc, comp_channel.cc,
+// How a completion wakes the application (engine/queue/completion_queue.{h,cc}, abi/verbs/cq.cc, comp_channel.cc,
 // event_queue.h): a peer whose messages arrive, the background thread, and an application thread that takes an event,
 // arms, polls until nothing is left, and sleeps on the channel; or that polls before it arms, and then sleeps at once,
 // as UCX does (has_missed). It arms for all or for solicited ones. Its polls run rounds as well: the completion that it

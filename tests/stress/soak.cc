@@ -12,8 +12,8 @@
 #include <string>
 #include <thread>
 
+#include "tests/abi/verbs/own_network.h"
 #include "tests/stress/soak_objects.h"
-#include "tests/verbs_shim/own_network.h"
 
 namespace {
 

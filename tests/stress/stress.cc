@@ -15,9 +15,9 @@
 #include <thread>
 #include <vector>
 
+#include "tests/abi/verbs/own_network.h"
 #include "tests/stress/group.h"
 #include "tests/stress/link.h"
-#include "tests/verbs_shim/own_network.h"
 
 namespace {
 

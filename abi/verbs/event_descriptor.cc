@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "abi/verbs/event_descriptor.h"
+
+#include <cerrno>
+#include <cstdint>
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/fork.h"
+#include "base/unique_fd.h"
+
+namespace uroce::verbs {
+
+EventDescriptor::~EventDescriptor() {
+  ForkGuard().close(fd_);
+}
+
+int EventDescriptor::open(int& application_fd) {
+  application_fd = -1;
+  UniqueFd made(::eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC));
+  if (!made) return errno;
+  {
+    ForkGuard guard;
+    fd_ = ::fcntl(made.get(), F_DUPFD_CLOEXEC, 0);
+    if (fd_ < 0) return errno;
+    guard.close_in_children(fd_);
+  }
+  application_fd = made.release();
+  return 0;
+}
+
+void EventDescriptor::signal() {
+  const uint64_t one = 1;
+  // Cannot fail: the counter holds 2^64 - 2 tokens.
+  [[maybe_unused]] const ssize_t written = ::write(fd_, &one, sizeof(one));
+}
+
+void EventDescriptor::retract() {
+  // Non-blocking whatever the application made of the shared open file description. Before Linux 5.8 eventfds cannot be
+  // read so: the token stays, and the descriptor is readable once without an event.
+  uint64_t token;
+  const iovec destination{&token, sizeof(token)};
+  [[maybe_unused]] const ssize_t count = ::preadv2(fd_, &destination, 1, -1, RWF_NOWAIT);
+}
+
+bool EventDescriptor::wait(int application_fd) {
+  uint64_t token;
+  return ::read(application_fd, &token, sizeof(token)) == static_cast<ssize_t>(sizeof(token));
+}
+
+}  // namespace uroce::verbs
