@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "cli/device_list.h"
 
-#include "engine/device/host.h"
+#include "process/host.h"
 
 namespace uroce::cli {
 

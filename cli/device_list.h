@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cli/netdev_probe.h"
-#include "engine/device/io_choice.h"
+#include "process/io_choice/io_choice.h"
 #include "wire/envelope.h"
 
 namespace uroce::cli {

@@ -28,7 +28,7 @@
 #include "cli/screen.h"
 #include "cli/stat.h"
 #include "cli/version.h"
-#include "engine/options.h"
+#include "process/options.h"
 
 namespace uroce::cli {
 namespace {

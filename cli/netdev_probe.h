@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// What devices and doctor say of a netdev besides what decides on its packet I/O (engine/device/io_choice.h). Needs no
-// privilege.
+// What devices and doctor say of a netdev besides what decides on its packet I/O (process/io_choice/io_choice.h). Needs
+// no privilege.
 #pragma once
 
 #include <cstdint>

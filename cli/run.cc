@@ -20,9 +20,9 @@
 #include "cli/start_broker.h"
 #include "cli/target.h"
 #include "cli/user.h"
-#include "engine/device/identity.h"
 #include "engine/io/dpdk/devargs.h"
 #include "engine/io/fault_spec.h"
+#include "engine/net/device_identity.h"
 #include "engine/net/net_view.h"
 #include "engine/net/port_file.h"
 

@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "engine/device/port_counters.h"
-#include "engine/device/quota.h"
 #include "engine/limits.h"
 #include "engine/memory/mr_table.h"
 #include "engine/net/net_view.h"
+#include "engine/objects/quota.h"
 #include "engine/queue/completion_queue.h"
 #include "engine/queue/work_queue.h"
 #include "engine/transport/common/qp_state.h"

@@ -9,7 +9,7 @@ Usage: citations_test.py SOURCE_DIR
   architecture.md, decision 3  a number of the list "Decisions" in docs/architecture.md
   [text](path#anchor)          in Markdown: a file, and a heading of it
   `engine/objects/path.cc`             in Markdown: a file, a pattern that matches one, or a file without its extension
-  datapath.cc, engine/device/host.h   in comments: a source file by its name or the end of its path; a header, which may be the system's,
+  datapath.cc, process/host.h   in comments: a source file by its name or the end of its path; a header, which may be the system's,
                                only if its path begins with a directory of ours
 
 Numbers of an issue tracker and paths outside the repository are dead for everybody who has only the repository.

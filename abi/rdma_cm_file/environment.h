@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cm/agent.h"
-#include "engine/device/host.h"
+#include "process/host.h"
 
 namespace uroce::rdma_cm {
 

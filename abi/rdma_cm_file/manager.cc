@@ -14,7 +14,7 @@
 
 #include "abi/rdma_cm_file/caller_memory.h"
 #include "base/fork.h"
-#include "engine/device/identity.h"
+#include "engine/net/device_identity.h"
 
 namespace uroce::rdma_cm {
 

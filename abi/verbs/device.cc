@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "abi/verbs/objects.h"
-#include "engine/device/identity.h"
+#include "engine/net/device_identity.h"
 
 namespace uroce::verbs {
 namespace {

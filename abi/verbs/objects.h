@@ -24,10 +24,10 @@
 #include "base/fork.h"
 #include "base/spinlock.h"
 #include "base/unique_fd.h"
-#include "engine/device/host.h"
 #include "engine/engine.h"
 #include "engine/queue/completion_queue.h"
 #include "engine/queue/work_queue.h"
+#include "process/host.h"
 
 namespace uroce::verbs {
 

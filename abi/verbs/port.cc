@@ -12,7 +12,7 @@
 #include "abi/verbs/objects.h"
 #include "abi/verbs/orphan.h"
 #include "abi/verbs/values.h"
-#include "engine/device/identity.h"
+#include "engine/net/device_identity.h"
 
 namespace uroce::verbs {
 namespace {

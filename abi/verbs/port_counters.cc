@@ -4,7 +4,7 @@
 
 #include "engine/device/port_counters.h"
 
-#include "engine/device/host.h"
+#include "process/host.h"
 
 namespace {
 

@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "bench/messages_src/split.h"
-#include "engine/device/host.h"
 #include "engine/io/memory_link.h"
 #include "engine/io/packet_io.h"
 #include "engine/io/steering.h"
 #include "engine/net/net_view.h"
+#include "process/host.h"
 
 namespace uroce::messages {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // A process's connection to the broker of its host, and the leases that it has from it. Used by the engine when it
-// opens packet I/O (engine/device/open_io.cc).
+// opens packet I/O (process/open_io.cc).
 //
 // Packets do not need the broker: when it dies, everything that is open goes on. A thread waits for the next broker
 // then, and claims the leases from it. It also writes the process's statistics for whom the broker brings.

@@ -18,11 +18,11 @@
 
 #include "engine/datapath/datapath.h"
 #include "engine/datapath/progress.h"
-#include "engine/device/open_io.h"
 #include "engine/engine.h"
 #include "engine/io/steering.h"
 #include "engine/objects/tables.h"
-#include "engine/options.h"
+#include "process/open_io.h"
+#include "process/options.h"
 
 namespace uroce::engine {
 

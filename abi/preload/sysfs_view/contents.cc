@@ -7,7 +7,7 @@
 #include <cstdio>
 
 #include "abi/functions.h"
-#include "engine/device/identity.h"
+#include "engine/net/device_identity.h"
 
 namespace uroce::files {
 namespace {

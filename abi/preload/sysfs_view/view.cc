@@ -17,7 +17,7 @@
 #include "abi/preload/sysfs_view/contents.h"
 #include "abi/preload/sysfs_view/hardware.h"
 #include "abi/preload/sysfs_view/tree.h"
-#include "engine/device/identity.h"
+#include "engine/net/device_identity.h"
 
 namespace uroce::files {
 namespace {

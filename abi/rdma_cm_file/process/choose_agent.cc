@@ -13,7 +13,7 @@
 #include "base/concat.h"
 #include "broker/client/broker_agent.h"
 #include "cm/local/local_agent.h"
-#include "engine/device/broker_link.h"
+#include "process/broker_link.h"
 
 namespace uroce::rdma_cm {
 namespace {

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "cm/service.h"
-#include "engine/device/host.h"
 #include "engine/net/host_net.h"
+#include "process/host.h"
 
 namespace uroce::rdma_cm {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// Which netdevs become devices, and in which order (engine/device/identity.h): the shim and the files ask the same.
+// Which netdevs become devices, and in which order (engine/net/device_identity.h): the shim and the files ask the same.
 #include <gmock/gmock.h>
 
-#include "engine/device/identity.h"
+#include "engine/net/device_identity.h"
 
 namespace uroce::engine {
 namespace {

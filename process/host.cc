@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "engine/device/host.h"
+#include "process/host.h"
 
 #include <atomic>
 #include <chrono>
@@ -18,11 +18,11 @@
 #include "base/concat.h"
 #include "base/fork.h"
 #include "base/thread.h"
-#include "engine/device/capture_setup.h"
 #include "engine/device/device.h"
-#include "engine/device/identity.h"
-#include "engine/device/open_io.h"
+#include "engine/net/device_identity.h"
 #include "engine/objects/answer_habit.h"
+#include "process/capture_setup.h"
+#include "process/open_io.h"
 
 namespace uroce::engine {
 

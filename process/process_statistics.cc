@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "engine/device/process_statistics.h"
+#include "process/process_statistics.h"
 
 #include <optional>
 #include <utility>
 
 #include "base/clock.h"
 #include "broker/protocol/statistics.h"
-#include "engine/device/host.h"
+#include "process/host.h"
 
 namespace uroce::engine {
 

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "base/time.h"
-#include "engine/device/open_io.h"
 #include "engine/io/af_xdp/af_xdp.h"
 #include "engine/io/replaceable_io.h"
+#include "process/open_io.h"
 
 namespace uroce::engine {
 

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/device/open_io.h"
 #include "engine/engine.h"
-#include "engine/options.h"
+#include "process/open_io.h"
+#include "process/options.h"
 
 namespace uroce::engine {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "engine/options.h"
+#include "process/options.h"
 
 #include <cstdlib>
 #include <string_view>
@@ -7,8 +7,8 @@
 
 #include "base/concat.h"
 #include "capture/settings.h"
-#include "engine/device/identity.h"
 #include "engine/io/fault_spec.h"
+#include "engine/net/device_identity.h"
 
 namespace uroce::engine {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "engine/device/broker_link.h"
+#include "process/broker_link.h"
 
 #include <mutex>
 
 #include "base/fork.h"
-#include "engine/device/process_statistics.h"
+#include "process/process_statistics.h"
 
 namespace uroce::engine {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // Quotas: limits hold exactly, a closed account has nothing, and nobody can take more than there is.
-#include "engine/device/quota.h"
+#include "engine/objects/quota.h"
 
 #include <atomic>
 #include <gtest/gtest.h>

@@ -11,7 +11,7 @@
 #include "engine/io/af_xdp/xdp_program.h"
 #include "engine/net/net_view.h"
 #include "engine/net/netdev_features.h"
-#include "engine/options.h"
+#include "process/options.h"
 
 namespace uroce::engine {
 

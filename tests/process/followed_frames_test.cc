@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // AF_XDP on one end of a veth pair that changes, UDP sockets or another one on the other end.
-#include "engine/device/followed_frames.h"
+#include "process/followed_frames.h"
 
 #include <chrono>
 #include <gmock/gmock.h>

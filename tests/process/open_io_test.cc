@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // What people are told when the packet I/O is opened.
-#include "engine/device/open_io.h"
+#include "process/open_io.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "engine/device/followed_frames.h"
+#include "process/followed_frames.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -3,9 +3,9 @@
 // Called when the packet I/O opens.
 #pragma once
 
-#include "engine/device/open_io.h"
 #include "engine/engine.h"
-#include "engine/options.h"
+#include "process/open_io.h"
+#include "process/options.h"
 
 namespace uroce::engine {
 

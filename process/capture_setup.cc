@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "engine/device/capture_setup.h"
+#include "process/capture_setup.h"
 
 #include <algorithm>
 #include <cassert>
@@ -13,9 +13,9 @@
 #include "capture/hub.h"
 #include "capture/server.h"
 #include "capture/settings.h"
-#include "engine/device/identity.h"
 #include "engine/io/fault_injector.h"
 #include "engine/io/memory_link.h"
+#include "engine/net/device_identity.h"
 
 namespace uroce::engine {
 namespace {

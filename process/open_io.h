@@ -15,7 +15,7 @@
 #include "engine/engine.h"
 #include "engine/io/packet_io.h"
 #include "engine/objects/qpn_space.h"
-#include "engine/options.h"
+#include "process/options.h"
 
 namespace uroce::engine {
 

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "broker/client/link.h"
-#include "engine/options.h"
+#include "process/options.h"
 
 namespace uroce::engine {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "engine/device/open_io.h"
+#include "process/open_io.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -11,10 +11,6 @@
 #include "base/clock.h"
 #include "base/concat.h"
 #include "broker/client/link.h"
-#include "engine/device/broker_link.h"
-#include "engine/device/capture_setup.h"
-#include "engine/device/followed_frames.h"
-#include "engine/device/io_choice.h"
 #include "engine/io/dpdk/copy_filter.h"
 #include "engine/io/dpdk/dpdk.h"
 #include "engine/io/dpdk/tap_path.h"
@@ -24,6 +20,10 @@
 #include "engine/io/udp/udp.h"
 #include "engine/net/multicast_memberships.h"
 #include "engine/net/port_view.h"
+#include "process/broker_link.h"
+#include "process/capture_setup.h"
+#include "process/followed_frames.h"
+#include "process/io_choice/io_choice.h"
 
 namespace uroce::engine {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // What is read from the environment, and from whose.
-#include "engine/options.h"
+#include "process/options.h"
 
 #include <cstdlib>
 #include <fcntl.h>

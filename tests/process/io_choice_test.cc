@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // Which packet I/O is chosen for a netdev, and why.
-#include "engine/device/io_choice.h"
+#include "process/io_choice/io_choice.h"
 
 #include <cerrno>
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "engine/device/io_choice.h"
+#include "process/io_choice/io_choice.h"
 
 #include "base/concat.h"
 #include "engine/io/af_xdp/af_xdp.h"

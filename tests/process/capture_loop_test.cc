@@ -7,9 +7,9 @@
 #include <set>
 #include <unistd.h>
 
-#include "engine/device/capture_setup.h"
 #include "oracle/oracle.h"
 #include "pcapng/capture_reader.h"
+#include "process/capture_setup.h"
 #include "tests/engine/device/engine_rig.h"
 #include "wire/bth.h"
 
