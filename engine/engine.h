@@ -16,70 +16,21 @@
 #include <vector>
 
 #include "engine/device/port_counters.h"
-#include "engine/limits.h"
+#include "engine/device/port_status.h"
 #include "engine/memory/mr_table.h"
 #include "engine/net/net_view.h"
+#include "engine/objects/init.h"
+#include "engine/objects/limits.h"
 #include "engine/objects/quota.h"
 #include "engine/queue/completion_queue.h"
 #include "engine/queue/work_queue.h"
 #include "engine/transport/common/qp_state.h"
 
-namespace uroce::broker {
-struct DeviceStatistics;  // broker/protocol/statistics.h
-}
-
 namespace uroce::engine {
 
-// State of the one port of a device, from its netdev.
-struct PortStatus {
-  bool active = false;
-  bool up = false;          // switched on, with or without carrier
-  uint32_t netdev_mtu = 0;  // bytes
-  uint32_t active_mtu = 0;  // path MTU: the largest of 256..4096 that fits the netdev (and the packet I/O once open)
-  uint32_t speed_mbps = 0;  // 0 = unknown
-  uint32_t pkey_violations = 0;       // packets with a wrong P_Key, since the engine was created
-  uint32_t qkey_violations = 0;       // UD packets with a wrong Q_Key
-  std::vector<wire::IpAddress> gids;  // the GID table, all RoCE v2; an unspecified address is an empty entry
-};
-
-// An asynchronous event and what it concerns.
-struct EventSubject {
-  transport::AsyncEvent event;
-  void* qp_context = nullptr;  // QpInit::context, for QP events
-  queue::CompletionQueue* cq = nullptr;
-  void* srq_context = nullptr;  // SrqInit::context, for SRQ events
-};
-using EventHandler = std::function<void(const EventSubject&)>;
-
-class Qp;   // opaque outside the engine
-class Srq;  // likewise
-
-struct QpInit {
-  transport::QpType type = transport::QpType::kRc;
-  uint32_t pd = 0;    // none for XRC targets
-  uint32_t xrcd = 0;  // XRC targets only: the XRC domain
-  uint32_t max_send_wr = 1, max_recv_wr = 1, max_send_sge = 1, max_recv_sge = 1, max_inline = 0;
-  bool signal_all = false;
-  bool block_own_multicast = false;           // UD: takes no copies of what it sends to groups it is in
-  bool gsi = false;                           // UD: QP1, to which management datagrams go (IBTA 13.5)
-  queue::CompletionQueue* send_cq = nullptr;  // outlive the QP; null where the type has none (XRC)
-  queue::CompletionQueue* recv_cq = nullptr;
-  Duration patience{};  // a peer that is away is waited for so long at least, whatever timeout and retry count say
-  Srq* srq = nullptr;   // instead of a receive queue of its own; outlives the QP
-  std::byte *send_memory = nullptr, *receive_memory = nullptr;  // for the queues (queue/work_queue.h); outlive the QP
-  EventHandler* events = nullptr;  // outlives the QP; called under a shard's lock: must not call the engine
-  void* context = nullptr;
-};
-
-struct SrqInit {
-  uint32_t pd = 0;
-  uint32_t xrcd = 0;  // 0: not for XRC
-  uint32_t max_wr = 1, max_sge = 1;
-  std::byte* memory = nullptr;           // as QpInit::receive_memory
-  queue::CompletionQueue* cq = nullptr;  // XRC: where its receives complete; outlives the SRQ
-  EventHandler* events = nullptr;        // as QpInit::events
-  void* context = nullptr;
-};
+struct DeviceStatistics;  // device/device_statistics.h
+class Qp;                 // opaque outside the engine
+class Srq;                // likewise
 
 class Device;  // the inside of the engine (device/device.h)
 
@@ -182,7 +133,7 @@ class Engine {
   PortCounters port_counters() const;
   CounterSums counters() const;
   // For who looks on, with QPs one by one up to `most_qps`; none before the packet I/O is open.
-  std::optional<broker::DeviceStatistics> statistics(uint32_t most_qps);
+  std::optional<DeviceStatistics> statistics(uint32_t most_qps);
 
   // A packet in order has come for the QP with this number. False too if there is none.
   bool has_received(uint32_t qpn);

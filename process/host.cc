@@ -99,7 +99,7 @@ Host* Host::create() {
   }
   IoOpener open;
   if (!options.dpdk_tap.empty()) {
-    auto opener = opener_with_tap(options.dpdk_tap);
+    auto opener = opener_with_tap(options);
     if (const auto* const error = std::get_if<io::IoError>(&opener)) {
       std::fputs(concat("uroce: ", error->text(), "\n").c_str(), stderr);
       return nullptr;
@@ -108,7 +108,7 @@ Host* Host::create() {
   }
   try {
     const std::shared_ptr<net::NetView> view = net::open_view(options.dpdk_addresses);
-    if (!open) open = opener_for(view);
+    if (!open) open = opener_for(view, options);
     std::unique_ptr<Host> host(new Host(std::move(options), view, std::move(open)));
     if (host->options_.keep_capabilities) keep_ambient_capabilities();
     return take(std::move(host));
@@ -199,12 +199,12 @@ std::shared_ptr<Engine> Host::find_engine(const DeviceInfo& device) {
 }
 
 std::shared_ptr<Engine> Host::make_engine(const net::Netdev& netdev, std::shared_ptr<std::atomic<bool>> gone) {
-  const auto open = [this](const net::Netdev& which, const Options& options) {
-    auto opened = open_(which, options);
+  const auto open = [this](const net::Netdev& which) {
+    auto opened = open_(which);
     if (std::holds_alternative<OpenedIo>(opened)) io_has_opened(which.index);
     return opened;
   };
-  return {new Engine(std::make_unique<Device>(netdev, view_, options_, open)),
+  return {new Engine(std::make_unique<Device>(netdev, view_, options_.of_devices(), open)),
           [gone = std::move(gone)](const Engine* engine) {
             delete engine;
             gone->store(true);

@@ -297,26 +297,26 @@ std::variant<OpenedIo, io::IoError> complete(std::variant<OpenedIo, io::IoError>
   return result;
 }
 
-IoOpener opener_of_port(std::shared_ptr<io::OtherFrames> others) {
-  return [others = std::move(others)](const net::Netdev& netdev, const Options& options) {
+IoOpener opener_of_port(std::shared_ptr<io::OtherFrames> others, const Options& options) {
+  return [others = std::move(others), options](const net::Netdev& netdev) {
     return complete(open_own_port(others, netdev, options), "", netdev, options);
   };
 }
 
 }  // namespace
 
-IoOpener opener_for(const std::shared_ptr<net::NetView>& view) {
+IoOpener opener_for(const std::shared_ptr<net::NetView>& view, const Options& options) {
   const auto port = std::dynamic_pointer_cast<net::PortView>(view);
-  if (!port) return open_packet_io;
-  return opener_of_port(std::make_shared<PortFrames>(port));
+  if (port) return opener_of_port(std::make_shared<PortFrames>(port), options);
+  return [options](const net::Netdev& netdev) { return open_packet_io(netdev, options); };
 }
 
-std::variant<IoOpener, io::IoError> opener_with_tap(const std::string& tap) {
-  auto opened = io::TapPath::open(tap);
+std::variant<IoOpener, io::IoError> opener_with_tap(const Options& options) {
+  auto opened = io::TapPath::open(options.dpdk_tap);
   if (auto* const error = std::get_if<io::IoError>(&opened)) return std::move(*error);
-  const IoOpener open = opener_of_port(std::move(std::get<std::unique_ptr<io::TapPath>>(opened)));
-  return [open](const net::Netdev& netdev, const Options& options) -> std::variant<OpenedIo, io::IoError> {
-    if (netdev.mtu <= io::DpdkIo::kMaxMtu) return open(netdev, options);
+  const IoOpener open = opener_of_port(std::move(std::get<std::unique_ptr<io::TapPath>>(opened)), options);
+  return [open](const net::Netdev& netdev) -> std::variant<OpenedIo, io::IoError> {
+    if (netdev.mtu <= io::DpdkIo::kMaxMtu) return open(netdev);
     const auto most = std::to_string(io::DpdkIo::kMaxMtu);  // the kernel would send longer frames
     return io::IoError{EMSGSIZE, concat("tap ", netdev.name, " has MTU ", netdev.mtu, ", and ports carry ", most),
                        concat("sudo ip link set ", netdev.name, " mtu ", most)};

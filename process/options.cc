@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/concat.h"
+#include "broker/protocol/lease_range.h"
 #include "capture/settings.h"
 #include "engine/io/fault_spec.h"
 #include "engine/net/device_identity.h"
@@ -144,6 +145,17 @@ std::optional<std::string> Options::from_environment(Options& out) {
   out.keep_capabilities = is_on("UROCE_KEEP_CAPABILITIES");
   out.print_counters = is_on("UROCE_COUNTERS");
   return std::nullopt;
+}
+
+DeviceOptions Options::of_devices() const {
+  // As long as nothing else is known: what the kernel allows a socket if it was not told otherwise.
+  constexpr uint32_t kGroupsOfALease = 20;
+  DeviceOptions device{.congestion = congestion, .patience = patience, .shards = shards};
+  if (broker != "none") {
+    device.max_qps = broker::LeaseRange::count();
+    device.max_multicast_groups = kGroupsOfALease;
+  }
+  return device;
 }
 
 }  // namespace uroce::engine

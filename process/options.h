@@ -10,6 +10,7 @@
 
 #include "base/time.h"
 #include "engine/congestion/controller.h"
+#include "engine/device/device_options.h"
 #include "engine/io/dpdk/devargs.h"
 
 namespace uroce::engine {
@@ -39,6 +40,8 @@ struct Options {
 
   // The process has its device for itself, and no broker to share it by.
   bool own_port() const { return !dpdk_addresses.empty() || !dpdk_tap.empty(); }
+
+  DeviceOptions of_devices() const;
 
   // UROCE_IO. False: it is none of kIoWords.
   static bool parse_io(std::string_view text, Options& out);

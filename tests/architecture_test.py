@@ -97,6 +97,7 @@ def complaints():
     yield from rooms.broken_includes(files, source)
     yield from (f"{file}: no room of rooms.toml has it" for file in rooms.homeless(files, source))
     yield from (f"rooms.toml names what does not exist: {name}" for name in rooms.unknown(source))
+    yield from (f"rooms.toml: {complaint}" for complaint in rooms.circular(source))
     for room in rooms.rooms(source):
         if "library" in room:
             yield from impure(room)

@@ -89,16 +89,15 @@ void make_network(bool timed) {
   auto [first, second] = io::make_memory_links(options.shards);
   auto ends = std::make_shared<std::array<io::MemoryEnds, 2>>();
   *ends = {std::move(first), std::move(second)};
-  engine::Host::make(
-      std::move(options), std::make_shared<TwoNetdevs>(),
-      [ends, timed](const net::Netdev& netdev, const engine::Options&) -> std::variant<engine::OpenedIo, io::IoError> {
-        engine::OpenedIo opened;
-        for (std::unique_ptr<io::MemoryEnd>& end : ends->at(static_cast<size_t>(netdev.index) - 1)) {
-          opened.io.push_back(std::move(end));
-          if (timed) opened.io.back() = std::make_unique<TimedIo>(std::move(opened.io.back()));
-        }
-        return opened;
-      });
+  engine::Host::make(std::move(options), std::make_shared<TwoNetdevs>(),
+                     [ends, timed](const net::Netdev& netdev) -> std::variant<engine::OpenedIo, io::IoError> {
+                       engine::OpenedIo opened;
+                       for (std::unique_ptr<io::MemoryEnd>& end : ends->at(static_cast<size_t>(netdev.index) - 1)) {
+                         opened.io.push_back(std::move(end));
+                         if (timed) opened.io.back() = std::make_unique<TimedIo>(std::move(opened.io.back()));
+                       }
+                       return opened;
+                     });
 }
 
 std::string counters_text() {

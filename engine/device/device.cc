@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "base/random.h"
-#include "broker/protocol/lease_range.h"
 #include "engine/device/say.h"
 #include "engine/io/closed_io.h"
 
@@ -18,17 +17,15 @@ namespace uroce::engine {
 namespace {
 
 // As many as threads can run at the same time.
-uint32_t most_shards(const Options& options) {
+uint32_t most_shards(const DeviceOptions& options) {
   const uint32_t cpus = std::max(1u, std::thread::hardware_concurrency());
   return options.shards != 0 ? options.shards : std::min(std::bit_floor(cpus), io::kMaxShards);
 }
 
-// As long as nothing else is known: what the kernel allows a socket if it was not told otherwise.
-constexpr uint32_t kGroupsOfALease = 20;
-
 }  // namespace
 
-Device::Device(const net::Netdev& netdev, std::shared_ptr<net::NetView> view, const Options& options, IoOpener opener)
+Device::Device(const net::Netdev& netdev, std::shared_ptr<net::NetView> view, const DeviceOptions& options,
+               IoOpener opener)
     : netdev_index_(netdev.index),
       name_(netdev.name),
       view_(std::move(view)),
@@ -36,8 +33,8 @@ Device::Device(const net::Netdev& netdev, std::shared_ptr<net::NetView> view, co
       opener_(std::move(opener)),
       netdev_(netdev),
       announced_(netdev),
-      max_qp_(options.broker == "none" ? Limits::kMaxQp : broker::LeaseRange::count()),
-      max_groups_(options.broker == "none" ? Limits::kMaxMulticastGroups : kGroupsOfALease),
+      max_qp_(options.max_qps),
+      max_groups_(options.max_multicast_groups),
       tables(secure_random, most_shards(options)),
       progress(std::make_unique<Datapath>(tables), view_->descriptor(),
                [this](bool readable) { return watch_network(readable); }) {
@@ -77,7 +74,7 @@ Device::Outcome Device::open_in_silence() {
   if (!netdev || !present_) return {.error = ENODEV};
   // What can fail comes before anything is attached to the netdev.
   if (const int error = progress.start(); error != 0) return {.error = error};
-  auto result = opener_(*netdev, options_);
+  auto result = opener_(*netdev);
   if (auto* error = std::get_if<io::IoError>(&result)) return {.error = error->code, .failure = error->text()};
   auto& opened = std::get<OpenedIo>(result);
   netdev_ = *netdev;

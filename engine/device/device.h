@@ -18,17 +18,17 @@
 
 #include "engine/datapath/datapath.h"
 #include "engine/datapath/progress.h"
-#include "engine/engine.h"
+#include "engine/device/device_options.h"
+#include "engine/device/port_io.h"
+#include "engine/device/port_status.h"
 #include "engine/io/steering.h"
 #include "engine/objects/tables.h"
-#include "process/open_io.h"
-#include "process/options.h"
 
 namespace uroce::engine {
 
 class Device {
  public:
-  Device(const net::Netdev& netdev, std::shared_ptr<net::NetView> view, const Options& options, IoOpener opener);
+  Device(const net::Netdev& netdev, std::shared_ptr<net::NetView> view, const DeviceOptions& options, IoOpener opener);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -104,7 +104,7 @@ class Device {
   const int netdev_index_;
   const std::string name_;
   const std::shared_ptr<net::NetView> view_;
-  const Options options_;
+  const DeviceOptions options_;
   const IoOpener opener_;
 
   // Under `setup`.

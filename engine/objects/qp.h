@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/timer_wheel.h"
-#include "engine/engine.h"
 #include "engine/objects/answer_habit.h"
+#include "engine/objects/init.h"
 #include "engine/objects/path.h"
 #include "engine/objects/srq.h"
 #include "engine/transport/reliable/rc_qp.h"

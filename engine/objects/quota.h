@@ -11,7 +11,7 @@
 #include <mutex>
 
 #include "base/spinlock.h"
-#include "engine/limits.h"
+#include "engine/objects/limits.h"
 
 namespace uroce::engine {
 

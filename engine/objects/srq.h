@@ -6,7 +6,7 @@
 #include <optional>
 #include <unordered_map>
 
-#include "engine/engine.h"
+#include "engine/objects/init.h"
 #include "engine/transport/common/qp_context.h"
 
 namespace uroce::engine {

@@ -12,9 +12,9 @@
 #include <numeric>
 #include <vector>
 
-#include "engine/limits.h"
 #include "engine/memory/mr_table.h"
 #include "engine/objects/address_handles.h"
+#include "engine/objects/limits.h"
 #include "engine/objects/multicast_groups.h"
 #include "engine/objects/path.h"
 #include "engine/objects/qpn_space.h"

@@ -33,7 +33,9 @@ TEST(CaptureLoop, ConnectionsWithinAProcessAreInTheCapture) {
     options.quiet = true;
     auto view = std::make_shared<FixedNetView>();
     const net::Netdev netdev = *view->netdev(1);
-    const auto engine = std::make_shared<Engine>(std::make_unique<Device>(netdev, view, options, open_captured));
+    const auto engine = std::make_shared<Engine>(
+        std::make_unique<Device>(netdev, view, options.of_devices(),
+                                 [&options](const net::Netdev& which) { return open_captured(which, options); }));
     Connection c(*engine);
     Buffer buffer(*engine);
     uint64_t sent = 0, received = 0;

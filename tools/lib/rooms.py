@@ -89,6 +89,18 @@ def unknown(repository=REPOSITORY):
     return [f"{room['path']}: {name}" for room in rooms(repository) for name in (room["path"], *room["includes"]) if not there(name)]
 
 
+def circular(repository=REPOSITORY):
+    """A line for each room that may include what does not stand before it in rooms.toml. The last one may include all."""
+    all_rooms = rooms(repository)
+    for place, room in enumerate(all_rooms):
+        for name in room["includes"]:
+            below = [other for other in all_rooms if f"{other['path']}/".startswith(f"{name}/")]
+            around = max((other for other in all_rooms if name.startswith(f"{other['path']}/")), key=lambda it: len(it["path"]), default=None)
+            meant = all_rooms if name == "*" else below or [around]
+            if any(other in all_rooms[place + 1:] for other in meant):
+                yield f"{room['path']} may include {name}, which does not stand before it"
+
+
 def table(repository=REPOSITORY):
     yield "| room | may include |"
     yield "|---|---|"

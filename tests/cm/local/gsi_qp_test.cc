@@ -173,12 +173,12 @@ struct GsiQpOfABusyNetdev : testing::Test {
   void SetUp() override {
     auto view = std::make_shared<NetworkOfOthers>();
     const net::Netdev netdev = *view->netdev(1);
-    const engine::IoOpener open = [this](const net::Netdev&, const engine::Options&) {
+    const engine::IoOpener open = [this](const net::Netdev&) {
       engine::OpenedIo opened;
       opened.io.push_back(std::make_unique<BusyIo>(busyness));
       return std::variant<engine::OpenedIo, io::IoError>(std::move(opened));
     };
-    engine::Options options;
+    engine::DeviceOptions options;
     options.shards = 1;
     engine = std::make_shared<engine::Engine>(std::make_unique<engine::Device>(netdev, view, options, open));
     ASSERT_EQ(GsiQp::open(

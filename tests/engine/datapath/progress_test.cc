@@ -25,11 +25,11 @@ using transport::QpState;
 
 std::shared_ptr<Engine> make_engine(IoOpener opener, std::shared_ptr<FixedNetView> view = nullptr) {
   if (!view) view = std::make_shared<FixedNetView>();
-  return std::make_shared<Engine>(std::make_unique<Device>(*view->netdev(1), view, Options{}, std::move(opener)));
+  return std::make_shared<Engine>(std::make_unique<Device>(*view->netdev(1), view, DeviceOptions{}, std::move(opener)));
 }
 // `hook` runs in every round.
 IoOpener with_hook(HookedIo::Hook hook) {
-  return [hook](const net::Netdev&, const Options&) {
+  return [hook](const net::Netdev&) {
     OpenedIo opened;
     opened.io.push_back(std::make_unique<HookedIo>(hook));
     return opened;
@@ -230,7 +230,7 @@ class HoardingIo final : public io::PacketIo {
 
 TEST(Progress, PacketsThatThePollingThreadLeavesOverAreTaken) {
   std::atomic<int> hoard{0};
-  auto engine = make_engine([&](const net::Netdev&, const Options&) {
+  auto engine = make_engine([&](const net::Netdev&) {
     OpenedIo opened;
     opened.io.push_back(std::make_unique<HoardingIo>(hoard));
     return opened;
@@ -362,9 +362,9 @@ TEST(Progress, NetworkIsLookedAtWhenThatIsDue) {
 // No descriptor for the background thread: nothing has been attached to the netdev, and the next attempt can succeed.
 TEST(Progress, DeviceThatCannotBeOpenedIsNotHalfOpen) {
   int opened = 0;
-  auto engine = make_engine([&](const net::Netdev& netdev, const Options& options) {
+  auto engine = make_engine([&](const net::Netdev& netdev) {
     ++opened;
-    return open_nothing(netdev, options);
+    return open_nothing(netdev);
   });
   CompletionQueue cq(16, nullptr);
   const QpInit init{.pd = 1, .send_cq = &cq, .recv_cq = &cq};
@@ -447,7 +447,7 @@ TEST(Progress, QpThatWaitsForTheTimeGetsOnWhileOthersPostAndPoll) {
   constexpr int kThreads = 16;
   constexpr uint64_t kMessages = 40;
   std::atomic<uint32_t> marked{0};
-  auto engine = make_engine([&](const net::Netdev&, const Options&) {
+  auto engine = make_engine([&](const net::Netdev&) {
     OpenedIo opened;
     opened.io.push_back(io::make_memory_loop());
     opened.loops.push_back(std::make_unique<HookedIo>([&](std::span<io::RxPacket> arrived) {

@@ -119,12 +119,11 @@ class ValveIo final : public io::PacketIo {
 std::shared_ptr<Engine> make_engine_behind(Valve& valve) {
   auto view = std::make_shared<RoutedNetView>();
   const net::Netdev netdev = *view->netdev(1);
-  return std::make_shared<Engine>(
-      std::make_unique<Device>(netdev, view, Options{}, [&valve](const net::Netdev&, const Options&) {
-        OpenedIo opened;
-        opened.io.push_back(std::make_unique<ValveIo>(valve));
-        return std::variant<OpenedIo, io::IoError>(std::move(opened));
-      }));
+  return std::make_shared<Engine>(std::make_unique<Device>(netdev, view, DeviceOptions{}, [&valve](const net::Netdev&) {
+    OpenedIo opened;
+    opened.io.push_back(std::make_unique<ValveIo>(valve));
+    return std::variant<OpenedIo, io::IoError>(std::move(opened));
+  }));
 }
 
 struct UdQp {
@@ -197,7 +196,8 @@ TEST(EngineAddress, NeedsNoQp) {
 // What can be named as a source can be sent to, before the background thread has looked at the network.
 TEST(EngineAddress, OfAnAddressThatHasJustCome) {
   auto view = std::make_shared<GrowingNetView>();
-  auto engine = std::make_shared<Engine>(std::make_unique<Device>(*view->netdev(1), view, Options{}, open_nothing));
+  auto engine =
+      std::make_shared<Engine>(std::make_unique<Device>(*view->netdev(1), view, DeviceOptions{}, open_nothing));
   UdQp ud(*engine);
   ud.to_rts();
   view->grown = true;
@@ -248,7 +248,7 @@ TEST(EngineNetdev, VlansThatComeAreShownToThePacketIo) {
   auto view = std::make_shared<StackedNetView>();
   std::mutex lock;
   std::vector<std::string> shown;
-  const auto open = [&](const net::Netdev&, const Options&) {
+  const auto open = [&](const net::Netdev&) {
     OpenedIo opened;
     opened.io.push_back(io::make_memory_loop());
     opened.follow = [&](const net::Netdev& now, const OpenedIo::Exclusively&) {
@@ -258,7 +258,7 @@ TEST(EngineNetdev, VlansThatComeAreShownToThePacketIo) {
     };
     return std::variant<OpenedIo, io::IoError>(std::move(opened));
   };
-  auto engine = std::make_shared<Engine>(std::make_unique<Device>(*view->netdev(1), view, Options{}, open));
+  auto engine = std::make_shared<Engine>(std::make_unique<Device>(*view->netdev(1), view, DeviceOptions{}, open));
   UdQp ud(*engine);
   for (size_t count = 1; count <= 2; ++count) {
     view->add_vlan();
@@ -290,7 +290,7 @@ class GrowingIo final : public io::PacketIo {
 TEST(EngineNetdev, ThePacketIoMayBeOpenedAnew) {
   auto view = std::make_shared<FixedNetView>();
   std::atomic<int> looks{0};
-  const auto open = [&](const net::Netdev&, const Options&) {
+  const auto open = [&](const net::Netdev&) {
     OpenedIo opened;
     auto wire = std::make_unique<GrowingIo>();
     opened.follow = [&looks, io = wire.get()](const net::Netdev&, const OpenedIo::Exclusively& exclusively) {
@@ -301,7 +301,7 @@ TEST(EngineNetdev, ThePacketIoMayBeOpenedAnew) {
     opened.io.push_back(std::move(wire));
     return std::variant<OpenedIo, io::IoError>(std::move(opened));
   };
-  auto engine = std::make_shared<Engine>(std::make_unique<Device>(*view->netdev(1), view, Options{}, open));
+  auto engine = std::make_shared<Engine>(std::make_unique<Device>(*view->netdev(1), view, DeviceOptions{}, open));
   UdQp ud(*engine);
   EXPECT_TRUE(eventually([&] { return engine->port_status().active_mtu == 1024; }));
   EXPECT_EQ(looks, 2);
@@ -400,21 +400,20 @@ struct Joins {
 std::shared_ptr<Engine> make_engine_with(Joins& joins) {
   auto view = std::make_shared<FixedNetView>();
   const net::Netdev netdev = *view->netdev(1);
-  return std::make_shared<Engine>(
-      std::make_unique<Device>(netdev, view, Options{}, [&joins](const net::Netdev&, const Options&) {
-        OpenedIo opened;
-        opened.io.push_back(io::make_memory_loop());
-        opened.join = [&joins](const wire::IpAddress& address) {
-          if (joins.answer == 0) joins.joined.push_back(address);
-          return joins.answer;
-        };
-        opened.leave = [&joins](const wire::IpAddress& address) { joins.left.push_back(address); };
-        opened.set_addresses = [&joins](const wire::MacAddress&, std::span<const wire::IpAddress> addresses) {
-          joins.steered.assign(addresses.begin(), addresses.end());
-          return 0;
-        };
-        return std::variant<OpenedIo, io::IoError>(std::move(opened));
-      }));
+  return std::make_shared<Engine>(std::make_unique<Device>(netdev, view, DeviceOptions{}, [&joins](const net::Netdev&) {
+    OpenedIo opened;
+    opened.io.push_back(io::make_memory_loop());
+    opened.join = [&joins](const wire::IpAddress& address) {
+      if (joins.answer == 0) joins.joined.push_back(address);
+      return joins.answer;
+    };
+    opened.leave = [&joins](const wire::IpAddress& address) { joins.left.push_back(address); };
+    opened.set_addresses = [&joins](const wire::MacAddress&, std::span<const wire::IpAddress> addresses) {
+      joins.steered.assign(addresses.begin(), addresses.end());
+      return 0;
+    };
+    return std::variant<OpenedIo, io::IoError>(std::move(opened));
+  }));
 }
 
 TEST(EngineMulticast, TheHostIsInAGroupWhileAQpIs) {
@@ -445,7 +444,8 @@ TEST(EngineMulticast, TheHostIsInAGroupWhileAQpIs) {
 // What was told before there was a thread woke nobody.
 TEST(EngineNetdev, WhatCameBeforeTheThreadIsToldOf) {
   auto view = std::make_shared<GrowingNetView>();
-  auto engine = std::make_shared<Engine>(std::make_unique<Device>(*view->netdev(1), view, Options{}, open_nothing));
+  auto engine =
+      std::make_shared<Engine>(std::make_unique<Device>(*view->netdev(1), view, DeviceOptions{}, open_nothing));
   view->grow();
   std::atomic<int> events{0};
   EventHandler handler = [&](const EventSubject& subject) {
@@ -479,7 +479,7 @@ TEST(EngineAddresses, ThePacketIoKnowsWhichAreOfThisHost) {
   auto view = std::make_shared<TwoNetdevs>();
   LeafMutex lock;  // it is told under the shards' locks
   std::vector<wire::IpAddress> told;
-  const auto open = [&](const net::Netdev&, const Options&) {
+  const auto open = [&](const net::Netdev&) {
     OpenedIo opened;
     opened.io.push_back(io::make_memory_loop());
     opened.set_host_addresses = [&](std::span<const wire::IpAddress> addresses) {
@@ -488,7 +488,7 @@ TEST(EngineAddresses, ThePacketIoKnowsWhichAreOfThisHost) {
     };
     return std::variant<OpenedIo, io::IoError>(std::move(opened));
   };
-  auto engine = std::make_shared<Engine>(std::make_unique<Device>(*view->netdev(1), view, Options{}, open));
+  auto engine = std::make_shared<Engine>(std::make_unique<Device>(*view->netdev(1), view, DeviceOptions{}, open));
   UdQp ud(*engine);
   {
     std::lock_guard guard(lock);
@@ -529,8 +529,8 @@ TEST(EngineMulticast, LimitOfGroups) {
 
 // Only sockets that have joined get copies, and a lease has one of each IP version.
 TEST(EngineMulticast, FewerGroupsWhereThePacketIoTakesFewer) {
-  const auto open_leased = [](const net::Netdev& netdev, const Options& options) {
-    auto opened = open_nothing(netdev, options);
+  const auto open_leased = [](const net::Netdev& netdev) {
+    auto opened = open_nothing(netdev);
     std::get<OpenedIo>(opened).max_groups = 7;
     return opened;
   };

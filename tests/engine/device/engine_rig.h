@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "engine/device/device.h"
+#include "engine/engine.h"
 #include "engine/io/memory_link.h"
 
 namespace uroce::engine::test {
@@ -67,18 +68,21 @@ class FixedNetView : public net::NetView {
   net::Netdev netdev_;
 };
 
-inline std::variant<OpenedIo, io::IoError> open_nothing(const net::Netdev&, const Options& options) {
+inline std::variant<OpenedIo, io::IoError> open_loops(uint32_t shards) {
   OpenedIo opened;
-  for (auto& end : io::make_memory_loops(std::max(1u, options.shards))) opened.io.push_back(std::move(end));
+  for (auto& end : io::make_memory_loops(shards)) opened.io.push_back(std::move(end));
   return opened;
 }
+inline std::variant<OpenedIo, io::IoError> open_nothing(const net::Netdev&) {
+  return open_loops(1);
+}
 
-// The ends of a Connection come to different shards, if there are several.
-inline std::shared_ptr<Engine> make_engine(uint32_t shards = 4, IoOpener opener = open_nothing) {
+// As where there may be a broker. The ends of a Connection come to different shards, if there are several.
+inline std::shared_ptr<Engine> make_engine(uint32_t shards = 4, IoOpener opener = {}) {
   auto view = std::make_shared<FixedNetView>();
   const net::Netdev netdev = *view->netdev(1);
-  Options options;
-  options.shards = shards;
+  const DeviceOptions options{.shards = shards, .max_qps = 1 << 14, .max_multicast_groups = 20};
+  if (!opener) opener = [shards](const net::Netdev&) { return open_loops(std::max(1u, shards)); };
   return std::make_shared<Engine>(std::make_unique<Device>(netdev, view, options, std::move(opener)));
 }
 

@@ -64,7 +64,9 @@ class EngineRoutesTest : public testing::Test {
  protected:
   EngineRoutesTest()
       : view(std::make_shared<SlowNetView>()),
-        engine(std::make_shared<Engine>(std::make_unique<Device>(*view->netdev(1), view, Options{}, open_nothing))) {}
+        engine(
+            std::make_shared<Engine>(std::make_unique<Device>(*view->netdev(1), view, DeviceOptions{}, open_nothing))) {
+  }
 
   uint32_t handle(const wire::IpAddress& to) {
     transport::AddressVector address;

@@ -115,7 +115,7 @@ TEST(Engine, HandlersComeBeforeTheFirstQp) {
 // The packet I/O is gone and the background thread with it, and what the application does later does no harm.
 TEST(Engine, LeavesTheNetdevWhileItIsUsed) {
   std::weak_ptr<int> opened;
-  const auto open = [&opened](const net::Netdev&, const Options&) -> std::variant<OpenedIo, io::IoError> {
+  const auto open = [&opened](const net::Netdev&) -> std::variant<OpenedIo, io::IoError> {
     const auto token = std::make_shared<int>();
     opened = token;
     OpenedIo result;
@@ -123,7 +123,7 @@ TEST(Engine, LeavesTheNetdevWhileItIsUsed) {
     return result;
   };
   auto view = std::make_shared<FixedNetView>();
-  Engine engine(std::make_unique<Device>(*view->netdev(1), view, Options{}, open));
+  Engine engine(std::make_unique<Device>(*view->netdev(1), view, DeviceOptions{}, open));
   engine.leave_netdev();  // nothing is open yet
   Connection c(engine);
   ASSERT_FALSE(opened.expired());

@@ -240,12 +240,12 @@ class CountingIo final : public io::PacketIo {
 TEST(EngineThreads, CountersAreReadWhileOthersRunAndThePacketIoEnds) {
   for (int i = 0; i < 20; ++i) {
     auto view = std::make_shared<VanishingNetView>();
-    const auto open = [](const net::Netdev&, const Options&) {
+    const auto open = [](const net::Netdev&) {
       OpenedIo opened;
       opened.io.push_back(std::make_unique<CountingIo>());
       return std::variant<OpenedIo, io::IoError>(std::move(opened));
     };
-    auto engine = std::make_shared<Engine>(std::make_unique<Device>(*view->netdev(1), view, Options{}, open));
+    auto engine = std::make_shared<Engine>(std::make_unique<Device>(*view->netdev(1), view, DeviceOptions{}, open));
     Connection c(*engine);
     std::atomic<bool> stop{false};
     std::atomic<int> reads{0};

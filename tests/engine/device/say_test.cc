@@ -67,9 +67,9 @@ enum class Says { kFailure, kIntroduction, kReport };
 
 class DeviceStderr : public testing::TestWithParam<Says> {
  protected:
-  std::variant<OpenedIo, io::IoError> open(const net::Netdev& netdev, const Options& options) {
+  std::variant<OpenedIo, io::IoError> open(const net::Netdev& netdev) {
     if (GetParam() == Says::kFailure && !failed_.exchange(true)) return io::IoError{EBUSY, "the line", ""};
-    auto result = open_nothing(netdev, options);
+    auto result = open_nothing(netdev);
     auto& opened = std::get<OpenedIo>(result);
     if (GetParam() == Says::kIntroduction) opened.introduction = "the line";
     if (GetParam() == Says::kReport) {
@@ -90,8 +90,7 @@ TEST_P(DeviceStderr, WhoDoesNotReadItStopsNoSetUpCalls) {
   std::atomic<pid_t> opening{0};
   std::thread first;
   std::future<void> others;
-  auto engine =
-      make_engine(1, [this](const net::Netdev& netdev, const Options& options) { return open(netdev, options); });
+  auto engine = make_engine(1, [this](const net::Netdev& netdev) { return open(netdev); });
   {
     UnreadStderr unread;
     first = std::thread([&] {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // The calls of the engine that make, change and end QPs, shared receive queues, address handles and memberships in
 // multicast groups, and change completion queues.
-
 #include <cerrno>
 #include <memory>
 #include <new>
@@ -11,6 +10,7 @@
 
 #include "base/clock.h"
 #include "engine/device/device.h"
+#include "engine/engine.h"
 
 namespace uroce::engine {
 

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// What a device says of itself to who looks on (broker/protocol/statistics.h). Nothing is counted for this: it costs
-// while somebody looks.
-#include "broker/protocol/statistics.h"
-
+// Nothing is counted for this: it costs while somebody looks.
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -10,6 +7,8 @@
 
 #include "base/concat.h"
 #include "engine/device/device.h"
+#include "engine/device/device_statistics.h"
+#include "engine/engine.h"
 
 namespace uroce::engine {
 
@@ -101,7 +100,7 @@ SeenQp look_at(const Qp& qp) {
           .posted_receives = qp.rq.available()};
 }
 
-broker::QpStatistics described(const SeenQp& qp) {
+QpStatistics described(const SeenQp& qp) {
   const bool connected = qp.type != transport::QpType::kUd && qp.state >= transport::QpState::kRtr;
   return {.qpn = qp.qpn,
           .type = name_of(qp.type),
@@ -137,10 +136,10 @@ void for_each_qp(Device& device, uint32_t shard, F&& each) {
 
 }  // namespace
 
-std::optional<broker::DeviceStatistics> Engine::statistics(uint32_t most_qps) {
+std::optional<DeviceStatistics> Engine::statistics(uint32_t most_qps) {
   const std::optional<io::IoCounters> io = device_->io_counters();
   if (!io) return std::nullopt;
-  broker::DeviceStatistics statistics;
+  DeviceStatistics statistics;
   statistics.netdev = device_->name();
   statistics.name = concat("uroce_", device_->name());
   statistics.packet_io = device_->packet_io();

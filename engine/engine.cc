@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// The engine's data path, status and counters. Its calls about objects: device/objects.cc, device/memory.cc.
+// The engine's data path, status and counters. Its calls about objects: engine_objects.cc, engine_memory.cc.
 #include "engine/engine.h"
 
 #include <bit>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // The memory calls of the engine: regions and windows, changed under the progress lock, so between two packets.
-
 #include <cerrno>
 #include <cstdint>
 
 #include "engine/device/device.h"
+#include "engine/engine.h"
 #include "engine/memory/memory_access.h"
 
 namespace uroce::engine {
