@@ -2,16 +2,23 @@
 #include "cli/capture_targets.h"
 
 #include <algorithm>
-#include <atomic>
+#include <array>
 #include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <fcntl.h>
 #include <fmt/format.h>
-#include <mutex>
+#include <list>
+#include <optional>
+#include <poll.h>
 #include <sstream>
 #include <sys/stat.h>
-#include <system_error>
-#include <thread>
+#include <sys/wait.h>
 #include <unistd.h>
+#include <utility>
 
+#include "base/clock.h"
+#include "base/unique_fd.h"
 #include "capture/nameless_socket.h"
 #include "capture/protocol.h"
 
@@ -30,22 +37,74 @@ std::optional<int> process_id(const std::string& text) {
   return std::stoi(text);
 }
 
-// Asks the process behind the socket. False: nobody is there.
-bool ask(CaptureTarget& target) {
-  const int fd = io::connect_to_nameless_socket(target.pid);
-  if (fd < 0) return false;
+// What the process behind the socket says of itself: lines, the program first. None: nobody is there.
+std::optional<std::string> ask(int pid) {
+  const UniqueFd socket(io::connect_to_nameless_socket(pid));
   protocol::Message message;
   message.kind = protocol::Kind::kDescribe;
-  const bool answered = protocol::send(fd, message) == 0 &&
-                        protocol::receive(fd, message, nullptr, kAnswerTimeout) == 0 &&
-                        message.kind == protocol::Kind::kDescription;
-  close(fd);
-  if (!answered) return false;
-  std::istringstream lines(protocol::get_text(message.text));
-  std::getline(lines, target.program);
-  for (std::string line; std::getline(lines, line);) target.devices.push_back(line);
-  return true;
+  if (!socket || protocol::send(socket.get(), message) != 0 ||
+      protocol::receive(socket.get(), message, nullptr, kAnswerTimeout) != 0 ||
+      message.kind != protocol::Kind::kDescription)
+    return std::nullopt;
+  return protocol::get_text(message.text);
 }
+
+// Asks one in a child: whoever answers may pass on what takes as long to close as he likes, even for a process that
+// ends. Nobody waits for such a child.
+class Question {
+ public:
+  explicit Question(int pid) : pid_(pid) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) return;
+    answer_.reset(ends[0]);
+    const UniqueFd says(ends[1]);
+    child_ = fork();
+    if (child_ < 0) answer_.reset();
+    if (child_ != 0) return;
+    const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);  // whoever reads what is printed does not wait either
+    for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) dup2(nothing, standard);
+    if (const auto text = ask(pid)) {
+      const std::string line = kAnswered + *text;
+      if (write(says.get(), line.data(), line.size()) < 0) _exit(1);
+    }
+    _exit(0);
+  }
+  ~Question() {
+    if (child_ <= 0) return;
+    kill(child_, SIGKILL);
+    waitpid(child_, nullptr, WNOHANG);
+  }
+  Question(const Question&) = delete;
+  Question& operator=(const Question&) = delete;
+
+  pollfd wait() const { return {answer_.get(), POLLIN, 0}; }
+  bool is_over(Time now) const { return !answer_ || now >= end_; }
+  void read() {
+    std::array<char, 4096> bytes;
+    const ssize_t size = ::read(answer_.get(), bytes.data(), bytes.size());
+    if (size > 0) text_.append(bytes.data(), static_cast<size_t>(size));
+    if (size <= 0 || text_.size() > kMostOfAnswer) answer_.reset();
+  }
+  // None: nobody is there, or he has not answered in time.
+  std::optional<CaptureTarget> target() const {
+    if (!text_.starts_with(kAnswered)) return std::nullopt;
+    CaptureTarget target;
+    target.pid = pid_;
+    std::istringstream lines(text_.substr(1));
+    std::getline(lines, target.program);
+    for (std::string line; std::getline(lines, line);) target.devices.push_back(line);
+    return target;
+  }
+
+ private:
+  static constexpr char kAnswered = '+';
+  static constexpr size_t kMostOfAnswer = size_t{64} << 10;
+  const int pid_;
+  const Time end_ = monotonic_now() + std::chrono::milliseconds(2 * kAnswerTimeout);  // children begin late, too
+  UniqueFd answer_;
+  pid_t child_ = -1;
+  std::string text_;
+};
 
 std::string why_no_process(int pid) {
   struct stat status {};
@@ -79,24 +138,22 @@ std::vector<CaptureTarget> find_capture_targets(const std::string& wanted) {
   std::vector<int> pids = io::processes_with_nameless_socket();
   if (const auto only = process_id(wanted)) std::erase_if(pids, [&](int pid) { return pid != *only; });
   std::vector<CaptureTarget> targets;
-  std::mutex lock;
-  std::atomic<size_t> next{0};
-  const auto ask_some = [&] {
-    for (size_t i = next++; i < pids.size(); i = next++) {
-      CaptureTarget target;
-      target.pid = pids[i];
-      if (!ask(target)) continue;
-      const std::lock_guard guard(lock);
-      targets.push_back(std::move(target));
+  std::list<Question> asked;
+  while (!pids.empty() || !asked.empty()) {
+    for (; !pids.empty() && asked.size() < kMostAtATime; pids.pop_back()) asked.emplace_back(pids.back());
+    std::vector<pollfd> waits;
+    for (const Question& question : asked) waits.push_back(question.wait());
+    constexpr int kLookAgain = 50;  // ms
+    poll(waits.data(), waits.size(), kLookAgain);
+    auto wait = waits.begin();
+    for (auto question = asked.begin(); question != asked.end(); ++wait) {
+      if (wait->revents != 0) question->read();
+      const bool is_over = question->is_over(monotonic_now());
+      auto target = is_over ? question->target() : std::nullopt;
+      if (target) targets.push_back(std::move(*target));
+      question = is_over ? asked.erase(question) : std::next(question);
     }
-  };
-  std::vector<std::thread> threads;
-  try {
-    for (size_t i = 1; i < std::min(pids.size(), kMostAtATime); ++i) threads.emplace_back(ask_some);
-  } catch (const std::system_error&) {  // fewer, then
   }
-  ask_some();
-  for (std::thread& thread : threads) thread.join();
   std::sort(targets.begin(), targets.end(), [](const auto& a, const auto& b) { return a.pid < b.pid; });
   return targets;
 }

@@ -18,8 +18,10 @@
 #include <unistd.h>
 #include <vector>
 
+#include "base/message_socket.h"
 #include "capture/nameless_socket.h"
 #include "capture/protocol.h"
+#include "tests/held_files.h"
 
 namespace uroce::cli {
 namespace {
@@ -32,6 +34,7 @@ class CaptureTargets : public testing::Test {
   static constexpr int kProcesses = 5;
   struct Shared {
     std::atomic<int> ready{0}, asked{0}, wanted{kProcesses};
+    std::atomic<pid_t> hostile{0};  // passes on a file that nobody can close
   };
 
   void SetUp() override {
@@ -71,6 +74,12 @@ class CaptureTargets : public testing::Test {
       protocol::Message message;
       if (client < 0 || protocol::receive(client, message, nullptr, 20'000) != 0) continue;
       ++shared_->asked;
+      if (shared_->hostile == getpid()) {
+        const std::array<uint8_t, 8> nothing{};
+        static test::HeldFiles files(1);
+        const UniqueFd file = files.take();
+        send_message(client, nothing, std::array{file.get()});
+      }
       comes_true([&] { return shared_->asked >= shared_->wanted; });
       message.kind = protocol::Kind::kDescription;
       protocol::put_text(message.text, "fake");
@@ -100,6 +109,14 @@ TEST_F(CaptureTargets, NobodyIsAskedButWhoIsNamed) {
   shared_->wanted = 1;
   EXPECT_EQ(found(std::to_string(pids_[2])), std::vector<int>{pids_[2]});
   EXPECT_EQ(shared_->asked, 1);
+}
+
+TEST_F(CaptureTargets, NobodyWaitsForWhatOneOfThemPassesOn) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root for memory that nobody fills";
+  shared_->hostile = pids_[0];
+  std::vector<int> others(pids_.begin() + 1, pids_.end());
+  std::sort(others.begin(), others.end());
+  EXPECT_EQ(found(""), others);
 }
 
 }  // namespace
