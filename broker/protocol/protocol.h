@@ -30,7 +30,8 @@
 //                                       <-   kMemory (range, other, of_stranger, with memory): to each of two who are
 //                                            to meet, where it is to write what the other one reads
 //                                            (io/same_host/peer_memory.h). Both have asked for it, or one of them who
-//                                            is of the same user or root's
+//                                            is of the same user or root's. Of stranger here: of another user, so that
+//                                            all pages of it have to be there
 //                                       <-   kPeer (range, other, of_stranger, with memory and a bell): when both have
 //                                            sealed theirs, what connects the two (io/same_host/peer.h)
 //                                       <-   kPart (range, other): who had the other range has it no longer

@@ -7,8 +7,8 @@
 
 namespace uroce::broker {
 
-const PendingMeetings::Pending* PendingMeetings::begin(uint32_t one, uint32_t other) {
-  Pending both{{{{.range = one, .file = {}}, {.range = other, .file = {}}}}};
+const PendingMeetings::Pending* PendingMeetings::begin(uint32_t one, uint32_t other, bool of_strangers) {
+  Pending both{{{{.range = one, .file = {}}, {.range = other, .file = {}}}}, of_strangers};
   for (auto& memory : both.memories) {
     if (io::PeerMemory::make(memory.file) != 0) return nullptr;
   }
@@ -21,7 +21,7 @@ std::optional<PendingMeetings::Pending> PendingMeetings::take_sealed(uint32_t on
   if (found == begun_.end()) return std::nullopt;
   bool all = true;
   for (auto& memory : found->second.memories) {
-    memory.sealed = memory.sealed || io::PeerMemory::is_sealed(memory.file.get());
+    memory.sealed = memory.sealed || io::PeerMemory::is_sealed(memory.file.get(), found->second.of_strangers);
     all = all && memory.sealed;
   }
   if (!all) return std::nullopt;

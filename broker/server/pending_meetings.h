@@ -25,12 +25,13 @@ class PendingMeetings {
       bool sealed = false;
     };
     std::array<Memory, 2> memories;
+    bool of_strangers;  // they do not make each other's pages
 
     int memory_of(uint32_t range) const { return memories[memories[0].range == range ? 0 : 1].file.get(); }
   };
 
   // In place of an earlier one. Null: there is no memory for both.
-  const Pending* begin(uint32_t one, uint32_t other);
+  const Pending* begin(uint32_t one, uint32_t other, bool of_strangers);
   // If there is one, and both have sealed their memory.
   std::optional<Pending> take_sealed(uint32_t one, uint32_t other);
   void end(uint32_t one, uint32_t other) { begun_.erase(pair(one, other)); }

@@ -49,6 +49,7 @@ struct Policy {
   // Ends so long after its last client has left; who only looks does not count.
   std::optional<Duration> linger;
   size_t most_clients = kMostClients;
+  size_t enough_to_close = kMostClients;  // connections
 };
 
 class Server final : private CmServer::Clients {
@@ -164,6 +165,7 @@ class Server final : private CmServer::Clients {
   void hold_back(Time now);
   void release_ranges(Time now);
   bool is_free(uint32_t range, Time now) const;
+  void part(uint32_t other, uint32_t range);
   bool tell_of_parting(uint32_t other, uint32_t range);
   Clients::iterator end_client(Clients::iterator client);
   void close_some();
@@ -171,6 +173,7 @@ class Server final : private CmServer::Clients {
     return steering_->has_starting_child() || (claims_ && claims_->has_starting_child());
   }
   void let_go(ClientSocket& socket, uid_t user);
+  void turn_away(ClientSocket socket, uid_t user);
   void turn_away_at(int listener);
   static std::optional<std::string> too_many_leases(const Client& client);
   std::optional<std::string> objection(const Client& client) const;

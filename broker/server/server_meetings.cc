@@ -57,21 +57,22 @@ bool Server::may_begin_to_meet(const Client& client) const {
 
 // Two clients that have ranges on one netdev get the memory that they write to.
 void Server::prepare_meeting(const Client& client, uint32_t range, const Client& other, uint32_t its_range) {
-  const auto* const pending = pending_.begin(range, its_range);
+  const auto* const pending = pending_.begin(range, its_range, client.peer.uid != other.peer.uid);
   if (pending == nullptr) return;
   const auto gives = [&](const Client& to, uint32_t own, const Client& it, uint32_t peer) {
     Message message = make_message(Kind::kMemory);
     message.range = own;
     message.other = peer;
-    message.of_stranger = is_stranger(it, to);
+    message.of_stranger = it.peer.uid != to.peer.uid;
     return tell(to, message, std::array{pending->memory_of(own)}) == 0;
   };
-  // Whoever does not listen has to ask again.
   const bool it_is_told = gives(other, its_range, client, range);
   if (it_is_told && gives(client, range, other, its_range)) return meetings_.settle(range, its_range);
   pending_.end(range, its_range);
-  if (it_is_told) return meetings_.drop_wish(range, its_range);
-  meetings_.drop_wish(its_range, range);
+  // Whoever does not listen has to ask again; the other one does not keep its memory for that.
+  if (!it_is_told) return meetings_.drop_wish(its_range, range);
+  meetings_.drop_wish(range, its_range);
+  part(its_range, range);
 }
 
 // They get what connects them if each has sealed what it writes to. If the asking one cannot be told, the other sees
@@ -97,12 +98,17 @@ void Server::bring_together(const Client& client, uint32_t range, uint32_t its_r
 // Whoever it was has not met anybody any more. The others hear of that, or they would send the next one's packets to
 // the memory that the last one may still have.
 void Server::take_away(Client& client, uint32_t range) {
-  const auto tell = [this](uint32_t other, uint32_t gone) { return tell_of_parting(other, gone); };
-  for (const uint32_t other : meetings_.met(range)) partings_.add(other, range, now_() + kPartingTime, tell);
+  for (const uint32_t other : meetings_.met(range)) part(other, range);
   client.leases.erase(range);
   holders_.erase(range);
   meetings_.forget(range);
   pending_.forget(range);
+}
+
+// The client with range `other` hears that it does not meet, or has not met any more, who has `range`.
+void Server::part(uint32_t other, uint32_t range) {
+  partings_.add(other, range, now_() + kPartingTime,
+                [this](uint32_t told, uint32_t gone) { return tell_of_parting(told, gone); });
 }
 
 // True as well if there is nobody to be told.

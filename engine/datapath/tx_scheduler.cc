@@ -103,6 +103,7 @@ bool TxScheduler::transmit_quantum(Qp& qp, int& budget) {
     }
     packet->envelope = envelope_for(*packet, qp, *path);
     packet->to_this_host = path->loopback();
+    packet->heard_here = path->heard_here();
     keep_alone(*packet, *path);
     end.add(packet->udp_length());
     queue.commit();
@@ -142,6 +143,7 @@ std::span<io::TxPacket> TxScheduler::pull_alike(Qp& qp, const io::TxPacket& prev
     packet.envelope = previous.envelope;
     packet.source_qpn = previous.source_qpn;
     packet.to_this_host = previous.to_this_host;
+    packet.heard_here = previous.heard_here;
     packet.alone = previous.alone;
     packet.unreadable = false;
   }
@@ -211,6 +213,7 @@ size_t TxScheduler::transmit_acks(AckList& qps) {
     if (!qp.transport->pull_ack(*packet, now_)) continue;
     packet->envelope = &qp.path.envelope;
     packet->to_this_host = qp.path.loopback();
+    packet->heard_here = qp.path.heard_here();
     packet->source_qpn = qp.transport->qpn();
     keep_alone(*packet, qp.path);
     if (reach == Reach::kNow) queue.commit();

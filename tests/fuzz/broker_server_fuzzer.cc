@@ -444,7 +444,7 @@ class Broker {
   }
 
   void seal(Client& client, const Message& said, const UniqueFd& memory) {
-    check(io::PeerMemory::for_writing(memory.get()) != nullptr, "what is to be written to has not been sealed");
+    check(io::PeerMemory::for_writing(memory.get(), true) != nullptr, "what is to be written to has not been sealed");
     Message message = broker::make_message(Kind::kSealed);
     message.range = said.range;
     message.other = said.other;

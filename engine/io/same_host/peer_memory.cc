@@ -2,6 +2,7 @@
 #include "engine/io/same_host/peer_memory.h"
 
 #include <cerrno>
+#include <cstring>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -29,20 +30,31 @@ int PeerMemory::make(UniqueFd& memory) {
   return 0;
 }
 
-bool PeerMemory::is_sealed(int memory) {
-  return has_seals(memory, kSizeSeals | kWriterSeals);
+// Sealed pages stay.
+bool PeerMemory::is_sealed(int memory, bool all_there) {
+  constexpr off_t kBlock = 512;
+  if (!has_seals(memory, kSizeSeals | kWriterSeals)) return false;
+  struct stat status {};
+  return !all_there ||
+         (fstat(memory, &status) == 0 && status.st_blocks * kBlock >= static_cast<off_t>(kWordsSize + kRingSize));
 }
 
 std::unique_ptr<PeerMemory> PeerMemory::for_writing(int memory, bool all_there) {
   std::unique_ptr<PeerMemory> mapped(new PeerMemory);
   if (!has_seals(memory, kSizeSeals) || !mapped->map(memory, PROT_READ | PROT_WRITE)) return nullptr;
-  if (all_there) madvise(mapped->base_, kWordsSize + 2 * kRingSize, MADV_POPULATE_WRITE);  // Linux 5.14
+  if (all_there) mapped->make_all();
   return fcntl(memory, F_ADD_SEALS, kWriterSeals) == 0 ? std::move(mapped) : nullptr;
 }
 
-std::unique_ptr<const PeerMemory> PeerMemory::for_reading(int memory) {
+// Before somebody has it who would see that.
+void PeerMemory::make_all() {
+  if (madvise(base_, kWordsSize + kRingSize, MADV_POPULATE_WRITE) == 0) return;  // Linux 5.14
+  std::memset(base_, 0, kWordsSize + kRingSize);
+}
+
+std::unique_ptr<const PeerMemory> PeerMemory::for_reading(int memory, bool all_there) {
   std::unique_ptr<PeerMemory> mapped(new PeerMemory);
-  return is_sealed(memory) && mapped->map(memory, PROT_READ) ? std::move(mapped) : nullptr;
+  return is_sealed(memory, all_there) && mapped->map(memory, PROT_READ) ? std::move(mapped) : nullptr;
 }
 
 bool PeerMemory::map(int memory, int protection) {

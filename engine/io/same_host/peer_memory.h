@@ -20,14 +20,14 @@ class PeerMemory {
  public:
   // The broker's part. 0 or an errno value.
   static int make(UniqueFd& memory);
-  // Its writer has sealed it.
-  static bool is_sealed(int memory);
+  // Its writer has sealed it; `all_there`: and made all its pages, which whoever reads it would else.
+  static bool is_sealed(int memory, bool all_there = false);
 
   // Null: it is not what make() makes, is sealed already, or cannot be mapped. Children do not have it. `all_there`:
   // its pages are made now, and so are this process's to pay for (memory cgroups), not those of who touches them first.
   static std::unique_ptr<PeerMemory> for_writing(int memory, bool all_there = false);
-  // Null: likewise, or not sealed.
-  static std::unique_ptr<const PeerMemory> for_reading(int memory);
+  // Null: likewise, or not sealed, or not all there.
+  static std::unique_ptr<const PeerMemory> for_reading(int memory, bool all_there = false);
   ~PeerMemory();
   PeerMemory(const PeerMemory&) = delete;
   PeerMemory& operator=(const PeerMemory&) = delete;
@@ -42,6 +42,7 @@ class PeerMemory {
   static constexpr size_t kWordsSize = 4096;
   PeerMemory() = default;
   bool map(int memory, int protection);
+  void make_all();
 
   uint8_t* base_ = nullptr;
 };

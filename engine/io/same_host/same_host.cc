@@ -229,14 +229,15 @@ size_t SameHost::send(std::span<io::TxPacket> burst) {
   while (taken < burst.size()) {
     const std::span<io::TxPacket> rest = burst.subspan(taken);
     Peer* const peer = peer_for(rest.front());
-    const bool is_near = peer == nullptr && rest.front().to_this_host;
     const std::span<io::TxPacket> same = rest.first(peer == nullptr ? without_peer(rest) : with_peer(rest, *peer));
     if (same.empty()) {  // stranded
       ++counters_.tx_unread;
       ++taken;
       continue;
     }
-    const size_t sent = peer != nullptr ? send_to(*peer, same) : is_near ? send_near(same) : network_->send(same);
+    const size_t sent = peer != nullptr         ? send_to(*peer, same)
+                        : is_near(rest.front()) ? send_near(same)
+                                                : network_->send(same);
     taken += sent;
     if (sent < same.size()) break;
   }
@@ -250,17 +251,23 @@ size_t SameHost::with_peer(std::span<const io::TxPacket> packets, const Peer& pe
   return static_cast<size_t>(end - packets.begin());
 }
 
-// How many at the front go by the network, all to other hosts or all to one range of this one, whose process is asked
-// for as a peer then, the less often the more have gone without. A long packet does not go, whose peer has ended since
-// it was made. One pass: bulk to other hosts comes by here.
+// Who waits for it on this host is woken in the middle of sending.
+bool SameHost::is_near(const io::TxPacket& packet) {
+  return packet.to_this_host || packet.heard_here;
+}
+
+// How many at the front go by the network, all to other hosts or all to one range of this one (groups have one, too),
+// whose process is asked for as a peer then, the less often the more have gone without. A long packet does not go,
+// whose peer has ended since it was made. One pass: bulk to other hosts comes by here.
 size_t SameHost::without_peer(std::span<const io::TxPacket> packets) {
   const io::TxPacket& front = packets.front();
-  const uint32_t range = front.to_this_host ? range_of(front) : 0;
+  const bool near = is_near(front);
+  const uint32_t range = near ? range_of(front) : 0;
   const auto stays = [&](const io::TxPacket& packet) {
-    if (packet.psns > 1 || packet.to_this_host != front.to_this_host) return true;
-    if (!packet.to_this_host) return false;
+    if (packet.psns > 1 || packet.to_this_host != front.to_this_host || is_near(packet) != near) return true;
+    if (!near) return false;
     if (range_of(packet) != range) return true;
-    if (std::has_single_bit(++without_peer_[range])) config_.meet(range);
+    if (packet.to_this_host && std::has_single_bit(++without_peer_[range])) config_.meet(range);
     return false;
   };
   return static_cast<size_t>(std::find_if(packets.begin(), packets.end(), stays) - packets.begin());

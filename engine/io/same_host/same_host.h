@@ -82,6 +82,7 @@ class SameHost final : public PacketIo {
   bool write(const io::TxPacket& packet, uint8_t* record) const;
   bool is_patient(Peer& peer) const;
   size_t receive_before_peers(std::span<RxPacket> out);
+  static bool is_near(const TxPacket& packet);
   size_t receive_at_turn(std::span<RxPacket> out);
   size_t receive_from_peers(std::span<RxPacket> out);
   size_t receive_from(Peer& peer, std::span<RxPacket> out);

@@ -174,6 +174,12 @@ TEST_F(ServerMeetings, ClientsThatDoNotListenAreNotMet) {
     alone = other.error() == ETIMEDOUT;
   }
   EXPECT_TRUE(alone);
+  deaf.say(meet(theirs, first));
+  EXPECT_EQ(a.hear().kind, Kind::kMemory);
+  const Message parting = a.hear();
+  EXPECT_EQ(parting.kind, Kind::kPart) << "it does not keep the memory for one that is not there";
+  EXPECT_EQ(parting.range, first);
+  EXPECT_EQ(parting.other, theirs);
   deaf.hear();  // now it does
   a.say(meet(first, theirs));
   EXPECT_EQ(a.hear().kind, Kind::kMemory);

@@ -71,7 +71,7 @@ class RawClient {
     return said;
   }
   // Maps and seals the memory that has just been heard of.
-  std::unique_ptr<io::PeerMemory> seal() { return io::PeerMemory::for_writing(descriptors_[0].get()); }
+  std::unique_ptr<io::PeerMemory> seal() { return io::PeerMemory::for_writing(descriptors_[0].get(), true); }
   // Likewise, and says so.
   std::unique_ptr<io::PeerMemory> prepare(const Message& heard) {
     EXPECT_EQ(heard.kind, Kind::kMemory);
@@ -124,7 +124,11 @@ class ServerTest : public testing::Test {
     std::vector<UniqueFd> listeners(1);
     EXPECT_EQ(listen_at(address_, listeners.front()), 0);
     return std::make_unique<Server>(std::move(listeners), std::make_unique<FakeSteering>(kernel_),
-                                    Policy{.owner = geteuid(), .group = {}, .linger = {}, .most_clients = most_clients},
+                                    Policy{.owner = geteuid(),
+                                           .group = {},
+                                           .linger = {},
+                                           .most_clients = most_clients,
+                                           .enough_to_close = most_clients},
                                     false, io::attached_xdp_program, clock);
   }
 

@@ -219,7 +219,7 @@ void meet(const Where& where) {
     Descriptors came;
     while (receive(clients[client].reports.get(), said, came, 1) == 0) {
       if (said.kind == Kind::kMemory && client % 2 == 0) {
-        own.push_back(io::PeerMemory::for_writing(came[0].get()));
+        own.push_back(io::PeerMemory::for_writing(came[0].get(), true));
         clients[client].say_sealed(said);
       }
       for (const UniqueFd& fd : came) {

@@ -331,6 +331,7 @@ TEST_F(HostilePeer, OtherMemoryIsNotTaken) {
   constexpr off_t kSize = 4096 + kRingSize;
   constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW, kAll = kSeals | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
   EXPECT_TRUE(may_be_read(memory(kSize, kAll)));
+  EXPECT_EQ(PeerMemory::for_reading(memory(kSize, kAll).get(), true), nullptr) << "its reader would make the pages";
   EXPECT_FALSE(may_be_read(memory(kSize, kAll & ~F_SEAL_SHRINK))) << "it could shrink";
   EXPECT_FALSE(may_be_read(memory(kSize - 4096, kAll)));
   EXPECT_TRUE(may_be_written(memory(kSize, kSeals)));

@@ -19,8 +19,8 @@ inline int make_peers(PeerEnd& one, PeerEnd& other) {
   }
   auto [ours, theirs] = make_bell();
   if (!ours) return EMFILE;
-  one = {PeerMemory::for_writing(memories[0].get()), std::move(memories[1]), std::move(ours)};
-  other = {PeerMemory::for_writing(one.memory.get()), std::move(memories[0]), std::move(theirs)};
+  one = {PeerMemory::for_writing(memories[0].get(), true), std::move(memories[1]), std::move(ours)};
+  other = {PeerMemory::for_writing(one.memory.get(), true), std::move(memories[0]), std::move(theirs)};
   return one.own && other.own ? 0 : EINVAL;
 }
 

@@ -48,7 +48,7 @@ class SlowNetwork : public SameHostTest {
     auto slow = std::make_unique<SlowTo>(make_memory_loop(), kTheirs);
     network = slow.get();
     io = std::make_unique<SameHost>(std::move(slow), SameHost::Config{.range_bits = kRangeBits,
-                                                                      .meet = [](uint32_t) {},
+                                                                      .meet = [this](uint32_t) { ++met; },
                                                                       .bury = [] {},
                                                                       .peers = std::make_shared<PeerExchange>(),
                                                                       .now = [] { return test_time; }});
@@ -60,9 +60,15 @@ class SlowNetwork : public SameHostTest {
     add(burst, 1, 100, kTheirs);
     add(burst, 2, 100, kTheirs + 1);
     burst.packets().back().to_this_host = false;
+    if (to_group) {
+      burst.packets()[1].to_this_host = false;
+      burst.packets()[1].heard_here = true;
+    }
     EXPECT_EQ(io->send(burst.packets()), 3u);
   }
 
+  bool to_group = false;  // in place of the slow range
+  int met = 0;
   SlowTo* network;
   std::unique_ptr<SameHost> io;
 };
@@ -78,6 +84,27 @@ TEST_F(SlowNetwork, WhoTakesLongGetsAPartOfTheTime) {
   test_time += std::chrono::seconds(20);  // how long it took is the machine's to say
   for (int i = 0; i < 10; ++i) send();
   EXPECT_EQ(network->slow, 3);
+}
+
+// Whoever is in a group on this host is woken, too.
+TEST_F(SlowNetwork, GroupsAreNoExceptionButNotMet) {
+  to_group = true;
+  for (int i = 0; i < 10; ++i) send();
+  EXPECT_EQ(network->slow, 2);
+  EXPECT_EQ(network->others, 20);
+  EXPECT_EQ(met, 4) << "the other range: with the first, second, fourth, eighth packet";
+}
+
+TEST(Cost, OneThatTakesLongerThanAnyHiccupIsTooMuch) {
+  const auto takes = [](Duration time) {
+    Cost cost;
+    cost.account_for(1, [time] {
+      for (const Duration begin = thread_time(); thread_time() - begin < time;) continue;
+    });
+    return cost.is_too_much();
+  };
+  EXPECT_FALSE(takes(std::chrono::milliseconds(3)));
+  EXPECT_TRUE(takes(std::chrono::milliseconds(120)));
 }
 
 // A processor of a virtual machine may be taken away at any time.
