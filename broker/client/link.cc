@@ -284,18 +284,22 @@ void Link::listen_until_end() {
   }
   while (waits[0].revents == 0) {
     if (poll(waits.data(), waits.size(), -1) < 0) continue;
-    if (waits[1].revents != 0 && !listen(waits[1].fd)) waits[1].fd = -1;
+    if (waits[1].revents != 0 && !listen(connection)) waits[1].fd = -1;
     if (waits[2].revents != 0) look_after_leases();
   }
   const std::lock_guard guard(lock_);
   if (connections_ == connection) disconnect();
 }
 
-// False: nothing more comes.
-bool Link::listen(int socket) {
+// False: nothing more comes. Under the lock, as whoever ends the connection closes its descriptors, and their numbers
+// may be others' from then on.
+bool Link::listen(uint64_t connection) {
   Message message;
   Came came;
-  const int error = came.receive(socket, message, 0);
+  std::unique_lock guard(lock_);
+  if (connections_ != connection || reports_ < 0) return false;
+  const int error = came.receive(reports_, message, 0);
+  guard.unlock();
   Descriptors& all = came.all;
   if (error == 0 && message.kind == Kind::kReport && all[1]) report(all[0].get(), message.most_qps);
   if (error == 0 && message.kind == Kind::kMemory && all[0]) prepare(message, all[0]);

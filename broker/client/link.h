@@ -110,7 +110,7 @@ class Link : public std::enable_shared_from_this<Link> {
   std::optional<io::IoError> reconnect();
   void watch();
   void listen_until_end();
-  bool listen(int socket);
+  bool listen(uint64_t connection);
   void report(int file, uint32_t most_qps) const;
   Lease* lease_of(uint32_t range) const;
   void tend(uint32_t range);

@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 #include <sys/stat.h>
 #include <system_error>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 
@@ -21,7 +22,8 @@ namespace uroce::broker {
 
 namespace {
 
-constexpr int kBrokerPatience = 2000;     // ms
+constexpr int kBrokerPatience = 2000;  // ms
+constexpr Duration kConnectTime = std::chrono::seconds(1);
 constexpr size_t kMostProcesses = 4096;   // a broker has 1024 clients at most
 constexpr size_t kMostBytes = 256 << 20;  // of all answers together
 
@@ -83,7 +85,11 @@ int take_answers(std::vector<Process>& processes, std::vector<Asked> asked, uint
 
 std::variant<UniqueFd, io::IoError> reach(const std::string& address) {
   UniqueFd socket;
-  const int error = find_broker(address, socket);
+  int error = find_broker(address, socket);
+  for (const Time end = monotonic_now() + kConnectTime; error == EAGAIN && monotonic_now() < end;) {  // many do
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    error = find_broker(address, socket);
+  }
   if (error == 0) return socket;
   const bool nobody = address.empty() || error == ENOENT || error == ECONNREFUSED;
   return io::IoError{nobody ? ENOENT : error,

@@ -18,7 +18,7 @@ namespace uroce::broker {
 
 namespace {
 
-constexpr int kBacklog = 64;
+constexpr int kBacklog = SOMAXCONN;
 
 struct Address {
   sockaddr_un address{};

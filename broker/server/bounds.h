@@ -26,8 +26,11 @@ inline constexpr size_t kFilesOfClient = 16;
 constexpr size_t most_clients(size_t files) {
   return std::clamp(files / kFilesOfClient, kReserved, kMostClients);
 }
-// Besides, as many connections wait to be closed (slow_closer.h); when there are twice as many, nobody is accepted
-// until a process has taken those of one user.
+// Besides, connections wait to be closed (slow_closer.h): so many, and then a process takes all those of one user. When
+// there are twice as many, nobody is accepted until it has done so.
+constexpr size_t enough_to_close(size_t files) {
+  return std::max(files / 4, kReserved);
+}
 
 // Pairs of processes that are about to meet (pending_meetings.h). One counts for each user whose side of it has not
 // sealed its memory yet, which takes a program no longer than an answer.

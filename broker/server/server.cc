@@ -70,7 +70,7 @@ Server::Server(std::vector<UniqueFd> listeners, std::unique_ptr<Steering> steeri
       xdp_program_of_(std::move(xdp_program_of)),
       now_(clock),
       ranges_(steering_->last_number(), engine::secure_random),
-      closer_(policy_.most_clients),
+      closer_(policy_.enough_to_close),
       starts_at_(steering_->inherits() ? now_() + kInheritance : now_()),
       starts_latest_(starts_at_ + kMoreInheritance),
       claims_end_(steering_->inherits() ? starts_at_ + kClaimTime : starts_at_),
@@ -204,6 +204,7 @@ void Server::start_when_due(Time now) {
 
 void Server::accept_clients(int listener) {
   for (size_t i = 0; i < kMostAccepted && has_room(); ++i) {
+    const Duration begin = spent();
     ClientSocket socket(UniqueFd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)));
     if (socket.get() < 0) {
       if (errno != EAGAIN) accepts_at_ = now_() + kAcceptAgain;  // too many open files
@@ -211,19 +212,22 @@ void Server::accept_clients(int listener) {
     }
     const std::optional<Peer> peer = peer_of(socket.get());
     if (!peer) continue;
-    if (!may_connect(*peer)) {
-      if (!has_time(peer->uid, now_())) {
-        closer_.add(socket.release(), peer->uid);
-        continue;
-      }
-      const Duration begin = spent();
-      socket.send(refusal(EBUSY, concat("user ", peer->uid, " has as many programs here as are left for all others")));
-      if (!socket.drain()) closer_.add(socket.release(), peer->uid);
-      charge(peer->uid, begin);
-      continue;
+    if (may_connect(*peer)) {
+      clients_.emplace_back(std::move(socket), *peer, ++last_number_, now_() + kGreetingTime);
+    } else {
+      turn_away(std::move(socket), peer->uid);
     }
-    clients_.emplace_back(std::move(socket), *peer, ++last_number_, now_() + kGreetingTime);
+    charge(peer->uid, begin);
   }
+}
+
+// To tell him, and to close it, costs time of his.
+void Server::turn_away(ClientSocket socket, uid_t user) {
+  const bool has_some = has_time(user, now_());
+  if (has_some) {
+    socket.send(refusal(EBUSY, concat("user ", user, " has as many programs here as are left for all others")));
+  }
+  if (!has_some || !socket.drain()) closer_.add(socket.release(), user);
 }
 
 bool Server::may_connect(const Peer& peer) const {
@@ -453,7 +457,9 @@ void Server::close_some() {
     charge(user, begin);
   }
   closes_more_ = closed == kMostClosed;
-  if (!has_starting_child()) closer_.work();
+  if (has_starting_child()) return;
+  const Duration begin = spent();
+  if (const auto user = closer_.work()) charge(*user, begin);
 }
 
 void Server::log(const Client& client, const std::string& text) const {

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <csignal>
 #include <fcntl.h>
-#include <map>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -19,8 +18,8 @@
 namespace uroce::broker {
 namespace {
 
-// Numbers of descriptors from here on are nobody's in a broker (bounds.h), if there are as many.
-constexpr rlim_t kTop = 65536;
+// The child's table of descriptors need not be longer than that, where few wait.
+constexpr size_t kEnoughNumbers = 65536;
 
 // Nothing but system calls: libraries may not be usable where others of the broker's process run threads (tests). The
 // end of a process closes descriptors in the order of their numbers, so those that may be slow get the last ones, and
@@ -40,8 +39,10 @@ constexpr rlim_t kTop = 65536;
 // Those that wait get one process more; if there can be none, they are left to the end of this one. Who comes after
 // this broker finds its addresses and ports free: the processes have had copies of everything when they began.
 SlowCloser::~SlowCloser() {
-  if (!waiting_.empty()) close_all_of(std::nullopt);
-  for (Waiting& each : waiting_) each.descriptor.release();
+  if (size_ > 0) close_all_of(std::nullopt);
+  for (auto& [user, descriptors] : waiting_) {
+    for (UniqueFd& each : descriptors) each.release();
+  }
   const auto last = std::chrono::steady_clock::now() + kLetGo;
   for (const Process& each : processes_) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(last - std::chrono::steady_clock::now());
@@ -51,12 +52,14 @@ SlowCloser::~SlowCloser() {
 }
 
 void SlowCloser::add(UniqueFd descriptor, uid_t user) {
-  if (descriptor) waiting_.push_back({std::move(descriptor), user});
+  if (!descriptor) return;
+  waiting_[user].push_back(std::move(descriptor));
+  ++size_;
 }
 
 size_t SlowCloser::of(uid_t user) const {
-  return static_cast<size_t>(
-      std::count_if(waiting_.begin(), waiting_.end(), [user](const Waiting& each) { return each.user == user; }));
+  const auto found = waiting_.find(user);
+  return found == waiting_.end() ? 0 : found->second.size();
 }
 
 size_t SlowCloser::processes_of(uid_t user) const {
@@ -64,23 +67,23 @@ size_t SlowCloser::processes_of(uid_t user) const {
       std::count_if(processes_.begin(), processes_.end(), [user](const Process& each) { return each.user == user; }));
 }
 
-void SlowCloser::work() {
+std::optional<uid_t> SlowCloser::work() {
   std::erase_if(processes_, [](const Process& each) { return waitpid(each.pid, nullptr, WNOHANG) != 0; });
-  if (const auto user = next_user()) close_all_of(user);
+  const auto user = next_user();
+  if (user) close_all_of(user);
+  return user;
 }
 
 // Whose descriptors are to be closed now.
 std::optional<uid_t> SlowCloser::next_user() const {
-  if (waiting_.size() >= enough_) {
-    std::map<uid_t, size_t> count;
-    for (const Waiting& each : waiting_) ++count[each.user];
-    const auto has_less = [](const auto& one, const auto& other) { return one.second < other.second; };
-    return std::max_element(count.begin(), count.end(), has_less)->first;
+  if (size_ >= enough_) {
+    const auto has_less = [](const auto& one, const auto& other) { return one.second.size() < other.second.size(); };
+    return std::max_element(waiting_.begin(), waiting_.end(), has_less)->first;
   }
   if (processes_.size() >= kMostProcesses) return std::nullopt;
   const auto next = std::find_if(waiting_.begin(), waiting_.end(),
-                                 [this](const Waiting& each) { return processes_of(each.user) < kMostOfUser; });
-  return next == waiting_.end() ? std::nullopt : std::optional(next->user);
+                                 [this](const auto& each) { return processes_of(each.first) < kMostOfUser; });
+  return next == waiting_.end() ? std::nullopt : std::optional(next->first);
 }
 
 // The process has the last copies as soon as they are closed here, which the end of the pipe tells it. If there can be
@@ -93,10 +96,14 @@ void SlowCloser::close_all_of(std::optional<uid_t> user) {
   UniqueFd has_ours(there[0]);
   const UniqueFd has(there[1]);
   std::vector<int> slow;  // those of others may become this process's to close, too
-  for (const Waiting& each : waiting_) slow.push_back(each.descriptor.get());
+  slow.reserve(size_);
+  for (const auto& [owner, descriptors] : waiting_) {
+    for (const UniqueFd& each : descriptors) slow.push_back(each.get());
+  }
   rlimit files{};
   getrlimit(RLIMIT_NOFILE, &files);
-  const long top = static_cast<long>(std::min(files.rlim_cur, kTop)) - static_cast<long>(slow.size());
+  const auto numbers = std::min<size_t>(files.rlim_cur, std::max(kEnoughNumbers, 4 * slow.size()));
+  const auto top = static_cast<long>(numbers - slow.size());
   const auto process = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr));
   if (process < 0) return;
   if (process == 0) {
@@ -104,7 +111,13 @@ void SlowCloser::close_all_of(std::optional<uid_t> user) {
     end_with(slow, waits.get(), top);
   }
   processes_.push_back({process, user.value_or(0), std::move(has_ours)});
-  std::erase_if(waiting_, [user](const Waiting& each) { return !user || each.user == *user; });
+  if (user) {
+    size_ -= of(*user);
+    waiting_.erase(*user);
+  } else {
+    size_ = 0;
+    waiting_.clear();
+  }
 }
 
 }  // namespace uroce::broker

@@ -3,12 +3,13 @@
 // likes: a TCP socket that lingers, a file of his own file system (FUSE), anything in an epoll set that he keeps
 // locked. So it is done by processes that end, for whom nobody waits.
 //
-// A user has few of them. But what waits for him must not grow without bound: when too much waits, whoever has the most
-// of it gets one process more. Descriptors that are on their way are counted by the kernel for who has sent them, up to
-// his RLIMIT_NOFILE, until they are closed. So there are no more such processes than that has room for what they took.
+// A user has few of them. What waits meanwhile is bounded by the kernel, which counts descriptors that are on their way
+// for who has sent them, up to his RLIMIT_NOFILE. When more waits than the broker can have open, whoever has the most
+// of it gets one process more, which takes all of it.
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <sys/types.h>
 #include <vector>
@@ -31,20 +32,17 @@ class SlowCloser {
   // It may be one copy of several.
   void add(UniqueFd descriptor, uid_t user);
   // Starts a process, if there is something to close and there may be one; sees which have ended. Does not wait.
-  void work();
+  // For whom it was.
+  std::optional<uid_t> work();
   // work() has something to do again soon.
-  bool is_busy() const { return !waiting_.empty() || !processes_.empty(); }
+  bool is_busy() const { return size_ > 0 || !processes_.empty(); }
   // Descriptors that wait to be closed.
-  size_t size() const { return waiting_.size(); }
+  size_t size() const { return size_; }
   size_t of(uid_t user) const;
   // Nothing is to be added before work() has been called again.
-  bool is_full() const { return waiting_.size() >= 2 * enough_; }
+  bool is_full() const { return size_ >= 2 * enough_; }
 
  private:
-  struct Waiting {
-    UniqueFd descriptor;
-    uid_t user;
-  };
   struct Process {
     pid_t pid;
     uid_t user;
@@ -56,7 +54,8 @@ class SlowCloser {
   void close_all_of(std::optional<uid_t> user);
 
   const size_t enough_;
-  std::vector<Waiting> waiting_;
+  std::map<uid_t, std::vector<UniqueFd>> waiting_;  // no user without
+  size_t size_ = 0;
   std::vector<Process> processes_;
 };
 

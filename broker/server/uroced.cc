@@ -160,6 +160,7 @@ int serve(const Settings& settings) {
   std::signal(SIGPIPE, SIG_IGN);  // whoever has started it need not wait for its word
   Policy policy;
   policy.most_clients = most_clients(files);
+  policy.enough_to_close = enough_to_close(files);
   policy.owner = geteuid();
   if (!settings.group.empty()) {
     const group* const found = getgrnam(settings.group.c_str());

@@ -390,6 +390,9 @@ TEST_F(ServerBounds, ThereAreNoMoreConnectionsThanFilesAllow) {
   EXPECT_EQ(most_clients(0), kReserved);
   EXPECT_EQ(most_clients(100 * kFilesOfClient), 100u);
   EXPECT_EQ(most_clients(1 << 20), kMostClients);
+  EXPECT_EQ(enough_to_close(0), kReserved);
+  EXPECT_EQ(enough_to_close(100), kReserved);
+  EXPECT_EQ(enough_to_close(1 << 20), size_t{1} << 18);
 }
 
 TEST_F(ServerBounds, WhoOnlyKeepsTheBrokerThereCanAskNothing) {
