@@ -49,7 +49,7 @@ for name in sorted(subcommands & set(described)):
     compare(f"uroce.1, {name}", options(lines), help_of(name)[1])
 
 variables = set()
-for directory in ("engine", "verbs_shim", "files", "cli"):
+for directory in ("abi", "cli", "engine", "process"):
     for folder, _, files in os.walk(os.path.join(source, directory)):
         for file in files:
             if file.endswith((".cc", ".h")):

@@ -17,7 +17,7 @@ bool has_mode(int flags) {
   return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
 }
 
-// The one file that is not a real one: liburoce.so gives a descriptor of it (hooks_rdma_cm.cc).
+// The one file that is not a real one: liburoce.so gives a descriptor of it (hooks/rdma_cm.cc).
 bool is_rdma_cm(const Redirect& redirect) {
   return redirect.is_in_view() && redirect.name() == "/dev/infiniband/rdma_cm" && rdma_cm_functions() != nullptr;
 }

@@ -188,7 +188,7 @@ void add_uverbs(Contents& contents, const Device& about) {
   Directory(contents, "dev/infiniband").link(name, kDeviceNode);
 }
 
-// A misc device. The node stands for who looks for it; opening it is another thing (hooks_rdma_cm.cc).
+// A misc device. The node stands for who looks for it; opening it is another thing (hooks/rdma_cm.cc).
 void add_rdma_cm(Contents& contents) {
   Directory misc(contents, "sys/class/misc/rdma_cm");
   misc.file("abi_version", kRdmaCmAbi);
