@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// What is under a shard's lock waits for nobody (architecture.md "Progress"): the other locks that are taken there
+// What is under a shard's lock waits for nobody (progress.md "Progress"): the other locks that are taken there
 // are LeafMutexes, held for a few instructions, and spin locks. Builds with AddressSanitizer watch that: a thread that
 // has a shard's lock and takes a ForkGuard or, in tests (tests/watched_mutex.cc), any other mutex ends the program.
 #pragma once

@@ -3,7 +3,7 @@
 // drives them. It follows the netdev and the network around it (network.cc). Engine does on it what the verbs ask for.
 //
 // Locks: `setup` first, for calls that depend on the netdev or on routes and may ask the kernel; then Progress::Guard,
-// under which nothing is asked (architecture.md "Network").
+// under which nothing is asked (network.md "Network").
 #pragma once
 
 #include <atomic>

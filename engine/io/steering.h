@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // Which shard of a device has a QP. A device may have several shards, each with QPs, a lock and a PacketIo of its own
-// (architecture.md "Shards"). Whoever spreads packets over these PacketIos does it by this rule.
+// (progress.md "Shards"). Whoever spreads packets over these PacketIos does it by this rule.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// That the watch over locks sees what it is for (architecture.md "Progress").
+// That the watch over locks sees what it is for (progress.md "Progress").
 #include "base/lock_watch.h"
 
 #include <gtest/gtest.h>

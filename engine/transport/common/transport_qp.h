@@ -7,7 +7,7 @@
 //   pull(out, now)           the next packet to send, responses before requests; call until false
 //                            or exhausted()
 //   pull_ack(out, now)       an acknowledgement that is owed; the engine lets it wait for the next round,
-//                            or for an answer (architecture.md "Progress")
+//                            or for an answer (progress.md "Progress")
 //   on_taken(packet, now)    the bytes of a packet given out with `completes` have been made
 //   on_unreadable(packet, now)  the payload of a packet given out is not accessible any more
 //   on_timer(now)            at or after the deadline of the agenda; long after it, on_pause(late, now) first

@@ -19,7 +19,7 @@ namespace uroce::transport {
 
 class Responder {
  public:
-  // An ACK waits for company, and for the application's answer to go first (architecture.md "Progress"), but not longer
+  // An ACK waits for company, and for the application's answer to go first (progress.md "Progress"), but not longer
   // than for this many packets that asked for one.
   static constexpr uint32_t kAckCoalesce = 16;
 
