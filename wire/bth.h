@@ -24,6 +24,9 @@ class BthView : public HeaderView<BthView, kBthSize> {
   constexpr Psn psn() const { return Psn(load_be24(bytes_ + 9)); }
 };
 
+// Bit 15 of a P_Key is membership, not identity (IBTA 10.9.3).
+inline constexpr uint16_t kPkeyBase = 0x7fff;
+
 struct Bth {
   static constexpr size_t kSize = BthView::kSize;
   static constexpr uint16_t kDefaultPkey = 0xffff;

@@ -25,9 +25,11 @@ class Psn {
 
   // Steps forward from `from` to `to`, in [-2^23, 2^23).
   static constexpr int32_t distance(Psn from, Psn to) {
-    const uint32_t forward = (to.value_ - from.value_) & kMask24;
+    const uint32_t forward = to.offset_from(from);
     return static_cast<int32_t>(forward) - (forward >= kPsnHalf ? 1 << 24 : 0);
   }
+  // Steps forward from `base` to here, in [0, 2^24): for what may be longer than half of the number space.
+  constexpr uint32_t offset_from(Psn base) const { return (value_ - base.value_) & kMask24; }
   constexpr bool is_before(Psn other) const { return distance(*this, other) > 0; }
   constexpr bool is_after(Psn other) const { return distance(*this, other) < 0; }
 

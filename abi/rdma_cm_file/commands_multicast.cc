@@ -4,11 +4,11 @@
 #include <cerrno>
 
 #include "abi/rdma_cm_file/manager.h"
+#include "wire/psn.h"
 
 namespace uroce::rdma_cm {
 namespace {
 
-constexpr uint32_t kMulticastQpn = 0xffffff;
 constexpr uint8_t kMulticastHops = 64;
 
 }  // namespace
@@ -49,7 +49,7 @@ int Manager::join(const IdPtr& id, const Join& join, const Call& call) {
   queued.event.event = static_cast<uint32_t>(abi::EventKind::kMulticastJoin);
   abi::UdParam& ud = queued.event.param.ud;
   if (const auto address = address_of(*id, join.group.ip)) {
-    ud.qp_num = kMulticastQpn;
+    ud.qp_num = wire::kMulticastQpn.value();
     ud.qkey = abi::kUdpQkey;
     ud.ah_attr = *address;
     ud.ah_attr.hop_limit = kMulticastHops;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "wire/envelope.h"
+#include "wire/psn.h"
 
 namespace uroce::broker {
 namespace {
@@ -22,7 +23,7 @@ constexpr int SO_NETNS_COOKIE = 71;  // Linux 5.14
 #endif
 
 constexpr uint32_t kUdpHeader = 8, kDestinationQp = 4;  // the word of it in the BTH
-constexpr uint32_t kQpnMask = 0xffffff, kMulticastQpn = 0xffffff;
+constexpr uint32_t kQpnMask = wire::kMask24, kMulticastQpn = wire::kMulticastQpn.value();
 constexpr uint32_t kEverything = 0xffffffff, kNothing = 0;
 constexpr uint32_t kLoopback = 1;  // its index, in each network namespace
 constexpr auto kIfindex = static_cast<uint32_t>(SKF_AD_OFF + SKF_AD_IFINDEX);

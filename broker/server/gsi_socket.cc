@@ -12,13 +12,8 @@ namespace uroce::broker {
 namespace {
 
 constexpr size_t kMessageSize = 65536;
-constexpr size_t kIcrcSize = 4;
-constexpr size_t kPacketSize = wire::kGsiPacketSize + kIcrcSize;
+constexpr size_t kPacketSize = wire::kGsiPacketSize + wire::kIcrcSize;
 constexpr wire::Qpn kSmiQpn{0};
-
-// "P_Key 0xffff": bit 15 is membership, not identity (IBTA 10.9.3), and of two limited members none may speak to the
-// other; QP1 is a full one.
-constexpr uint16_t kPkeyBase = 0x7fff;
 
 }  // namespace
 
@@ -75,7 +70,7 @@ void GsiSocket::take_packet(const io::UdpArrival& arrival, std::span<const uint8
 
 // In the order of the engine's checks (rx_demux.cc).
 std::optional<GsiCounter> GsiSocket::why_to_drop(const io::UdpArrival& arrival, std::span<const uint8_t> packet) {
-  if (packet.size() < wire::Bth::kSize + kIcrcSize) return GsiCounter::kDropMalformed;
+  if (packet.size() < wire::Bth::kSize + wire::kIcrcSize) return GsiCounter::kDropMalformed;
   const auto bth = wire::Bth::parse(wire::BthView::at(packet.data()));
   if (bth.dest_qp != wire::kGsiQpn && bth.dest_qp != kSmiQpn) return GsiCounter::kDropNobody;
   const bool sound = bth.dest_qp == wire::kGsiQpn && packet.size() == kPacketSize &&
@@ -86,7 +81,7 @@ std::optional<GsiCounter> GsiSocket::why_to_drop(const io::UdpArrival& arrival, 
   const bool ours = host_.guid(netdev) != wire::Guid{} && host_.has_address(netdev, envelope.destination);
   if (!ours) return GsiCounter::kDropNetdev;
   if (host_.netdev_with(envelope.source, netdev)) return GsiCounter::kDropForged;
-  if ((bth.pkey & kPkeyBase) != kPkeyBase) return GsiCounter::kDropPkey;
+  if ((bth.pkey & wire::kPkeyBase) != wire::kPkeyBase) return GsiCounter::kDropPkey;
   if (!wire::icrc_matches(envelope, packet)) return GsiCounter::kDropIcrc;
   const auto deth = wire::Deth::parse(wire::DethView::at(packet.data() + wire::Bth::kSize));
   return deth.qkey == wire::kGsiQkey ? std::nullopt : std::optional(GsiCounter::kDropQkey);

@@ -115,7 +115,7 @@ size_t RxDemux::deliver(Arrivals arrivals, bool looped, Row& row, Time now) {
       packet.info->transport == wire::Transport::kRc || packet.info->transport == wire::Transport::kXrc;
   if (rx.psns != 1 && !reliable) return drop(Counter::kDropParse);  // engine/transport/common/long_packet.h
   packet.psns = rx.psns;
-  if (packet.bth.dest_qp.value() == kMulticastQpn && rx.envelope.destination.is_multicast()) {
+  if (packet.bth.dest_qp == wire::kMulticastQpn && rx.envelope.destination.is_multicast()) {
     deliver_to_group(rx, looped, packet, now);
     return 1;
   }
@@ -196,11 +196,10 @@ std::optional<Counter> RxDemux::refuse(const io::RxPacket& rx, bool looped, cons
 std::optional<Counter> RxDemux::refuse_by_headers(const io::RxPacket& rx, bool looped, const wire::Packet& packet,
                                                   const Qp& qp) const {
   using transport::QpState;
-  constexpr uint16_t kPkeyBase = 0x7fff;  // bit 15 is membership, not identity (IBTA 10.9.3)
   const QpState state = qp.transport->state();
   if (state == QpState::kReset || state == QpState::kInit || state == QpState::kErr) return Counter::kDropQpState;
   if (!belongs_here(rx, looped, packet, qp)) return Counter::kDropWrongAddress;
-  if ((packet.bth.pkey & kPkeyBase) != (Limits::kPkey & kPkeyBase)) return Counter::kDropWrongPkey;
+  if ((packet.bth.pkey & wire::kPkeyBase) != (Limits::kPkey & wire::kPkeyBase)) return Counter::kDropWrongPkey;
   return std::nullopt;
 }
 
@@ -209,7 +208,7 @@ std::optional<Counter> RxDemux::refuse_by_headers(const io::RxPacket& rx, bool l
 bool RxDemux::belongs_here(const io::RxPacket& rx, bool looped, const wire::Packet& packet, const Qp& qp) const {
   const wire::Envelope& theirs = rx.envelope;
   if (qp.is_ud()) {
-    const bool to_group = packet.bth.dest_qp.value() == kMulticastQpn;
+    const bool to_group = packet.bth.dest_qp == wire::kMulticastQpn;
     const bool from_host = looped || tables_.shares_addresses;
     return (is_own(theirs.source) ? from_host : !looped) && (to_group || is_own(theirs.destination));
   }

@@ -14,8 +14,7 @@ inline constexpr uint32_t kMaxShards = 8;
 
 // `shards` is a power of two. What is for no QP in particular (QPN 0 and 1, groups) and all UD belong to shard 0.
 constexpr uint32_t shard_of(wire::Qpn qpn, uint32_t shards) {
-  constexpr uint32_t kMulticast = 0xffffff;
-  return qpn.value() <= 1 || qpn.value() == kMulticast ? 0 : qpn.value() & (shards - 1);
+  return qpn.value() <= 1 || qpn == wire::kMulticastQpn ? 0 : qpn.value() & (shards - 1);
 }
 
 }  // namespace uroce::io

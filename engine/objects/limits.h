@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "engine/queue/work_queue.h"
+#include "engine/transport/common/qp_state.h"
 
 namespace uroce::engine {
 
@@ -26,10 +27,10 @@ struct Limits {
   static constexpr uint32_t kMaxSrqSge = queue::kMaxSge;
   static constexpr uint32_t kMaxInline = 512;  // bytes
   static constexpr uint32_t kMaxCqe = 4u << 20;
-  static constexpr uint32_t kMaxRdAtomic = 16;          // per QP, in each direction
-  static constexpr uint32_t kMaxMessage = 0x7fffffff;   // bytes; IBTA allows 2^31, verbs tools expect 2^31-1
-  static constexpr uint16_t kMaxCqModeration = 0xffff;  // completions, and microseconds
-  static constexpr uint16_t kPkey = 0xffff;             // the one P_Key, at index 0
+  static constexpr uint32_t kMaxRdAtomic = transport::kMaxRdAtomic;  // per QP, in each direction
+  static constexpr uint32_t kMaxMessage = transport::kMaxMessage;    // bytes
+  static constexpr uint16_t kMaxCqModeration = 0xffff;               // completions, and microseconds
+  static constexpr uint16_t kPkey = 0xffff;                          // the one P_Key, at index 0
 };
 
 }  // namespace uroce::engine

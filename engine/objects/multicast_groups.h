@@ -15,9 +15,6 @@ namespace uroce::engine {
 
 class Qp;
 
-// DestQP of multicast packets (IBTA 9.2.1).
-inline constexpr uint32_t kMulticastQpn = 0xffffff;
-
 class MulticastGroups {
  public:
   bool has(const wire::IpAddress& group, const Qp& qp) const {

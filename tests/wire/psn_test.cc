@@ -44,6 +44,12 @@ TEST(Psn, DistanceUndoesAddition) {
   }
 }
 
+TEST(Psn, OffsetsGoOnlyForward) {
+  EXPECT_EQ(Psn(2).offset_from(Psn(0xfffffe)), 4u);
+  EXPECT_EQ(Psn(7).offset_from(Psn(7)), 0u);
+  EXPECT_EQ(Psn(6).offset_from(Psn(7)), 0xffffffu);
+}
+
 TEST(Msn, CountsModulo2To24) {
   Msn msn(0xfffffe);
   EXPECT_EQ((++msn).value(), 0xffffffu);

@@ -106,7 +106,7 @@ class CongestionEndpoint {
   // Request packets from `first` to before `end` have been acknowledged.
   void on_acknowledged(wire::Psn first, wire::Psn end) {
     if (qp_.congestion == nullptr || first == end) return;
-    const uint64_t packets = (end.value() - first.value()) & wire::kMask24;
+    const uint64_t packets = end.offset_from(first);
     go_back_.on_acknowledged(packets);
     since_loss_ = std::min(since_loss_ + packets, kCalm);
     Duration rtt{};

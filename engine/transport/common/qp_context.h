@@ -51,10 +51,6 @@ class XrcSrqs {
   ~XrcSrqs() = default;
 };
 
-// The largest max_rd_atomic and max_dest_rd_atomic.
-inline constexpr uint32_t kMaxRdAtomic = 16;
-inline constexpr uint32_t kMaxMessage = 0x7fffffff;  // bytes that a work request may ask for (engine::Limits)
-
 // The surroundings of a QP; all of it outlives the QP.
 struct QpConfig {
   QpType type = QpType::kRc;

@@ -10,6 +10,11 @@
 
 namespace uroce::transport {
 
+// The largest max_rd_atomic and max_dest_rd_atomic.
+inline constexpr uint32_t kMaxRdAtomic = 16;
+// Bytes that a work request may ask for: IBTA allows 2^31, verbs tools expect 2^31 - 1.
+inline constexpr uint32_t kMaxMessage = 0x7fffffff;
+
 enum class QpType : uint8_t { kRc = 2, kUc = 3, kUd = 4, kXrcInitiator = 9, kXrcTarget = 10 };
 
 enum class QpState : uint8_t { kReset = 0, kInit = 1, kRtr = 2, kRts = 3, kSqd = 4, kSqe = 5, kErr = 6 };

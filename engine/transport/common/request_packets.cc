@@ -100,7 +100,7 @@ void RequestPackets::begin(const SendWqe& wqe, Opcode operation, wire::Psn psn, 
 
 bool RequestPackets::request(const SendQueue::Entry& entry, wire::Psn psn, uint32_t psns, bool ack_request,
                              io::TxPacket& out) {
-  const uint32_t n = (psn.value() - entry.progress.first_psn) & wire::kMask24;
+  const uint32_t n = psn.offset_from(wire::Psn(entry.progress.first_psn));
   switch (entry.wqe.opcode) {
     case WrOpcode::kRdmaRead:
       read(entry, n, psn, out);

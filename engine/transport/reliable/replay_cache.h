@@ -89,14 +89,14 @@ class ReplayCache {
     for (uint32_t age = 0; age < size(); ++age) {
       ReplayEntry& entry = newest(age);
       if (!is_used(entry)) return nullptr;
-      if (((psn.value() - entry.first.value()) & wire::kMask24) < entry.count) return &entry;
+      if (psn.offset_from(entry.first) < entry.count) return &entry;
     }
     return nullptr;
   }
 
   // The first request behind `psn` and before `end`, or null. Entries may be older than half of the PSNs.
   const ReplayEntry* first_between(wire::Psn psn, wire::Psn end) const {
-    const auto offset = [psn](wire::Psn other) { return (other.value() - psn.value()) & wire::kMask24; };
+    const auto offset = [psn](wire::Psn other) { return other.offset_from(psn); };
     const ReplayEntry* first = nullptr;
     for (uint32_t age = 0; age < size(); ++age) {
       const ReplayEntry& entry = newest(age);

@@ -128,7 +128,7 @@ void Responder::on_duplicate(const Packet& packet) {
 
 // A retried READ may ask for any tail of the original, or a part of it (IBTA 9.7.5.1.4); nothing outside.
 void Responder::replay_read(ReplayEntry& entry, const Packet& packet) {
-  const uint32_t n = (packet.bth.psn.value() - entry.first.value()) & wire::kMask24;
+  const uint32_t n = packet.bth.psn.offset_from(entry.first);
   const uint32_t mtu = qp_.attr.path_mtu;
   const uint64_t skipped = uint64_t{n} * mtu;
   const wire::Reth& reth = packet.reth;

@@ -30,7 +30,7 @@ class SendWindow {
   uint32_t cursor() const { return cursor_; }                   // the WQE that `next` belongs to, or will
 
   // Distance from the oldest unacknowledged PSN, 0 .. 2^24-1.
-  uint32_t offset(wire::Psn psn) const { return (psn.value() - unacknowledged_.value()) & 0xffffff; }
+  uint32_t offset(wire::Psn psn) const { return psn.offset_from(unacknowledged_); }
   uint32_t in_flight() const { return offset(next_); }   // PSNs sent since the last (re)start
   uint32_t outstanding() const { return offset(end_); }  // PSNs ever sent and not acknowledged
   bool idle() const { return unacknowledged_ == end_; }

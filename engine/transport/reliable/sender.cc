@@ -109,7 +109,7 @@ bool Sender::build(bool probe, io::TxPacket& out) {
   const Entry entry = qp_.sq.entry(window_.cursor());
   const wire::Psn psn = window_.next();
   const bool again = window_.resending();
-  const uint32_t n = (psn.value() - entry.progress.first_psn) & wire::kMask24;
+  const uint32_t n = psn.offset_from(wire::Psn(entry.progress.first_psn));
   const bool responds = awaits_response(entry.wqe.opcode);
   // Whether that one arrives and those behind it do not (run_trial.h).
   const bool tries_runs = qp_.run_trial != nullptr && again && window_.in_flight() == 0;
@@ -138,7 +138,7 @@ bool Sender::build(bool probe, io::TxPacket& out) {
 // As many packets of the message as may leave as one; beyond the credits, a single one.
 uint32_t Sender::psns_at_once(const Entry& entry) const {
   if (qp_.most_psns == 1 || beyond_credits(entry)) return 1;
-  const uint32_t n = (window_.next().value() - entry.progress.first_psn) & wire::kMask24;
+  const uint32_t n = window_.next().offset_from(wire::Psn(entry.progress.first_psn));
   const uint32_t room = qp_.window > window_.in_flight() ? qp_.window - window_.in_flight() : 1;
   return std::min({qp_.most_psns, entry.progress.psn_count - n, room});
 }
@@ -147,7 +147,7 @@ uint32_t Sender::psns_at_once(const Entry& entry) const {
 bool Sender::waits_for_room() const {
   if (qp_.most_psns == 1 || awaits_response(qp_.sq.entry(window_.cursor()).wqe.opcode)) return false;
   const queue::SendProgress& message = qp_.sq.entry(window_.cursor()).progress;
-  const uint32_t left = message.psn_count - ((window_.next().value() - message.first_psn) & wire::kMask24);
+  const uint32_t left = message.psn_count - window_.next().offset_from(wire::Psn(message.first_psn));
   return window_full(std::min(packets_at_once(), left) - 1);
 }
 
@@ -194,7 +194,7 @@ SendWindow::Place Sender::newest_in_flight() const {
 // PSN `psn` is of WQE `index`.
 bool Sender::covers(uint32_t index, wire::Psn psn) const {
   const queue::SendProgress& progress = qp_.sq.entry(index).progress;
-  return progress.started && ((psn.value() - progress.first_psn) & wire::kMask24) < progress.psn_count;
+  return progress.started && psn.offset_from(wire::Psn(progress.first_psn)) < progress.psn_count;
 }
 
 void Sender::on_unreadable(wire::Psn psn) {

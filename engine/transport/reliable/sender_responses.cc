@@ -157,7 +157,7 @@ bool Sender::refuses_oldest(const wire::Packet& packet) const {
 
 bool Sender::belongs_to_oldest(wire::Psn psn) const {
   const queue::SendProgress& oldest = oldest_entry().progress;
-  return ((psn.value() - oldest.first_psn) & wire::kMask24) < oldest.psn_count;
+  return psn.offset_from(wire::Psn(oldest.first_psn)) < oldest.psn_count;
 }
 
 bool Sender::oldest_awaits_response() const {

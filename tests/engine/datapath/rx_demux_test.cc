@@ -34,7 +34,7 @@ TEST_F(Cable, WhatIsNotForADatagramQpIsDropped) {
   a.datagram(ours, 2, to_b, connected.qpn(), 0, 4);
   run();
   EXPECT_EQ(b.count(Counter::kDropWrongTransport), 1u);
-  a.datagram(ours, 3, to_b, kMulticastQpn, 0, 4);  // the multicast QPN to a unicast address
+  a.datagram(ours, 3, to_b, wire::kMulticastQpn.value(), 0, 4);  // the multicast QPN to a unicast address
   run();
   EXPECT_EQ(b.count(Counter::kDropUnknownQp), 1u);
   a.datagram(ours, 4, to_group, theirs.qpn(), 0, 4);  // a QPN to a multicast address
@@ -65,7 +65,7 @@ TEST_F(Cable, OnlyReliablePacketsStandForSeveral) {
   };
   b.datapath.attach(std::make_unique<HookedIo>(make_long, std::move(link)), nullptr);
   a.datagram(ours, 1, a.handle_to(b.address), theirs.qpn(), 0, 4);
-  a.datagram(ours, 2, a.handle_to(kGroup), kMulticastQpn, 0, 4);
+  a.datagram(ours, 2, a.handle_to(kGroup), wire::kMulticastQpn.value(), 0, 4);
   a.post(connected, work(WrOpcode::kSend, 3), 0, 4);
   run();
   EXPECT_EQ(b.count(Counter::kDropParse), 3u);
@@ -86,7 +86,7 @@ class Multicast : public Cable {
     return station;
   }
   void send(Station& from, const wire::IpAddress& group = kGroup) {
-    a.datagram(from, 1, a.handle_to(group), kMulticastQpn, 4096, 100);
+    a.datagram(from, 1, a.handle_to(group), wire::kMulticastQpn.value(), 4096, 100);
     run();
     EXPECT_THAT(from.sends(), SizeIs(1)) << "one send, one completion";
   }
@@ -120,7 +120,7 @@ TEST_F(Multicast, BlockingItselfIsNotBlockingItsNumber) {
   Station& far = member(b, kGroup, true);
   transport::test::PeerPacket packet(wire::Opcode::kUdSendOnly, 1);
   Bytes ib = packet.datagram(kQkey, far.qpn()).bytes();
-  wire::store_be24(&ib[5], kMulticastQpn);
+  wire::store_be24(&ib[5], wire::kMulticastQpn.value());
   ASSERT_TRUE(b.end->inject_frame(sealed_frame(a.path_to(kGroup).envelope, ib)));
   run();
   EXPECT_THAT(far.receives(), SizeIs(1));
@@ -158,7 +158,7 @@ TEST_F(Multicast, DamagedPacketIsDroppedOnce) {
   Station &one = member(b, kGroup), &two = member(b, kGroup);
   transport::test::PeerPacket packet(wire::Opcode::kUdSendOnly, 1);
   Bytes ib = packet.datagram(kQkey, 17).bytes();
-  wire::store_be24(&ib[5], kMulticastQpn);
+  wire::store_be24(&ib[5], wire::kMulticastQpn.value());
   Bytes frame = sealed_frame(a.path_to(kGroup).envelope, ib);
   frame.back() ^= 1;
   ASSERT_TRUE(b.end->inject_frame(frame));

@@ -97,7 +97,7 @@ TEST_F(SharedAddress, MulticastCopiesAreTheKernels) {
   b.connect(far);
   ASSERT_TRUE(b.tables.groups.attach(kJoinedGroup, *far.qp));
   b.post_receive(far, 1, 0, 1024);
-  a.datagram(sender, 1, a.handle_to(kJoinedGroup), kMulticastQpn, 4096, 100);
+  a.datagram(sender, 1, a.handle_to(kJoinedGroup), wire::kMulticastQpn.value(), 4096, 100);
   run();
   EXPECT_THAT(far.receives(), SizeIs(1));
   EXPECT_THAT(near.receives(), IsEmpty()) << "nothing has come from the kernel";
@@ -117,7 +117,7 @@ TEST_F(SharedAddress, WhoBlocksItsOwnMulticastGetsNoneBack) {
   // What the kernel brings back to the sender's own process has its number.
   transport::test::PeerPacket packet(wire::Opcode::kUdSendOnly, 1);
   Bytes ib = packet.datagram(kQkey, blocking.qpn()).bytes();
-  wire::store_be24(&ib[5], kMulticastQpn);
+  wire::store_be24(&ib[5], wire::kMulticastQpn.value());
   ASSERT_TRUE(a.end->inject_frame(sealed_frame(b.path_to(kJoinedGroup).envelope, ib)));
   run();
   EXPECT_THAT(blocking.receives(), IsEmpty());

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include "engine/io/dpdk/module/module.h"
+#include "wire/psn.h"
 
 namespace uroce::io::dpdk {
 namespace {
@@ -20,7 +21,7 @@ constexpr uint32_t kEther = 14, kTypeAt = 12, kTypeV4 = 0x0800, kTypeV6 = 0x86dd
 constexpr uint32_t kProtocolUdp = 17, kRocePort = 4791, kOffsetBits = 0x1fff;
 constexpr uint32_t kV4Offset = kEther + 6, kV4Protocol = kEther + 9, kV6Protocol = kEther + 6, kV6Udp = kEther + 40;
 constexpr uint32_t kPortAt = 2, kQpnAt = 8 + 4;  // in the UDP header; behind it, in a word of the BTH
-constexpr uint32_t kQpnMask = 0xffffff, kMulticast = 0xffffff;
+constexpr uint32_t kQpnMask = wire::kMask24, kMulticast = wire::kMulticastQpn.value();
 constexpr uint32_t kWhole = 0xffffffff;
 
 }  // namespace
