@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // What an RC QP makes of lost packets: acknowledgements, NAKs and timers go in, a decision comes out. Owns all of the
-// state of recovery; sends nothing itself. Owned by Sender.
+// state of recovery; sends nothing itself. Owned by Requester.
 //
 // Two timers run while anything is unacknowledged. The retransmission timer of the QP (IBTA 9.7.6.1.3: 4.096 us *
 // 2^timeout, expiry between 1x and 4x) spends the retry budget. To find losses early is not its work, so it expires at

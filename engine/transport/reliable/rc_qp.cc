@@ -15,7 +15,7 @@ void RcQp::enter(QpState to) {
     case QpState::kReset:
       qp_.sq.reset();
       if (!qp_.rq_shared) qp_.receive.rq->reset();
-      sender_.reset();
+      requester_.reset();
       responder_.reset();
       congestion_.reset();
       communication_established_ = qp_.lost_completion = false;
@@ -28,7 +28,7 @@ void RcQp::enter(QpState to) {
       communication_established_ = true;  // the event is for packets that come before RTS
       break;
     case QpState::kErr:
-      sender_.flush();
+      requester_.flush();
       responder_.flush();
       report_last_wqe();
       break;
@@ -38,14 +38,14 @@ void RcQp::enter(QpState to) {
 }
 
 void RcQp::settle(Outcome outcome) {
-  if (outcome == Outcome::kGoesOn) outcome = sender_.settle_local_error();
+  if (outcome == Outcome::kGoesOn) outcome = requester_.settle_local_error();
   if (outcome == Outcome::kFailed) {
     if (state() != QpState::kErr && state() != QpState::kReset) {
       qp_.attr.state = QpState::kErr;
       enter(QpState::kErr);
     }
   }
-  if (state() == QpState::kSqd && !drain_reported_ && sender_.drained()) {
+  if (state() == QpState::kSqd && !drain_reported_ && requester_.drained()) {
     drain_reported_ = true;
     if (qp_.attr.en_sqd_async_notify) qp_.events.on_event(AsyncEvent::kSqDrained);
   }
@@ -68,9 +68,9 @@ void RcQp::on_packet(const Packet& packet, Time now) {
     settle(responder_.on_request(packet));
   } else {
     if (!sending()) return qp_.counters.add(Counter::kDropQpState);
-    const wire::Psn unacknowledged = sender_.unacknowledged();
-    const Outcome outcome = sender_.on_response(packet, now);
-    congestion_.on_acknowledged(unacknowledged, sender_.unacknowledged());
+    const wire::Psn unacknowledged = requester_.unacknowledged();
+    const Outcome outcome = requester_.on_response(packet, now);
+    congestion_.on_acknowledged(unacknowledged, requester_.unacknowledged());
     settle(outcome);
   }
 }
@@ -87,9 +87,9 @@ bool RcQp::take_alike(const Packet& previous, std::span<const uint8_t* const> pa
     return false;
   }
   if (info.request) return receiving() && responder_.take_alike(previous, payloads);
-  const wire::Psn unacknowledged = sender_.unacknowledged();
-  if (!sending() || !sender_.take_alike(previous, payloads, now)) return false;
-  congestion_.on_acknowledged(unacknowledged, sender_.unacknowledged());
+  const wire::Psn unacknowledged = requester_.unacknowledged();
+  if (!sending() || !requester_.take_alike(previous, payloads, now)) return false;
+  congestion_.on_acknowledged(unacknowledged, requester_.unacknowledged());
   return true;
 }
 
@@ -102,19 +102,19 @@ void RcQp::on_congestion_mark(Time now) {
 // Responses and requests share the rate that congestion leaves to this QP. A NAK that waits for nothing is free.
 bool RcQp::has_paced_packets(Time now) const {
   return ((receiving() || responder_.nak_pending()) && responder_.answering()) ||
-         (sending() && sender_.wants_to_send(now));
+         (sending() && requester_.wants_to_send(now));
 }
 
 // Congestion control makes the QP wait with all that it has. What a timer sends does not wait, or the retry budget
 // would last longer than its timeout says; it is one packet now and then.
 bool RcQp::held_back(Time now) const {
-  return now < congestion_.resume_at() && has_paced_packets(now) && !(sending() && sender_.sends_for_timer());
+  return now < congestion_.resume_at() && has_paced_packets(now) && !(sending() && requester_.sends_for_timer());
 }
 
 // While nothing is in flight there is nothing to probe for, so probes wait with what is held back. The retransmission
 // timer does not: what it is to repeat may have been sent before.
 Time RcQp::next_timer(bool held) const {
-  return held && sender_.in_flight() == 0 ? sender_.retransmission_timer() : sender_.next_timer();
+  return held && requester_.in_flight() == 0 ? requester_.retransmission_timer() : requester_.next_timer();
 }
 
 Agenda RcQp::agenda(Time now) const {
@@ -130,7 +130,7 @@ Agenda RcQp::agenda(Time now) const {
 
 bool RcQp::pull(TxPacket& out, Time now) {
   qp_.now = now;
-  sender_.forget_alike();  // what comes now may be another packet, and what was may have changed
+  requester_.forget_alike();  // what comes now may be another packet, and what was may have changed
   responder_.forget_alike();
   if (congestion_.cnp_pending()) {
     congestion_.pull_cnp(out);
@@ -144,13 +144,13 @@ bool RcQp::pull(TxPacket& out, Time now) {
       return true;
     }
   }
-  if (!sending() || !(allowed || sender_.sends_for_timer())) return false;
-  if (const Outcome outcome = sender_.run_local_operations(); outcome == Outcome::kFailed) {
+  if (!sending() || !(allowed || requester_.sends_for_timer())) return false;
+  if (const Outcome outcome = requester_.run_local_operations(); outcome == Outcome::kFailed) {
     settle(outcome);
     return false;
   }
-  const uint32_t in_flight = sender_.in_flight();
-  const bool sent = sender_.pull(out, now);
+  const uint32_t in_flight = requester_.in_flight();
+  const bool sent = requester_.pull(out, now);
   if (sent) congestion_.on_sent(out, in_flight);
   settle(Outcome::kGoesOn);
   return sent;
@@ -160,12 +160,12 @@ size_t RcQp::pull_alike(const TxPacket& previous, std::span<TxPacket> out, Time 
   qp_.now = now;
   if (out.empty() || congestion_.cnp_pending() || !congestion_.may_send()) return 0;
   if (congestion_.paced()) out = out.first(1);  // each of them is asked about
-  const uint32_t in_flight = sender_.in_flight();
+  const uint32_t in_flight = requester_.in_flight();
   size_t count = 0;
   if (responder_.answering()) {
     if (receiving() || responder_.nak_pending()) count = responder_.pull_alike(previous, out);
   } else if (!responder_.nak_pending() && sending()) {
-    count = sender_.pull_alike(previous, out, now);
+    count = requester_.pull_alike(previous, out, now);
   }
   if (count > 0) congestion_.on_sent(out.front(), in_flight, static_cast<uint32_t>(count));
   return count;
@@ -185,7 +185,7 @@ void RcQp::on_unreadable(const TxPacket& packet, Time now) {
     return;
   }
   if (of_request) {
-    sender_.on_unreadable(bth.psn);
+    requester_.on_unreadable(bth.psn);
     settle(Outcome::kGoesOn);
   } else {
     settle(responder_.on_unreadable(bth.psn));
@@ -195,21 +195,21 @@ void RcQp::on_unreadable(const TxPacket& packet, Time now) {
 void RcQp::on_posted(Time now) {
   qp_.now = now;
   if (state() != QpState::kErr) return;
-  sender_.flush();
+  requester_.flush();
   responder_.flush();
 }
 
 void RcQp::on_timer(Time now) {
   qp_.now = now;
   if (!sending() || now < next_timer(held_back(now))) return;
-  settle(sender_.on_timer(now));
+  settle(requester_.on_timer(now));
 }
 
 void RcQp::on_pause(Duration late, Time now) {
   qp_.now = now;
   if (!sending()) return;
   qp_.counters.add(Counter::kOwnPauses);
-  sender_.on_pause(late, now);
+  requester_.on_pause(late, now);
 }
 
 }  // namespace uroce::transport

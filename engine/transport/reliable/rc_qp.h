@@ -5,14 +5,14 @@
 
 #include "engine/transport/common/congestion_endpoint.h"
 #include "engine/transport/common/transport_qp.h"
+#include "engine/transport/reliable/requester.h"
 #include "engine/transport/reliable/responder.h"
-#include "engine/transport/reliable/sender.h"
 
 namespace uroce::transport {
 
 class RcQp final : public TransportQp {
  public:
-  explicit RcQp(const QpConfig& config) : TransportQp(config), sender_(qp_), responder_(qp_), congestion_(qp_) {}
+  explicit RcQp(const QpConfig& config) : TransportQp(config), requester_(qp_), responder_(qp_), congestion_(qp_) {}
 
   void on_packet(const wire::Packet& packet, Time now) override;
   bool on_alike(const wire::Packet& previous, std::span<const uint8_t* const> payloads, Time now) override;
@@ -20,7 +20,7 @@ class RcQp final : public TransportQp {
   Agenda agenda(Time now) const override;
   bool pull(io::TxPacket& out, Time now) override;
   bool exhausted() const override {
-    return !congestion_.cnp_pending() && !responder_.wants_to_send() && sender_.exhausted();
+    return !congestion_.cnp_pending() && !responder_.wants_to_send() && requester_.exhausted();
   }
   size_t pull_alike(const io::TxPacket& previous, std::span<io::TxPacket> out, Time now) override;
   bool pull_ack(io::TxPacket& out, Time now) override;
@@ -28,7 +28,7 @@ class RcQp final : public TransportQp {
   void on_posted(Time now) override;
   void on_timer(Time now) override;
   void on_pause(Duration late, Time now) override;
-  Position position() const override { return {sender_.unacknowledged(), responder_.expected()}; }
+  Position position() const override { return {requester_.unacknowledged(), responder_.expected()}; }
   uint32_t answers_remembered() const override { return responder_.answers_remembered(); }
   void remember_answers_in(std::span<ReplayEntry> room) override { responder_.remember_answers_in(room); }
   void on_srq_destroyed(const queue::ReceiveQueue& srq) override { responder_.on_srq_destroyed(srq); }
@@ -36,7 +36,7 @@ class RcQp final : public TransportQp {
  private:
   void enter(QpState state) override;
   void settle(Outcome outcome) override;
-  void start_sending() override { sender_.start(qp_.attr.sq_psn); }
+  void start_sending() override { requester_.start(qp_.attr.sq_psn); }
 
   bool take_alike(const wire::Packet& previous, std::span<const uint8_t* const> payloads, Time now);
   bool answers() const { return qp_.type != QpType::kXrcInitiator; }
@@ -45,7 +45,7 @@ class RcQp final : public TransportQp {
   bool held_back(Time now) const;
   Time next_timer(bool held) const;
 
-  Sender sender_;
+  Requester requester_;
   Responder responder_;
   CongestionEndpoint congestion_;
   bool communication_established_ = false;

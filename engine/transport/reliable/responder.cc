@@ -146,7 +146,7 @@ void Responder::replay_read(ReplayEntry& entry, const Packet& packet) {
   replays_.answer_again(entry);
 }
 
-// The same for responses as Sender::try_runs() for requests. A peer that goes back asks for all its READs again, in
+// The same for responses as Requester::try_runs() for requests. A peer that goes back asks for all its READs again, in
 // order; what counts is where it begins.
 void Responder::try_runs(const ReplayEntry& entry, Psn asked_for) {
   const bool begins = !asked_again_ || Psn::distance(*asked_again_, asked_for) <= 0;

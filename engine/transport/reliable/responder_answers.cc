@@ -103,7 +103,7 @@ Responder::Pulled Responder::pull_read_response(ReplayEntry& entry, io::TxPacket
   emit_bth(qp_, opcode, entry.first + n, out);
   if (first || last) emit_aeth(ack_aeth(), out);
   out.reason = n < entry.furthest ? SendReason::kAnswerAgain : SendReason::kFirst;
-  out.alone = first && entry.replay;  // as Sender::build() has it
+  out.alone = first && entry.replay;  // as Requester::build() has it
   entry.furthest = std::max(entry.furthest, entry.next += out.psns);
   if (last) replays_.answered(entry);
   repeatable_ = !first && !last && qp_.most_psns == 1;

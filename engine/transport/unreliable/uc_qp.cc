@@ -85,7 +85,7 @@ void UcQp::on_congestion_mark(Time now) {
 }
 
 Agenda UcQp::agenda(Time now) const {
-  const bool has_packets = sending() && sender_.wants_to_send();
+  const bool has_packets = sending() && requester_.wants_to_send();
   const bool allowed = now >= congestion_.resume_at();
   return {.send = congestion_.cnp_pending() || (has_packets && allowed),
           .deadline = has_packets && !allowed ? congestion_.resume_at() : kNever};
@@ -98,8 +98,8 @@ bool UcQp::pull(io::TxPacket& out, Time now) {
     return true;
   }
   if (!sending() || !congestion_.may_send()) return false;
-  const Outcome outcome = sender_.run_local_operations();
-  const bool sent = outcome == Outcome::kGoesOn && sender_.pull(out);
+  const Outcome outcome = requester_.run_local_operations();
+  const bool sent = outcome == Outcome::kGoesOn && requester_.pull(out);
   if (sent) congestion_.on_sent(out);
   settle(outcome);
   return sent;

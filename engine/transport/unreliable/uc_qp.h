@@ -17,8 +17,8 @@ class UcQp final : public UnreliableQp {
   void on_congestion_mark(Time now) override;
   Agenda agenda(Time now) const override;
   bool pull(io::TxPacket& out, Time now) override;
-  bool exhausted() const override { return !congestion_.cnp_pending() && sender_.exhausted(); }
-  Position position() const override { return {sender_.next(), expected_}; }
+  bool exhausted() const override { return !congestion_.cnp_pending() && requester_.exhausted(); }
+  Position position() const override { return {requester_.next(), expected_}; }
 
  private:
   void enter(QpState state) override;

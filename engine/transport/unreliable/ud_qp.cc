@@ -41,7 +41,7 @@ bool UdQp::place(const Packet& packet) {
 }
 
 uint32_t UdQp::next_address_handle() {
-  const uint32_t handle = sending() ? sender_.next_address_handle() : 0;
+  const uint32_t handle = sending() ? requester_.next_address_handle() : 0;
   settle(Outcome::kGoesOn);
   return handle;
 }
@@ -49,7 +49,7 @@ uint32_t UdQp::next_address_handle() {
 bool UdQp::pull(io::TxPacket& out, Time now) {
   qp_.now = now;
   if (!sending() || !congestion_.may_send()) return false;
-  const bool sent = sender_.pull(out);
+  const bool sent = requester_.pull(out);
   if (sent) congestion_.on_sent(out);
   settle(Outcome::kGoesOn);
   return sent;

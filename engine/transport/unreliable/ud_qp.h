@@ -14,15 +14,15 @@ class UdQp final : public UnreliableQp {
   void on_packet(const wire::Packet& packet, Time now) override;
   void on_congestion_mark(Time) override { qp_.counters.add(Counter::kRxCongestionMarks); }
   Agenda agenda(Time now) const override {
-    const bool has_packets = sending() && sender_.wants_to_send();
+    const bool has_packets = sending() && requester_.wants_to_send();
     const bool allowed = now >= congestion_.resume_at();
     return {.send = has_packets && allowed, .deadline = has_packets && !allowed ? congestion_.resume_at() : kNever};
   }
   bool pull(io::TxPacket& out, Time now) override;
-  bool exhausted() const override { return sender_.exhausted(); }
-  Position position() const override { return {sender_.next(), {}}; }
+  bool exhausted() const override { return requester_.exhausted(); }
+  Position position() const override { return {requester_.next(), {}}; }
   uint32_t next_address_handle() override;
-  wire::Qpn next_remote() const override { return sender_.next_remote(); }
+  wire::Qpn next_remote() const override { return requester_.next_remote(); }
 
  private:
   void enter(QpState state) override;

@@ -8,7 +8,7 @@ void UnreliableQp::enter(QpState to) {
     case QpState::kReset:
       qp_.sq.reset();
       if (!qp_.rq_shared) qp_.receive.rq->reset();
-      sender_.reset();
+      requester_.reset();
       receive_.drop();
       qp_.lost_completion = false;
       break;
@@ -16,10 +16,10 @@ void UnreliableQp::enter(QpState to) {
       drain_reported_ = false;
       break;
     case QpState::kSqe:
-      sender_.flush();
+      requester_.flush();
       break;
     case QpState::kErr:
-      sender_.flush();
+      requester_.flush();
       receive_.flush();
       report_last_wqe();
       break;
@@ -30,9 +30,9 @@ void UnreliableQp::enter(QpState to) {
 
 // An error of the send queue stops that alone; any other stops the QP.
 void UnreliableQp::settle(Outcome outcome) {
-  if (outcome == Outcome::kGoesOn && sending() && sender_.failed()) move_to(QpState::kSqe);
+  if (outcome == Outcome::kGoesOn && sending() && requester_.failed()) move_to(QpState::kSqe);
   if (outcome == Outcome::kFailed && state() != QpState::kErr && state() != QpState::kReset) move_to(QpState::kErr);
-  if (state() == QpState::kSqd && !drain_reported_ && sender_.drained()) {
+  if (state() == QpState::kSqd && !drain_reported_ && requester_.drained()) {
     drain_reported_ = true;
     if (qp_.attr.en_sqd_async_notify) qp_.events.on_event(AsyncEvent::kSqDrained);
   }
@@ -50,18 +50,18 @@ Outcome UnreliableQp::drop_too_long() {
 
 void UnreliableQp::on_taken(const io::TxPacket& packet, Time now) {
   qp_.now = now;
-  settle(sender_.on_taken(packet.send_index));
+  settle(requester_.on_taken(packet.send_index));
 }
 
 void UnreliableQp::on_unreadable(const io::TxPacket& packet, Time now) {
   qp_.now = now;
-  sender_.on_unreadable(packet.send_index);
+  requester_.on_unreadable(packet.send_index);
   settle(Outcome::kGoesOn);
 }
 
 void UnreliableQp::on_posted(Time now) {
   qp_.now = now;
-  if (state() == QpState::kSqe || state() == QpState::kErr) sender_.flush();
+  if (state() == QpState::kSqe || state() == QpState::kErr) requester_.flush();
   if (state() == QpState::kErr) receive_.flush();
 }
 

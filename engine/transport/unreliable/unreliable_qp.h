@@ -4,7 +4,7 @@
 
 #include "engine/transport/common/receive_request.h"
 #include "engine/transport/common/transport_qp.h"
-#include "engine/transport/unreliable/unreliable_sender.h"
+#include "engine/transport/unreliable/unreliable_requester.h"
 
 namespace uroce::transport {
 
@@ -16,7 +16,7 @@ class UnreliableQp : public TransportQp {
   void on_timer(Time) final {}
 
  protected:
-  explicit UnreliableQp(const QpConfig& config) : TransportQp(config), sender_(qp_), receive_(qp_) {}
+  explicit UnreliableQp(const QpConfig& config) : TransportQp(config), requester_(qp_), receive_(qp_) {}
   ~UnreliableQp() = default;
 
   void enter(QpState state) override;
@@ -26,11 +26,11 @@ class UnreliableQp : public TransportQp {
   // (class E), for it cannot be put back there.
   Outcome drop_too_long();
 
-  UnreliableSender sender_;
+  UnreliableRequester requester_;
   ReceiveRequest receive_;
 
  private:
-  void start_sending() final { sender_.start(qp_.attr.sq_psn); }
+  void start_sending() final { requester_.start(qp_.attr.sq_psn); }
   void move_to(QpState state);
 
   bool drain_reported_ = false;

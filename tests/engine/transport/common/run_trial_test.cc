@@ -221,10 +221,10 @@ TEST_F(QpInRuns, HasTheUsualWindowAfterALossUntilManyPacketsHaveArrived) {
   host.post(work(WrOpcode::kSend, 0), {{buffer.iova, 8192 * kMtu, buffer.key}});
   EXPECT_THAT(host.drain(), SizeIs(4 * (kRun + 2)));
   host.receive(nak(wire::NakCode::kPsnSequenceError, kSqPsn + 100));
-  EXPECT_THAT(host.drain(), SizeIs(Sender::kWindow));
-  uint32_t in_flight = Sender::kWindow;
+  EXPECT_THAT(host.drain(), SizeIs(Requester::kWindow));
+  uint32_t in_flight = Requester::kWindow;
   for (uint32_t acknowledged = 100; acknowledged < 100 + 4096; acknowledged += in_flight) {
-    EXPECT_EQ(in_flight, Sender::kWindow);
+    EXPECT_EQ(in_flight, Requester::kWindow);
     host.receive(ack(kSqPsn + acknowledged + in_flight - 1));
     in_flight = static_cast<uint32_t>(host.drain().size());
   }
@@ -258,8 +258,8 @@ TEST_F(QpInRuns, AsksTwiceInTheLongWindow) {
 
 // With more of them in flight fewer would wait, and runs of them would be short.
 TEST_F(QpInRuns, HasTheUsualWindowOfShortPackets) {
-  for (uint32_t i = 0; i < Sender::kWindow + 10; ++i) host.post(work(WrOpcode::kSend, i));
-  EXPECT_THAT(host.drain(), SizeIs(Sender::kWindow));
+  for (uint32_t i = 0; i < Requester::kWindow + 10; ++i) host.post(work(WrOpcode::kSend, i));
+  EXPECT_THAT(host.drain(), SizeIs(Requester::kWindow));
 }
 
 // Probes are what tells: the packets of one go alone.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // Acknowledgements and negative acknowledgements: what completes, what is sent again, how a QP ends.
-#include "engine/transport/reliable/sender.h"
+#include "engine/transport/reliable/requester.h"
 #include "tests/engine/transport/scripted_qp.h"
 
 namespace uroce::transport {

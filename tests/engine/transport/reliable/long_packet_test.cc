@@ -95,7 +95,7 @@ TEST_F(LongRequester, TheWindowHoldsAsManyPsnsAsElse) {
   host.post(rdma(WrOpcode::kRdmaWrite, 3, kRemote, kRkey), {buffer.sge(0, 64 * kMtu)});
   uint32_t psns = 0;
   for (const uint32_t count : psns_of(host.pull_waiting())) psns += count;
-  EXPECT_EQ(psns, Sender::kWindow);
+  EXPECT_EQ(psns, Requester::kWindow);
 }
 
 TEST_F(LongRequester, ReadResponsesToo) {

@@ -116,7 +116,7 @@ TEST(Probe, LongReadIsAskedForLessOften) {
   for (const uint32_t longer : {0, 1}) {
     ScriptedQp host;
     host.to_rts();
-    const uint32_t size = (Sender::kWindow + longer) * kMtu;
+    const uint32_t size = (Requester::kWindow + longer) * kMtu;
     Buffer buffer = host.make_buffer(size);
     host.post(rdma(WrOpcode::kRdmaRead, 1, 0x1000, 1), {buffer.sge(0, size)});
     ASSERT_THAT(host.pull(), SizeIs(1));
@@ -160,7 +160,7 @@ TEST(Probe, PeerThatRepeatsAReadIsWaitedFor) {
 // asked for again it will answer as well, before it comes to the next one. So it is reminded seldom, ...
 class SlowRead : public testing::Test {
  protected:
-  static constexpr uint32_t kResponses = 4 * Sender::kWindow;
+  static constexpr uint32_t kResponses = 4 * Requester::kWindow;
   static constexpr Duration kPause = std::chrono::milliseconds(10), kNext = std::chrono::microseconds(20);
   static constexpr uint32_t kInARow = 8;
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // When the requester sends: acknowledgement requests, fence, READ depth, window, and work requests that fail before
 // they are sent.
-#include "engine/transport/reliable/sender.h"
+#include "engine/transport/reliable/requester.h"
+
 #include "tests/engine/transport/scripted_qp.h"
 
 namespace uroce::transport {
@@ -61,7 +62,7 @@ TEST(Requester, LongMessageAsksForAckNowAndThen) {
   uint32_t without = 0;
   for (const SentPacket& packet : sent) {
     without = packet.headers.bth.ack_request ? 0 : without + 1;
-    EXPECT_LT(without, Sender::kAckInterval);
+    EXPECT_LT(without, Requester::kAckInterval);
   }
   EXPECT_THAT(sent.back(), AsksForAck());
 }
@@ -75,7 +76,7 @@ TEST(Requester, PacketThatFillsTheWindowAsksForAck) {
     host.post(work(WrOpcode::kSend, id, id == 9 ? uint8_t{queue::kSignaled} : kUnsignaled));
   for (uint64_t id = 10; id < 200; ++id) host.post(work(WrOpcode::kSend, id, kUnsignaled));
   const auto sent = host.pull();
-  ASSERT_THAT(sent, SizeIs(Sender::kWindow));
+  ASSERT_THAT(sent, SizeIs(Requester::kWindow));
   EXPECT_THAT(sent.back(), AsksForAck());
 }
 
@@ -85,13 +86,13 @@ TEST(Requester, KeepsAtMostAWindowOfPacketsInFlight) {
   ScriptedQp host;
   host.to_rts();
   for (uint64_t id = 0; id < 200; ++id) host.post(work(WrOpcode::kSend, id));
-  EXPECT_THAT(host.pull(), SizeIs(Sender::kWindow));
+  EXPECT_THAT(host.pull(), SizeIs(Requester::kWindow));
   EXPECT_FALSE(host.qp.wants_to_send(host.now));
   host.receive(ack(kSqPsn + 9));
   EXPECT_TRUE(host.qp.wants_to_send(host.now));
   const auto more = host.pull();
   ASSERT_THAT(more, SizeIs(10));
-  EXPECT_THAT(more[0], HasPsn(kSqPsn + Sender::kWindow));
+  EXPECT_THAT(more[0], HasPsn(kSqPsn + Requester::kWindow));
 }
 
 // --- fence (IBTA 10.8.3.3: waits for prior READs and atomics) --------------------------------------------------------

@@ -52,11 +52,11 @@ TEST_F(QuirkyResponder, AcknowledgesOnlyTheLastPacketOfAWindow) {
   host_.to_rts(with_retries(0));
   Buffer buffer = host_.make_buffer(256 * kMtu);
   host_.post(rdma(WrOpcode::kRdmaWrite, 1, kRemote, kRkey), {buffer.sge(0, 256 * kMtu)});
-  ASSERT_THAT(host_.pull(), SizeIs(Sender::kWindow));
+  ASSERT_THAT(host_.pull(), SizeIs(Requester::kWindow));
   host_.receive(ack(kSqPsn + 127));
   EXPECT_THAT(host_.sends(), IsEmpty());
   const auto rest = host_.pull();
-  ASSERT_THAT(rest, SizeIs(256 - Sender::kWindow));
+  ASSERT_THAT(rest, SizeIs(256 - Requester::kWindow));
   EXPECT_THAT(rest.back(), AllOf(IsRequest(Opcode::kRcWriteLast, kSqPsn + 255), AsksForAck()));
   host_.receive(ack(kSqPsn + 255));
   expect_completed(1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "engine/transport/reliable/sender.h"
+#include "engine/transport/reliable/requester.h"
 
 #include "engine/transport/common/send_completion.h"
 
@@ -20,7 +20,7 @@ bool consumes_receive(WrOpcode opcode) {
 
 }  // namespace
 
-void Sender::reset() {
+void Requester::reset() {
   window_.reset(wire::Psn{});
   recovery_.reset();
   local_error_.reset();
@@ -29,7 +29,7 @@ void Sender::reset() {
   reads_outstanding_ = messages_ = since_ack_request_ = alike_ = 0;
 }
 
-bool Sender::wants_to_send(Time now) const {
+bool Requester::wants_to_send(Time now) const {
   if (recovery_.waits(now)) return false;
   if (recovery_.probe_due()) return true;
   if (at_local_error() || window_full(packets_at_once() - 1)) return false;
@@ -41,23 +41,23 @@ bool Sender::wants_to_send(Time now) const {
 
 // There is no room for a packet and `more` behind it. A window that has shrunk waits for an answer, and asks for one
 // where none is under way.
-bool Sender::window_full(uint32_t more) const {
+bool Requester::window_full(uint32_t more) const {
   const uint32_t largest = std::max(kWindow, qp_.window);
   return window_.in_flight() >= largest || (window_.in_flight() + more >= qp_.window && answer_under_way());
 }
 
-bool Sender::drained() const {
+bool Requester::drained() const {
   return window_.idle() && (qp_.sq.fetched() == qp_.sq.tail() || !oldest_entry().progress.started);
 }
 
 // --- local operations -----------------------------------------------------------------------------------------------
 
-bool Sender::local_operation_due() {
+bool Requester::local_operation_due() {
   if (at_local_error() || window_.cursor() != qp_.sq.tail() || !fetch_current()) return false;
   return qp_.attr.state == QpState::kRts && is_local(qp_.sq.entry(window_.cursor()).wqe.opcode);
 }
 
-Outcome Sender::run_local_operations() {
+Outcome Requester::run_local_operations() {
   while (local_operation_due()) {
     const WcStatus status = execute_local(qp_, oldest_entry().wqe);
     const Outcome outcome = complete(status);
@@ -68,7 +68,7 @@ Outcome Sender::run_local_operations() {
 
 // --- packets --------------------------------------------------------------------------------------------------------
 
-bool Sender::pull(io::TxPacket& out, Time now) {
+bool Requester::pull(io::TxPacket& out, Time now) {
   if (!recovery_.may_send(now)) {
     recovery_.take_probe();  // everything is sent again after the wait
     return false;
@@ -87,7 +87,7 @@ bool Sender::pull(io::TxPacket& out, Time now) {
 }
 
 // As many as neither ask for an acknowledgement nor fill the window: nothing else has changed since build() has looked.
-size_t Sender::pull_alike(const io::TxPacket& previous, std::span<io::TxPacket> out, Time now) {
+size_t Requester::pull_alike(const io::TxPacket& previous, std::span<io::TxPacket> out, Time now) {
   const auto before = [](uint32_t limit, uint32_t used) { return limit > used + 1 ? limit - used - 1 : 0; };
   const uint32_t count =
       std::min({static_cast<uint32_t>(out.size()), alike_, before(ack_interval(), since_ack_request_),
@@ -105,7 +105,7 @@ size_t Sender::pull_alike(const io::TxPacket& previous, std::span<io::TxPacket> 
 }
 
 // The packet at which sending stands. `probe`: as one of a probe.
-bool Sender::build(bool probe, io::TxPacket& out) {
+bool Requester::build(bool probe, io::TxPacket& out) {
   const Entry entry = qp_.sq.entry(window_.cursor());
   const wire::Psn psn = window_.next();
   const bool again = window_.resending();
@@ -136,7 +136,7 @@ bool Sender::build(bool probe, io::TxPacket& out) {
 }
 
 // As many packets of the message as may leave as one; beyond the credits, a single one.
-uint32_t Sender::psns_at_once(const Entry& entry) const {
+uint32_t Requester::psns_at_once(const Entry& entry) const {
   if (qp_.most_psns == 1 || beyond_credits(entry)) return 1;
   const uint32_t n = window_.next().offset_from(wire::Psn(entry.progress.first_psn));
   const uint32_t room = qp_.window > window_.in_flight() ? qp_.window - window_.in_flight() : 1;
@@ -144,7 +144,7 @@ uint32_t Sender::psns_at_once(const Entry& entry) const {
 }
 
 // The window has room for a part of the long packet that is next; soon for all of it.
-bool Sender::waits_for_room() const {
+bool Requester::waits_for_room() const {
   if (qp_.most_psns == 1 || awaits_response(qp_.sq.entry(window_.cursor()).wqe.opcode)) return false;
   const queue::SendProgress& message = qp_.sq.entry(window_.cursor()).progress;
   const uint32_t left = message.psn_count - window_.next().offset_from(wire::Psn(message.first_psn));
@@ -156,7 +156,7 @@ bool Sender::waits_for_room() const {
 // that has all packets acknowledges them, one that lacks the oldest takes it and refuses the newest, one that lacks
 // something between has had no reason to say so yet and has one now (IBTA 9.7.5.2.8), and one that is only slow has two
 // packets more to do.
-bool Sender::pull_probe(io::TxPacket& out) {
+bool Requester::pull_probe(io::TxPacket& out) {
   using Probe = LossRecovery::Probe;
   const Probe due = recovery_.take_probe();
   // With nothing in flight sending goes on from the oldest anyway.
@@ -180,7 +180,7 @@ bool Sender::pull_probe(io::TxPacket& out) {
 
 // The last packet in flight, something being in flight; but not of a READ with several responses, which would all come
 // again. Asking for the last of them only would not do: a peer may remember only what it was asked for last.
-SendWindow::Place Sender::newest_in_flight() const {
+SendWindow::Place Requester::newest_in_flight() const {
   SendWindow::Place place{window_.next() - 1, window_.cursor()};
   if (place.cursor == qp_.sq.fetched() || !covers(place.cursor, place.next)) --place.cursor;
   while (place.cursor != qp_.sq.tail()) {
@@ -192,12 +192,12 @@ SendWindow::Place Sender::newest_in_flight() const {
 }
 
 // PSN `psn` is of WQE `index`.
-bool Sender::covers(uint32_t index, wire::Psn psn) const {
+bool Requester::covers(uint32_t index, wire::Psn psn) const {
   const queue::SendProgress& progress = qp_.sq.entry(index).progress;
   return progress.started && psn.offset_from(wire::Psn(progress.first_psn)) < progress.psn_count;
 }
 
-void Sender::on_unreadable(wire::Psn psn) {
+void Requester::on_unreadable(wire::Psn psn) {
   alike_ = 0;
   for (uint32_t index = qp_.sq.tail(); index != qp_.sq.fetched(); ++index) {
     if (!qp_.sq.entry(index).progress.started) return;
@@ -213,7 +213,7 @@ void Sender::on_unreadable(wire::Psn psn) {
 // --- WQEs -----------------------------------------------------------------------------------------------------------
 
 // The WQE at the cursor has been copied from what was posted. False: there is none, or none may be begun.
-bool Sender::fetch_current() {
+bool Requester::fetch_current() {
   if (window_.cursor() != qp_.sq.fetched()) return true;
   if (qp_.attr.state != QpState::kRts || qp_.sq.head() == window_.cursor()) return false;
   qp_.sq.fetch();
@@ -221,7 +221,7 @@ bool Sender::fetch_current() {
 }
 
 // Makes the cursor stand on a WQE that may be sent from. False: nothing to send now.
-bool Sender::position() {
+bool Requester::position() {
   if (!fetch_current()) return false;
   const Entry entry = qp_.sq.entry(window_.cursor());
   if (is_local(entry.wqe.opcode)) return false;
@@ -229,7 +229,7 @@ bool Sender::position() {
 }
 
 // The peer may not have a receive request for this message, or for the one after it.
-bool Sender::beyond_credits(const Entry& entry) const {
+bool Requester::beyond_credits(const Entry& entry) const {
   const uint32_t message = entry.progress.started ? entry.progress.message : messages_ + 1;
   return credit_limit_ && consumes_receive(entry.wqe.opcode) &&
          wire::Msn::distance(*credit_limit_, wire::Msn(message)) > 0;
@@ -238,7 +238,7 @@ bool Sender::beyond_credits(const Entry& entry) const {
 // Beyond the credits one packet at a time may try its luck (IBTA 9.7.7.2.5): when no answer is under way that could
 // bring more. Once the first packet of a SEND is acknowledged, the message has its receive request. A WRITE with
 // immediate takes one with its last packet only, so its data may go ahead.
-bool Sender::credits_allow(const Entry& entry) const {
+bool Requester::credits_allow(const Entry& entry) const {
   if (!beyond_credits(entry)) return true;
   const wire::Psn first(entry.progress.first_psn);
   if (!entry.progress.started || window_.next() == first) return !answer_under_way();
@@ -246,12 +246,12 @@ bool Sender::credits_allow(const Entry& entry) const {
 }
 
 // A packet in flight has asked for an acknowledgement.
-bool Sender::answer_under_way() const {
+bool Requester::answer_under_way() const {
   return ack_requested_ && window_.offset(*ack_requested_) < window_.in_flight();
 }
 
 // Ordering rules of IBTA 10.8.3.3 and the depth negotiated for READs and atomics (9.7.3.1, 11.2.4.2).
-bool Sender::may_start(const Entry& entry) const {
+bool Requester::may_start(const Entry& entry) const {
   if (qp_.attr.state != QpState::kRts) return false;
   if ((entry.wqe.flags & queue::kFence) && reads_outstanding_ > 0) return false;
   // A receiver tells new from duplicate by half the PSN space (wire.md "RC semantics"); a READ may take all of it.
@@ -263,7 +263,7 @@ bool Sender::may_start(const Entry& entry) const {
   return true;
 }
 
-bool Sender::start(const Entry& entry) {
+bool Requester::start(const Entry& entry) {
   if (!may_start(entry)) return false;
   if (const WcStatus status = validate(entry.wqe); status != WcStatus::kSuccess) {
     local_error_ = LocalError{window_.cursor(), status};
@@ -277,12 +277,12 @@ bool Sender::start(const Entry& entry) {
   return true;
 }
 
-uint32_t Sender::psn_count(const SendWqe& wqe) const {
+uint32_t Requester::psn_count(const SendWqe& wqe) const {
   const bool single = awaits_response(wqe.opcode) && wqe.opcode != WrOpcode::kRdmaRead;
   return single || wqe.length > kMaxMessage ? 1 : packet_count(wqe.length, qp_.attr.path_mtu);
 }
 
-WcStatus Sender::validate(const SendWqe& wqe) const {
+WcStatus Requester::validate(const SendWqe& wqe) const {
   if (qp_.type == QpType::kXrcTarget) return WcStatus::kLocalQpOperationError;  // it has no requests
   switch (wqe.opcode) {
     case WrOpcode::kCompareSwap:
@@ -312,7 +312,7 @@ WcStatus Sender::validate(const SendWqe& wqe) const {
 
 // Asking costs the peer a packet, so not every message asks (IBTA 9.7.5.1.2 leaves it to the requester): those whose
 // completion somebody waits for do, long messages now and then, and the last posted one if no answer is under way.
-bool Sender::want_ack(const Entry& entry, uint32_t n, uint32_t psns) const {
+bool Requester::want_ack(const Entry& entry, uint32_t n, uint32_t psns) const {
   if (since_ack_request_ + psns >= ack_interval() || window_.in_flight() + psns >= qp_.window || beyond_credits(entry))
     return true;
   if (n + psns != entry.progress.psn_count) return false;
@@ -323,7 +323,7 @@ bool Sender::want_ack(const Entry& entry, uint32_t n, uint32_t psns) const {
 }
 
 // The WQE behind the one at the cursor waits for this one's completion.
-bool Sender::local_operation_follows() const {
+bool Requester::local_operation_follows() const {
   const uint32_t next = window_.cursor() + 1;
   if (next == qp_.sq.head()) return false;
   return is_local(next == qp_.sq.fetched() ? qp_.sq.posted_opcode(next) : qp_.sq.entry(next).wqe.opcode);

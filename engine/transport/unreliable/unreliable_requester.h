@@ -13,9 +13,9 @@
 
 namespace uroce::transport {
 
-class UnreliableSender {
+class UnreliableRequester {
  public:
-  explicit UnreliableSender(QpContext& qp) : qp_(qp), packets_(qp) {}
+  explicit UnreliableRequester(QpContext& qp) : qp_(qp), packets_(qp) {}
 
   void reset();
   void start(wire::Psn first) { psn_ = first; }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
+// What the requester does with responses and timers.
 #include <cstring>
 
 #include "engine/transport/common/long_packet.h"
 #include "engine/transport/common/run_trial.h"
 #include "engine/transport/common/send_completion.h"
 #include "engine/transport/common/sge_cursor.h"
-#include "engine/transport/reliable/sender.h"
+#include "engine/transport/reliable/requester.h"
 
 namespace uroce::transport {
 
@@ -14,7 +15,7 @@ using queue::WcStatus;
 using queue::WrOpcode;
 using Decision = LossRecovery::Decision;
 
-Outcome Sender::on_response(const wire::Packet& packet, Time now) {
+Outcome Requester::on_response(const wire::Packet& packet, Time now) {
   if (const uint32_t arrived = arrived_in_part(packet, window_.unacknowledged(), qp_.attr.path_mtu)) {
     return on_response(without_first(packet, arrived, qp_.attr.path_mtu), now);
   }
@@ -44,14 +45,14 @@ Outcome Sender::on_response(const wire::Packet& packet, Time now) {
 }
 
 // The newest word counts: a limit never moves back, so older ones are late.
-void Sender::on_credits(wire::Aeth aeth) {
+void Requester::on_credits(wire::Aeth aeth) {
   const uint32_t credits = wire::credit_count(aeth.value());
   if (credits == wire::kNoCredits) return credit_limit_.reset();
   const wire::Msn limit(aeth.msn.value() + credits);
   if (!credit_limit_ || wire::Msn::distance(*credit_limit_, limit) > 0) credit_limit_ = limit;
 }
 
-void Sender::on_answered_twice(const wire::Packet& packet, Time now) {
+void Requester::on_answered_twice(const wire::Packet& packet, Time now) {
   if (packet.info->has_aeth && packet.aeth.kind() != wire::AethKind::kAck) return;  // a refusal, late
   const bool of_read = packet.info->operation == wire::Operation::kReadResponse;
   recovery_.on_spurious(of_read ? packet.psns : 0, window_.idle(), now);
@@ -59,7 +60,7 @@ void Sender::on_answered_twice(const wire::Packet& packet, Time now) {
 
 // --- acknowledgements -----------------------------------------------------------------------------------------------
 
-Outcome Sender::on_acknowledge(const wire::Packet& packet, Time now) {
+Outcome Requester::on_acknowledge(const wire::Packet& packet, Time now) {
   const wire::Psn psn = packet.bth.psn;
   const uint8_t value = packet.aeth.syndrome & 31;
   switch (packet.aeth.kind()) {
@@ -77,7 +78,7 @@ Outcome Sender::on_acknowledge(const wire::Packet& packet, Time now) {
   }
 }
 
-Outcome Sender::on_nak(wire::Psn psn, uint8_t code, Time now) {
+Outcome Requester::on_nak(wire::Psn psn, uint8_t code, Time now) {
   const auto nak = static_cast<wire::NakCode>(code);
   if (code > static_cast<uint8_t>(wire::NakCode::kInvalidRdRequest)) {
     qp_.counters.add(Counter::kDropReservedSyndrome);
@@ -104,7 +105,7 @@ Outcome Sender::on_nak(wire::Psn psn, uint8_t code, Time now) {
 }
 
 // Completes SENDs and WRITEs up to `psn` (exclusive), or to a READ or atomic without response that stands in the way.
-Sender::Advance Sender::advance_to(wire::Psn psn, Time now) {
+Requester::Advance Requester::advance_to(wire::Psn psn, Time now) {
   const uint32_t target = window_.offset(psn);
   uint32_t done = 0;
   Advance result = Advance::kDone;
@@ -129,7 +130,7 @@ Sender::Advance Sender::advance_to(wire::Psn psn, Time now) {
 
 // The same; that a response is missing is an implied NAK (IBTA 9.7.5.1.1). None: all are complete, and there is more to
 // look at.
-std::optional<Outcome> Sender::acknowledge_before(wire::Psn psn, Time now) {
+std::optional<Outcome> Requester::acknowledge_before(wire::Psn psn, Time now) {
   switch (advance_to(psn, now)) {
     case Advance::kFailed:
       return Outcome::kFailed;
@@ -140,7 +141,7 @@ std::optional<Outcome> Sender::acknowledge_before(wire::Psn psn, Time now) {
   }
 }
 
-Outcome Sender::on_overtaken(Time now) {
+Outcome Requester::on_overtaken(Time now) {
   qp_.counters.add(Counter::kRxImpliedNaks);
   return carry_out(recovery_.on_overtaken(now));
 }
@@ -149,23 +150,23 @@ Outcome Sender::on_overtaken(Time now) {
 
 // The oldest message, a READ, will not be answered any further: the peer's QP has failed. The NAK may name a response
 // that is missing no more, when an early retransmission made the peer begin anew, or one behind others that were lost.
-bool Sender::refuses_oldest(const wire::Packet& packet) const {
+bool Requester::refuses_oldest(const wire::Packet& packet) const {
   return packet.info->operation == wire::Operation::kAcknowledge && packet.aeth.kind() == wire::AethKind::kNak &&
          packet.aeth.value() != static_cast<uint8_t>(wire::NakCode::kPsnSequenceError) && !window_.idle() &&
          oldest_awaits_response() && belongs_to_oldest(packet.bth.psn);
 }
 
-bool Sender::belongs_to_oldest(wire::Psn psn) const {
+bool Requester::belongs_to_oldest(wire::Psn psn) const {
   const queue::SendProgress& oldest = oldest_entry().progress;
   return psn.offset_from(wire::Psn(oldest.first_psn)) < oldest.psn_count;
 }
 
-bool Sender::oldest_awaits_response() const {
+bool Requester::oldest_awaits_response() const {
   return awaits_response(oldest_entry().wqe.opcode);
 }
 
 // The oldest message, if it is one: whenever it is asked for again the peer sends all that is left of it.
-std::optional<LossRecovery::LongRead> Sender::oldest_long_read() const {
+std::optional<LossRecovery::LongRead> Requester::oldest_long_read() const {
   const Entry oldest = oldest_entry();
   const uint32_t left = oldest.progress.psn_count - oldest.progress.responses;
   if (oldest.wqe.opcode != WrOpcode::kRdmaRead || left <= kWindow) return std::nullopt;
@@ -174,7 +175,7 @@ std::optional<LossRecovery::LongRead> Sender::oldest_long_read() const {
 
 // --- responses ------------------------------------------------------------------------------------------------------
 
-Outcome Sender::on_read_response(const wire::Packet& packet, Time now) {
+Outcome Requester::on_read_response(const wire::Packet& packet, Time now) {
   // Acknowledges the SENDs and WRITEs before the READ; a READ or atomic in between has lost its response.
   while (!oldest_awaits_response()) {
     const queue::SendProgress& oldest = oldest_entry().progress;
@@ -201,7 +202,7 @@ Outcome Sender::on_read_response(const wire::Packet& packet, Time now) {
   }
 }
 
-Outcome Sender::on_read_data(const wire::Packet& packet, Time now) {
+Outcome Requester::on_read_data(const wire::Packet& packet, Time now) {
   const Entry entry = oldest_entry();
   const uint32_t mtu = qp_.attr.path_mtu;
   const uint32_t n = entry.progress.responses;
@@ -215,7 +216,7 @@ Outcome Sender::on_read_data(const wire::Packet& packet, Time now) {
   return answered(packet.bth.psn + (packet.psns - 1), last, now);
 }
 
-bool Sender::take_alike(const wire::Packet& previous, std::span<const uint8_t* const> payloads, Time now) {
+bool Requester::take_alike(const wire::Packet& previous, std::span<const uint8_t* const> payloads, Time now) {
   const uint32_t mtu = qp_.attr.path_mtu;
   const auto count = static_cast<uint32_t>(payloads.size());
   const bool next = previous.bth.psn + 1 == window_.unacknowledged() && count <= window_.outstanding();
@@ -232,13 +233,13 @@ bool Sender::take_alike(const wire::Packet& previous, std::span<const uint8_t* c
 }
 
 // FLUSH and ATOMIC WRITE are answered by a READ response without data (IBTA A19).
-Outcome Sender::on_bare_response(const wire::Packet& packet, Time now) {
+Outcome Requester::on_bare_response(const wire::Packet& packet, Time now) {
   if (!packet.info->first || !packet.info->last) return fail(WcStatus::kBadResponseError);
   if (!packet.payload.empty()) return fail(WcStatus::kLocalLengthError);
   return answered(packet.bth.psn, true, now);
 }
 
-Outcome Sender::on_atomic_response(const wire::Packet& packet, Time now) {
+Outcome Requester::on_atomic_response(const wire::Packet& packet, Time now) {
   if (const auto blocked = acknowledge_before(packet.bth.psn, now)) return *blocked;
   const Entry entry = oldest_entry();
   if (entry.wqe.opcode != WrOpcode::kCompareSwap && entry.wqe.opcode != WrOpcode::kFetchAdd) {
@@ -251,7 +252,7 @@ Outcome Sender::on_atomic_response(const wire::Packet& packet, Time now) {
 }
 
 // The response with PSN `psn`, which is the oldest, was taken.
-Outcome Sender::answered(wire::Psn psn, bool message_done, Time now) {
+Outcome Requester::answered(wire::Psn psn, bool message_done, Time now) {
   const Outcome outcome = message_done ? complete(WcStatus::kSuccess) : Outcome::kGoesOn;
   window_.acknowledge_before(psn + 1);
   recovery_.on_progress(window_, now);
@@ -260,11 +261,11 @@ Outcome Sender::answered(wire::Psn psn, bool message_done, Time now) {
 
 // --- timers and endings ---------------------------------------------------------------------------------------------
 
-Outcome Sender::on_timer(Time now) {
+Outcome Requester::on_timer(Time now) {
   return window_.idle() ? Outcome::kGoesOn : carry_out(recovery_.on_timer(oldest_long_read(), now));
 }
 
-Outcome Sender::carry_out(Decision decision, WcStatus giving_up) {
+Outcome Requester::carry_out(Decision decision, WcStatus giving_up) {
   switch (decision) {
     case Decision::kRewind:
       window_.rewind();
@@ -284,13 +285,13 @@ Outcome Sender::carry_out(Decision decision, WcStatus giving_up) {
 }
 
 // Congestion control hears of what the peer or the transport timer says, not of what is only probed.
-void Sender::tell_of_loss() {
+void Requester::tell_of_loss() {
   const bool lost = recovery_.cause() == SendReason::kPsnNak || recovery_.cause() == SendReason::kTimeout;
   if (lost && qp_.congestion != nullptr && qp_.congestion->on_lost(qp_.now)) qp_.counters.add(Counter::kRateCuts);
 }
 
 // The receiver that has no receive request, and says so, gets packets.
-void Sender::try_runs() {
+void Requester::try_runs() {
   const auto progress = static_cast<uint32_t>(wire::Psn::distance(went_back_to_, window_.unacknowledged()));
   went_back_to_ = window_.unacknowledged();
   if (recovery_.cause() == SendReason::kRnrNak || qp_.run_trial == nullptr) return;
@@ -298,7 +299,7 @@ void Sender::try_runs() {
 }
 
 // The oldest WQE ends.
-Outcome Sender::complete(WcStatus status) {
+Outcome Requester::complete(WcStatus status) {
   const uint32_t index = qp_.sq.tail();
   const Entry entry = qp_.sq.entry(index);
   if (entry.progress.started && awaits_response(entry.wqe.opcode)) --reads_outstanding_;
@@ -309,17 +310,17 @@ Outcome Sender::complete(WcStatus status) {
 }
 
 // ... with an error, and with it the QP (IBTA 10.3.1.2 and table 94).
-Outcome Sender::fail(WcStatus status) {
+Outcome Requester::fail(WcStatus status) {
   static_cast<void>(complete(status));
   return Outcome::kFailed;
 }
 
-Outcome Sender::settle_local_error() {
+Outcome Requester::settle_local_error() {
   const bool due = local_error_ && local_error_->index == qp_.sq.tail();
   return due ? fail(local_error_->status) : Outcome::kGoesOn;
 }
 
-void Sender::flush() {
+void Requester::flush() {
   recovery_.stop();
   while (qp_.sq.tail() != qp_.sq.head()) {
     if (qp_.sq.tail() == qp_.sq.fetched()) qp_.sq.fetch();

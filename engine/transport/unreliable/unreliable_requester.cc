@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "engine/transport/unreliable/unreliable_sender.h"
+#include "engine/transport/unreliable/unreliable_requester.h"
 
 #include "engine/transport/common/send_completion.h"
 
@@ -10,14 +10,14 @@ using queue::SendWqe;
 using queue::WcStatus;
 using queue::WrOpcode;
 
-void UnreliableSender::reset() {
+void UnreliableRequester::reset() {
   cursor_ = qp_.sq.tail();
   packet_ = 0;
   psn_ = wire::Psn{};
   error_.reset();
 }
 
-bool UnreliableSender::wants_to_send() const {
+bool UnreliableRequester::wants_to_send() const {
   if (error_) return false;
   if (packet_ > 0) return true;
   if (qp_.attr.state != QpState::kRts || cursor_ == qp_.sq.head()) return false;
@@ -26,19 +26,19 @@ bool UnreliableSender::wants_to_send() const {
 }
 
 // UD has no such operations (IBTA 10.7.2, table 46): validate() refuses them.
-bool UnreliableSender::local(const SendWqe& wqe) const {
+bool UnreliableRequester::local(const SendWqe& wqe) const {
   return qp_.type != QpType::kUd && is_local(wqe.opcode);
 }
 
 // The WQE at the cursor has been copied from what was posted. False: there is none, or none may be begun.
-bool UnreliableSender::fetch_current() {
+bool UnreliableRequester::fetch_current() {
   if (packet_ > 0) return true;
   if (qp_.attr.state != QpState::kRts || cursor_ == qp_.sq.head()) return false;
   if (cursor_ == qp_.sq.fetched()) qp_.sq.fetch();
   return true;
 }
 
-Outcome UnreliableSender::run_local_operations() {
+Outcome UnreliableRequester::run_local_operations() {
   while (!error_ && cursor_ == qp_.sq.tail() && fetch_current() && local(qp_.sq.entry(cursor_).wqe)) {
     const WcStatus status = execute_local(qp_, qp_.sq.entry(cursor_).wqe);
     if (status != WcStatus::kSuccess) {
@@ -51,13 +51,13 @@ Outcome UnreliableSender::run_local_operations() {
   return Outcome::kGoesOn;
 }
 
-uint32_t UnreliableSender::next_address_handle() {
+uint32_t UnreliableRequester::next_address_handle() {
   if (error_ || !fetch_current()) return 0;
   const SendWqe& wqe = qp_.sq.entry(cursor_).wqe;
   return validate(wqe) == WcStatus::kSuccess ? wqe.ud.address_handle : 0;
 }
 
-bool UnreliableSender::pull(io::TxPacket& out) {
+bool UnreliableRequester::pull(io::TxPacket& out) {
   if (error_ || !fetch_current()) return false;
   const SendQueue::Entry entry = qp_.sq.entry(cursor_);
   if (local(entry.wqe)) return false;
@@ -84,7 +84,7 @@ bool UnreliableSender::pull(io::TxPacket& out) {
 }
 
 // What each transport can do: wire.md "Opcodes".
-WcStatus UnreliableSender::validate(const SendWqe& wqe) const {
+WcStatus UnreliableRequester::validate(const SendWqe& wqe) const {
   switch (wqe.opcode) {
     case WrOpcode::kSend:
     case WrOpcode::kSendWithImmediate:
@@ -101,12 +101,12 @@ WcStatus UnreliableSender::validate(const SendWqe& wqe) const {
 }
 
 // A packet of WQE `index` was given out, and nothing has ended the WQE since.
-bool UnreliableSender::given_out(uint32_t index) const {
+bool UnreliableRequester::given_out(uint32_t index) const {
   return index - qp_.sq.tail() < cursor_ - qp_.sq.tail() + (packet_ > 0 ? 1 : 0);
 }
 
 // Packets to ourselves and packets on the wire wait in different places, so one may be ready before an earlier one.
-Outcome UnreliableSender::on_taken(uint32_t index) {
+Outcome UnreliableRequester::on_taken(uint32_t index) {
   if (!given_out(index)) return Outcome::kGoesOn;
   qp_.sq.entry(index).progress.taken = true;
   while (qp_.sq.tail() != cursor_ && qp_.sq.entry(qp_.sq.tail()).progress.taken) {
@@ -116,14 +116,14 @@ Outcome UnreliableSender::on_taken(uint32_t index) {
 }
 
 // The first one that fails counts; what follows it may be on its way already, and stays there.
-void UnreliableSender::on_unreadable(uint32_t index) {
+void UnreliableRequester::on_unreadable(uint32_t index) {
   if (!given_out(index) || qp_.sq.entry(index).progress.taken) return;
   error_ = WcStatus::kLocalProtectionError;
   cursor_ = index;
   packet_ = 0;
 }
 
-void UnreliableSender::flush() {
+void UnreliableRequester::flush() {
   while (qp_.sq.tail() != qp_.sq.head()) {
     if (qp_.sq.tail() == qp_.sq.fetched()) qp_.sq.fetch();
     const bool failed_one = error_ && qp_.sq.tail() == cursor_;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// The sending side of an RC QP. Turns WQEs into request packets, one per pull(), and completes them in order as the
-// peer answers (IBTA 9.7.5, 9.7.6). What was lost is sent again by going back to it (go-back-N): every packet follows
-// from its WQE and its PSN. Its parts do not know each other:
+// The requester of an RC QP, and its completer (completer.cc): what it does with responses. Turns WQEs into request
+// packets, one per pull(), and completes them in order as the peer answers (IBTA 9.7.5, 9.7.6). What was lost is sent
+// again by going back to it (go-back-N): every packet follows from its WQE and its PSN. Its parts do not know each
+// other:
 //
 //   SendWindow       what is in flight, and where sending goes on
 //   RequestPackets   a packet from a WQE and a PSN
@@ -24,7 +25,7 @@
 
 namespace uroce::transport {
 
-class Sender {
+class Requester {
  public:
   // Packets in flight without acknowledgement, where they do not leave in runs. Bounds what a receiver's ring has to
   // take at once.
@@ -32,7 +33,7 @@ class Sender {
   // An acknowledgement is asked for at least this often inside long messages, with that window.
   static constexpr uint32_t kAckInterval = kWindow / 4;
 
-  explicit Sender(QpContext& context) : qp_(context), window_(context.sq), recovery_(context), packets_(context) {}
+  explicit Requester(QpContext& context) : qp_(context), window_(context.sq), recovery_(context), packets_(context) {}
 
   void reset();
   // To RTS: numbers the packets from `first` on.
@@ -45,7 +46,7 @@ class Sender {
   // Completes everything left with a flush error, in order (IBTA 10.3.1).
   void flush();
 
-  // --- sending: sender.cc -------------------------------------------------------------------------------------------
+  // --- sending: requester.cc -----------------------------------------------------------------------------------------
   // True when pull() would probably give a packet now. May be wrong in the positive.
   bool wants_to_send(Time now) const;
   // Executes what binds or invalidates here, if its turn has come: all before it is complete. Stricter than
@@ -72,7 +73,7 @@ class Sender {
   // A WQE that failed before it was sent (IBTA 11.6.2 local errors) completes after all that precede it.
   Outcome settle_local_error();
 
-  // --- answers and timers: sender_responses.cc ----------------------------------------------------------------------
+  // --- answers and timers: completer.cc ----------------------------------------------------------------------
   // A packet whose opcode is a response or acknowledgement.
   Outcome on_response(const wire::Packet& packet, Time now);
   // Middle packets of a READ's response, as RcQp::on_alike() has them. False: they are to be taken one by one;
