@@ -34,7 +34,7 @@ bool is_marked(const io::RxPacket& rx) {
 }
 
 // The same but for payload, PSN, which is the next one, and what is only for the ICRC.
-bool is_alike(const io::RxPacket& rx, const io::RxPacket& previous) {
+bool continues(const io::RxPacket& rx, const io::RxPacket& previous) {
   constexpr size_t kBeforePsn = wire::kBthSize - 3;
   return rx.ib.size() == previous.ib.size() && rx.apart.empty() && rx.psns == 1 &&
          std::memcmp(rx.ib.data(), previous.ib.data(), kBeforePsn) == 0 &&
@@ -129,7 +129,8 @@ size_t RxDemux::deliver(Arrivals arrivals, bool looped, Row& row, Time now) {
     qp->transport->on_packet(packet, now);
   }
   size_t delivered = 1;
-  while (const size_t alike = deliver_alike(arrivals.subspan(delivered - 1), packet, *qp, now)) delivered += alike;
+  while (const size_t more = deliver_middle_packets(arrivals.subspan(delivered - 1), packet, *qp, now))
+    delivered += more;
   return delivered;
 }
 
@@ -148,14 +149,14 @@ void RxDemux::end_row(const Row& row, Time now) {
 // Of long messages come many packets that differ in PSN and payload only: what was found of the first of them, and is
 // in `packet`, holds for those behind it. The ICRC is each one's own. So many at a time that what is summed is still
 // in the first level of the cache when it is copied.
-size_t RxDemux::deliver_alike(Arrivals arrivals, wire::Packet& packet, Qp& qp, Time now) const {
+size_t RxDemux::deliver_middle_packets(Arrivals arrivals, wire::Packet& packet, Qp& qp, Time now) const {
   constexpr size_t kMost = 16, kMostBytes = 1 << 14;
   const bool middle = packet.info->is_middle() && packet.info->header_size == wire::kBthSize;
   if (!middle || packet.payload.empty() || !arrivals.front().apart.empty() || packet.psns != 1) return 0;
   std::array<const uint8_t*, kMost> payloads;
   const size_t most = std::clamp<size_t>(kMostBytes / packet.payload.size(), 1, kMost);
   size_t count = 0;
-  while (count < most && count + 1 < arrivals.size() && is_alike(arrivals[count + 1], arrivals[count]) &&
+  while (count < most && count + 1 < arrivals.size() && continues(arrivals[count + 1], arrivals[count]) &&
          is_intact(arrivals[count + 1])) {
     payloads[count] = arrivals[count + 1].ib.data() + wire::kBthSize;
     ++count;
@@ -163,7 +164,7 @@ size_t RxDemux::deliver_alike(Arrivals arrivals, wire::Packet& packet, Qp& qp, T
   if (count == 0) return 0;
   {
     const auto windows = tables_.regions.use_windows();
-    qp.transport->on_alike(packet, std::span(payloads).first(count), now);
+    qp.transport->on_middle_packets(packet, std::span(payloads).first(count), now);
   }
   packet.bth.psn = packet.bth.psn + static_cast<uint32_t>(count);
   return count;

@@ -40,7 +40,7 @@ class RxDemux {
   const Qp* coming(size_t i) const;
   // The first of them, and those behind it that can go with it. Returns how many that were.
   size_t deliver(Arrivals arrivals, bool looped, Row& row, Time now);
-  size_t deliver_alike(Arrivals arrivals, wire::Packet& packet, Qp& qp, Time now) const;
+  size_t deliver_middle_packets(Arrivals arrivals, wire::Packet& packet, Qp& qp, Time now) const;
   void continue_row(Row& row, Qp& qp, Time now);
   void end_row(const Row& row, Time now);
   void deliver_watched(io::PacketIo& io, size_t count, bool looped, Time now);

@@ -20,7 +20,7 @@ bool fits_route(const io::TxPacket& packet, const Path& path) {
   return mtu == 0 || ip_header + packet.udp_length() <= mtu;
 }
 
-// TransportQp::pull_alike() may have packets to go behind it.
+// TransportQp::pull_middle_packets() may have packets to go behind it.
 bool may_be_repeated(const io::TxPacket& packet) {
   return wire::opcode_info(wire::BthView::at(packet.header.data()).opcode()).is_middle();
 }
@@ -74,11 +74,11 @@ bool TxScheduler::transmit_quantum(Qp& qp, int& budget) {
   for (size_t pulled = 0; pulled < quantum && !end.reached(); ++pulled) {
     if (previous != nullptr) {
       const size_t most = std::min(quantum - pulled, end.room(previous->udp_length()));
-      if (const auto alike = pull_alike(qp, *previous, most, *to); !alike.empty()) {
-        end.add(previous->udp_length(), alike.size());
-        budget -= static_cast<int>(alike.size());
-        pulled += alike.size() - 1;
-        previous = &alike.back();
+      if (const auto repeated = pull_middle_packets(qp, *previous, most, *to); !repeated.empty()) {
+        end.add(previous->udp_length(), repeated.size());
+        budget -= static_cast<int>(repeated.size());
+        pulled += repeated.size() - 1;
+        previous = &repeated.back();
         continue;
       }
     }
@@ -130,14 +130,15 @@ void TxScheduler::keep_alone(io::TxPacket& packet, const Path& path) const {
 
 // The packets behind `previous` that go the same way, put into its queue. It holds what it held when it was pulled,
 // unless its place is taken again.
-std::span<io::TxPacket> TxScheduler::pull_alike(Qp& qp, const io::TxPacket& previous, size_t most, TxBurst& queue) {
+std::span<io::TxPacket> TxScheduler::pull_middle_packets(Qp& qp, const io::TxPacket& previous, size_t most,
+                                                         TxBurst& queue) {
   std::span<io::TxPacket> places = queue.next(most);
   if (places.empty()) return places;
   const std::ptrdiff_t in_the_way = &previous - places.data();
   if (in_the_way >= 0) places = places.first(std::min(places.size(), static_cast<size_t>(in_the_way)));
   {
     const auto windows = tables_.regions.use_windows();
-    places = places.first(qp.transport->pull_alike(previous, places, now_));
+    places = places.first(qp.transport->pull_middle_packets(previous, places, now_));
   }
   for (io::TxPacket& packet : places) {
     packet.envelope = previous.envelope;

@@ -43,7 +43,7 @@ class TxScheduler {
   void begin_run(Destination& to);
   size_t transmit_acks(AckList& qps);
   bool pull(Qp& qp, io::TxPacket& packet);
-  std::span<io::TxPacket> pull_alike(Qp& qp, const io::TxPacket& previous, size_t most, TxBurst& queue);
+  std::span<io::TxPacket> pull_middle_packets(Qp& qp, const io::TxPacket& previous, size_t most, TxBurst& queue);
   void keep_alone(io::TxPacket& packet, const Path& path) const;
   Path* next_path(Qp& qp);
   bool stays_here(const Qp& qp, const Path& path) const;

@@ -52,19 +52,19 @@ Arrival MessageAssembler::write(const Packet& packet) {
   return packet.info->has_immdt ? complete(packet) : Arrival::kTaken;
 }
 
-bool MessageAssembler::take_alike(const Packet& previous, std::span<const uint8_t* const> payloads) {
+bool MessageAssembler::take_middle_packets(const Packet& previous, std::span<const uint8_t* const> payloads) {
   const size_t size = previous.payload.size();
   const uint64_t end = received_ + payloads.size() * size;
   if (kind_ == Kind::kSend) {
     if (end > receive_.length() || !receive_.place_pieces(received_, payloads, size)) return false;
   } else {
-    if (end >= reth_.length || !write_alike(payloads, size)) return false;
+    if (end >= reth_.length || !write_middle_packets(payloads, size)) return false;
   }
   received_ = static_cast<uint32_t>(end);
   return true;
 }
 
-bool MessageAssembler::write_alike(std::span<const uint8_t* const> payloads, size_t size) const {
+bool MessageAssembler::write_middle_packets(std::span<const uint8_t* const> payloads, size_t size) const {
   if (!(qp_.attr.access & memory::kRemoteWrite)) return false;
   const memory::Translation t = qp_.mrs.translate_remote(
       reth_.rkey, qp_.receive.pd, qp_.qpn.value(), reth_.va + received_, payloads.size() * size, memory::kRemoteWrite);

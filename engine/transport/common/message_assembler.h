@@ -42,9 +42,9 @@ class MessageAssembler {
 
   // The next packet of a SEND or WRITE: in sequence and of a valid length.
   Arrival take(const wire::Packet& packet);
-  // Packets behind a middle one, as TransportQp::on_alike() has them, at once. False: they are to be taken one by one;
-  // some of their bytes may be in memory already.
-  bool take_alike(const wire::Packet& previous, std::span<const uint8_t* const> payloads);
+  // Packets behind a middle one, as TransportQp::on_middle_packets() has them, at once. False: they are to be taken one
+  // by one; some of their bytes may be in memory already.
+  bool take_middle_packets(const wire::Packet& previous, std::span<const uint8_t* const> payloads);
 
  private:
   enum class Kind : uint8_t { kNone, kSend, kWrite };
@@ -56,7 +56,7 @@ class MessageAssembler {
   Arrival send(const wire::Packet& packet);
   Arrival write(const wire::Packet& packet);
   bool fits_write(const wire::Packet& packet);
-  bool write_alike(std::span<const uint8_t* const> payloads, size_t size) const;
+  bool write_middle_packets(std::span<const uint8_t* const> payloads, size_t size) const;
   Arrival complete(const wire::Packet& packet);
 
   QpContext& qp_;

@@ -142,7 +142,7 @@ bool RequestPackets::message(const SendQueue::Entry& entry, uint32_t n, uint32_t
 }
 
 // Middle packets whose payloads lie in one piece of memory, behind one that is such a packet too.
-uint32_t RequestPackets::alike_behind(const SendQueue::Entry& entry, uint32_t n, const io::TxPacket& out) const {
+uint32_t RequestPackets::repeatable_behind(const SendQueue::Entry& entry, uint32_t n, const io::TxPacket& out) const {
   const uint32_t mtu = qp_.attr.path_mtu, count = entry.progress.psn_count;
   if (n == 0 || n + 2 >= count || out.fragment_count != 1 || (entry.wqe.flags & queue::kInline)) return 0;
   const queue::Sge piece = SgeCursor(entry.sges, (n + 1) * mtu).next((count - 2 - n) * mtu);

@@ -23,7 +23,7 @@ class RequestPackets {
   bool message(const queue::SendQueue::Entry& entry, uint32_t n, uint32_t psns, uint32_t count, wire::Psn psn,
                bool ack_request, io::TxPacket& out);
   // How many packets behind `out`, which is packet `n` of a SEND or WRITE, differ from it in PSN and place only.
-  uint32_t alike_behind(const queue::SendQueue::Entry& entry, uint32_t n, const io::TxPacket& out) const;
+  uint32_t repeatable_behind(const queue::SendQueue::Entry& entry, uint32_t n, const io::TxPacket& out) const;
   // Packets from PSN `first` on that differ from the one before them in PSN and place only. They ask for no
   // acknowledgement. The same for READ responses.
   static void repeat(const io::TxPacket& previous, wire::Psn first, std::span<io::TxPacket> out);

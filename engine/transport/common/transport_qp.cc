@@ -23,7 +23,7 @@ int check_values(const QpAttributes& a, uint32_t mask) {
 
 }  // namespace
 
-bool TransportQp::on_alike(const wire::Packet& previous, std::span<const uint8_t* const> payloads, Time now) {
+bool TransportQp::on_middle_packets(const wire::Packet& previous, std::span<const uint8_t* const> payloads, Time now) {
   wire::Packet packet = previous;
   for (const uint8_t* const payload : payloads) {
     ++packet.bth.psn;

@@ -2,7 +2,7 @@
 // A QP without I/O (architecture.md, decision 3), of any transport. Engine, simulator and fuzzer drive it alike:
 //
 //   on_packet(packet, now)   a packet for this QP arrived, its envelope, P_Key and ICRC checked; a CNP too
-//   on_alike(previous, payloads, now)  others like it behind it
+//   on_middle_packets(previous, payloads, now)  others like it behind it
 //   on_congestion_mark(now)  ... and its IP header said congestion experienced (CE); before on_packet()
 //   pull(out, now)           the next packet to send, responses before requests; call until false
 //                            or exhausted()
@@ -80,7 +80,7 @@ class TransportQp {
   // Packets that arrived behind `previous`, which was the last one, and differ from it in payload and PSN only: each
   // has the next one, and as many bytes. The same as on_packet() for each of them, with less work where that is
   // possible: true then.
-  virtual bool on_alike(const wire::Packet& previous, std::span<const uint8_t* const> payloads, Time now);
+  virtual bool on_middle_packets(const wire::Packet& previous, std::span<const uint8_t* const> payloads, Time now);
   virtual void on_congestion_mark(Time now) = 0;
   // What may have changed after each of these calls.
   virtual Agenda agenda(Time now) const = 0;
@@ -88,8 +88,8 @@ class TransportQp {
   // The next packets of a long message, with less work: those that differ from `previous`, which was pulled last, in
   // PSN and place only; nothing has happened to the QP in between but on_taken() and on_unreadable(). Fills `out` from
   // the front and returns how many there are; with fewer than there is room for, pull() tells whether there are more.
-  virtual size_t pull_alike([[maybe_unused]] const io::TxPacket& previous, [[maybe_unused]] std::span<io::TxPacket> out,
-                            [[maybe_unused]] Time now) {
+  virtual size_t pull_middle_packets([[maybe_unused]] const io::TxPacket& previous,
+                                     [[maybe_unused]] std::span<io::TxPacket> out, [[maybe_unused]] Time now) {
     return 0;
   }
   // Nothing is left that pull() would give, nor would it do anything else that matters: for who need not ask it once

@@ -216,7 +216,7 @@ Outcome Requester::on_read_data(const wire::Packet& packet, Time now) {
   return answered(packet.bth.psn + (packet.psns - 1), last, now);
 }
 
-bool Requester::take_alike(const wire::Packet& previous, std::span<const uint8_t* const> payloads, Time now) {
+bool Requester::take_middle_packets(const wire::Packet& previous, std::span<const uint8_t* const> payloads, Time now) {
   const uint32_t mtu = qp_.attr.path_mtu;
   const auto count = static_cast<uint32_t>(payloads.size());
   const bool next = previous.bth.psn + 1 == window_.unacknowledged() && count <= window_.outstanding();

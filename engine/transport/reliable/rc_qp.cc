@@ -75,20 +75,20 @@ void RcQp::on_packet(const Packet& packet, Time now) {
   }
 }
 
-bool RcQp::on_alike(const Packet& previous, std::span<const uint8_t* const> payloads, Time now) {
+bool RcQp::on_middle_packets(const Packet& previous, std::span<const uint8_t* const> payloads, Time now) {
   qp_.now = now;
-  return take_alike(previous, payloads, now) || TransportQp::on_alike(previous, payloads, now);
+  return take_middle_packets(previous, payloads, now) || TransportQp::on_middle_packets(previous, payloads, now);
 }
 
 // Middle packets: no message ends with them, so there is nothing to settle.
-bool RcQp::take_alike(const Packet& previous, std::span<const uint8_t* const> payloads, Time now) {
+bool RcQp::take_middle_packets(const Packet& previous, std::span<const uint8_t* const> payloads, Time now) {
   const wire::OpcodeInfo& info = *previous.info;
   if (!info.is_middle() || info.transport != wire::Transport::kRc || qp_.type != QpType::kRc || previous.psns != 1) {
     return false;
   }
-  if (info.request) return receiving() && responder_.take_alike(previous, payloads);
+  if (info.request) return receiving() && responder_.take_middle_packets(previous, payloads);
   const wire::Psn unacknowledged = requester_.unacknowledged();
-  if (!sending() || !requester_.take_alike(previous, payloads, now)) return false;
+  if (!sending() || !requester_.take_middle_packets(previous, payloads, now)) return false;
   congestion_.on_acknowledged(unacknowledged, requester_.unacknowledged());
   return true;
 }
@@ -130,8 +130,8 @@ Agenda RcQp::agenda(Time now) const {
 
 bool RcQp::pull(TxPacket& out, Time now) {
   qp_.now = now;
-  requester_.forget_alike();  // what comes now may be another packet, and what was may have changed
-  responder_.forget_alike();
+  requester_.forget_repeatable();  // what comes now may be another packet, and what was may have changed
+  responder_.forget_repeatable();
   if (congestion_.cnp_pending()) {
     congestion_.pull_cnp(out);
     return true;
@@ -156,16 +156,16 @@ bool RcQp::pull(TxPacket& out, Time now) {
   return sent;
 }
 
-size_t RcQp::pull_alike(const TxPacket& previous, std::span<TxPacket> out, Time now) {
+size_t RcQp::pull_middle_packets(const TxPacket& previous, std::span<TxPacket> out, Time now) {
   qp_.now = now;
   if (out.empty() || congestion_.cnp_pending() || !congestion_.may_send()) return 0;
   if (congestion_.paced()) out = out.first(1);  // each of them is asked about
   const uint32_t in_flight = requester_.in_flight();
   size_t count = 0;
   if (responder_.answering()) {
-    if (receiving() || responder_.nak_pending()) count = responder_.pull_alike(previous, out);
+    if (receiving() || responder_.nak_pending()) count = responder_.pull_middle_packets(previous, out);
   } else if (!responder_.nak_pending() && sending()) {
-    count = requester_.pull_alike(previous, out, now);
+    count = requester_.pull_middle_packets(previous, out, now);
   }
   if (count > 0) congestion_.on_sent(out.front(), in_flight, static_cast<uint32_t>(count));
   return count;

@@ -15,14 +15,14 @@ class RcQp final : public TransportQp {
   explicit RcQp(const QpConfig& config) : TransportQp(config), requester_(qp_), responder_(qp_), congestion_(qp_) {}
 
   void on_packet(const wire::Packet& packet, Time now) override;
-  bool on_alike(const wire::Packet& previous, std::span<const uint8_t* const> payloads, Time now) override;
+  bool on_middle_packets(const wire::Packet& previous, std::span<const uint8_t* const> payloads, Time now) override;
   void on_congestion_mark(Time now) override;
   Agenda agenda(Time now) const override;
   bool pull(io::TxPacket& out, Time now) override;
   bool exhausted() const override {
     return !congestion_.cnp_pending() && !responder_.wants_to_send() && requester_.exhausted();
   }
-  size_t pull_alike(const io::TxPacket& previous, std::span<io::TxPacket> out, Time now) override;
+  size_t pull_middle_packets(const io::TxPacket& previous, std::span<io::TxPacket> out, Time now) override;
   bool pull_ack(io::TxPacket& out, Time now) override;
   void on_unreadable(const io::TxPacket& packet, Time now) override;
   void on_posted(Time now) override;
@@ -38,7 +38,7 @@ class RcQp final : public TransportQp {
   void settle(Outcome outcome) override;
   void start_sending() override { requester_.start(qp_.attr.sq_psn); }
 
-  bool take_alike(const wire::Packet& previous, std::span<const uint8_t* const> payloads, Time now);
+  bool take_middle_packets(const wire::Packet& previous, std::span<const uint8_t* const> payloads, Time now);
   bool answers() const { return qp_.type != QpType::kXrcInitiator; }
   bool asks() const { return qp_.type != QpType::kXrcTarget; }
   bool has_paced_packets(Time now) const;

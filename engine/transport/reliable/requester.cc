@@ -26,7 +26,7 @@ void Requester::reset() {
   local_error_.reset();
   credit_limit_.reset();
   ack_requested_.reset();
-  reads_outstanding_ = messages_ = since_ack_request_ = alike_ = 0;
+  reads_outstanding_ = messages_ = since_ack_request_ = repeatable_ = 0;
 }
 
 bool Requester::wants_to_send(Time now) const {
@@ -87,17 +87,17 @@ bool Requester::pull(io::TxPacket& out, Time now) {
 }
 
 // As many as neither ask for an acknowledgement nor fill the window: nothing else has changed since build() has looked.
-size_t Requester::pull_alike(const io::TxPacket& previous, std::span<io::TxPacket> out, Time now) {
+size_t Requester::pull_middle_packets(const io::TxPacket& previous, std::span<io::TxPacket> out, Time now) {
   const auto before = [](uint32_t limit, uint32_t used) { return limit > used + 1 ? limit - used - 1 : 0; };
   const uint32_t count =
-      std::min({static_cast<uint32_t>(out.size()), alike_, before(ack_interval(), since_ack_request_),
+      std::min({static_cast<uint32_t>(out.size()), repeatable_, before(ack_interval(), since_ack_request_),
                 before(qp_.window, window_.in_flight())});
   if (count == 0) return 0;
   const wire::Psn psn = window_.next();
   RequestPackets::repeat(previous, psn, out.first(count));
   const uint32_t timed = since_ack_request_ == 0 ? 1 : 0;  // as in pull()
   if (timed < count) recovery_.on_sent(psn + timed, false, false, true, now);
-  alike_ -= count;
+  repeatable_ -= count;
   since_ack_request_ += count;
   window_.sent(count, false);
   qp_.counters.add(Counter::kTxRequests, count);
@@ -125,7 +125,7 @@ bool Requester::build(bool probe, io::TxPacket& out) {
     return false;
   }
   const bool may_repeat = !responds && !probe && !again && qp_.most_psns == 1;
-  if (may_repeat && !beyond_credits(entry)) alike_ = packets_.alike_behind(entry, n, out);
+  if (may_repeat && !beyond_credits(entry)) repeatable_ = packets_.repeatable_behind(entry, n, out);
   since_ack_request_ = asks || very_first ? 0 : since_ack_request_ + psns;
   if (asks) ack_requested_ = psn + (psns - 1);
   const uint32_t taken = responds ? entry.progress.psn_count - n : psns;  // a READ counts with its responses
@@ -198,7 +198,7 @@ bool Requester::covers(uint32_t index, wire::Psn psn) const {
 }
 
 void Requester::on_unreadable(wire::Psn psn) {
-  alike_ = 0;
+  repeatable_ = 0;
   for (uint32_t index = qp_.sq.tail(); index != qp_.sq.fetched(); ++index) {
     if (!qp_.sq.entry(index).progress.started) return;
     if (!covers(index, psn)) continue;

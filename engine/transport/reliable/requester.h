@@ -54,10 +54,10 @@ class Requester {
   Outcome run_local_operations();
   // The next request packet, or false. In SQD no new WQE is started.
   bool pull(io::TxPacket& out, Time now);
-  // As TransportQp::pull_alike().
-  size_t pull_alike(const io::TxPacket& previous, std::span<io::TxPacket> out, Time now);
+  // As TransportQp::pull_middle_packets().
+  size_t pull_middle_packets(const io::TxPacket& previous, std::span<io::TxPacket> out, Time now);
   // Something may have happened in between.
-  void forget_alike() { alike_ = 0; }
+  void forget_repeatable() { repeatable_ = 0; }
   // Every WQE is sent, and nothing is to be sent again.
   bool exhausted() const { return window_.cursor() == qp_.sq.head() && !recovery_.probe_due(); }
   // What pull() gives next is there because a timer expired, and is the first packet since.
@@ -76,9 +76,9 @@ class Requester {
   // --- answers and timers: completer.cc ----------------------------------------------------------------------
   // A packet whose opcode is a response or acknowledgement.
   Outcome on_response(const wire::Packet& packet, Time now);
-  // Middle packets of a READ's response, as RcQp::on_alike() has them. False: they are to be taken one by one;
+  // Middle packets of a READ's response, as RcQp::on_middle_packets() has them. False: they are to be taken one by one;
   // some of their bytes may be in memory already.
-  bool take_alike(const wire::Packet& previous, std::span<const uint8_t* const> payloads, Time now);
+  bool take_middle_packets(const wire::Packet& previous, std::span<const uint8_t* const> payloads, Time now);
   Outcome on_timer(Time now);
   void on_pause(Duration late, Time now) {
     if (!window_.idle()) recovery_.on_pause(late, now);
@@ -160,7 +160,7 @@ class Requester {
   // The last message that the peer has a receive request for (the LSN of IBTA 9.7.7.2); none: it does not count them.
   std::optional<wire::Msn> credit_limit_;
   uint32_t since_ack_request_ = 0;          // packets
-  uint32_t alike_ = 0;                      // how many packets behind the last one differ in PSN and place only
+  uint32_t repeatable_ = 0;                 // how many packets behind the last one differ in PSN and place only
   std::optional<wire::Psn> ack_requested_;  // the last packet that asked
 };
 

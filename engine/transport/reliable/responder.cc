@@ -81,10 +81,10 @@ Outcome Responder::on_request(const Packet& packet) {
   return Outcome::kGoesOn;
 }
 
-bool Responder::take_alike(const Packet& previous, std::span<const uint8_t* const> payloads) {
+bool Responder::take_middle_packets(const Packet& previous, std::span<const uint8_t* const> payloads) {
   const bool next = previous.bth.psn + 1 == expected_ && message_.in_sequence(previous);
   if (!next || previous.bth.ack_request || !message_.length_valid(previous)) return false;
-  if (!message_.take_alike(previous, payloads)) return false;
+  if (!message_.take_middle_packets(previous, payloads)) return false;
   const auto count = static_cast<uint32_t>(payloads.size());
   qp_.counters.add(Counter::kRxRequests, count);
   accepted(previous, count, false);

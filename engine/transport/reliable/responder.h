@@ -40,8 +40,8 @@ class Responder {
 
   // --- requests: responder.cc ---------------------------------------------------------------------------------------
   Outcome on_request(const wire::Packet& packet);
-  // Of RC, middle packets of a SEND or WRITE, as RcQp::on_alike() has them. False: as MessageAssembler has it.
-  bool take_alike(const wire::Packet& previous, std::span<const uint8_t* const> payloads);
+  // Of RC, middle packets of a SEND or WRITE, as RcQp::on_middle_packets() has them. False: as MessageAssembler has it.
+  bool take_middle_packets(const wire::Packet& previous, std::span<const uint8_t* const> payloads);
 
   // --- answers: responder_answers.cc --------------------------------------------------------------------------------
   // True when pull() has a READ response, atomic result or NAK to send.
@@ -53,9 +53,9 @@ class Responder {
     kFinalNak,  // a packet too: the QP fails
   };
   Pulled pull(io::TxPacket& out);
-  // As TransportQp::pull_alike(); for what pull() gave, unless forget_alike() was called since.
-  size_t pull_alike(const io::TxPacket& previous, std::span<io::TxPacket> out);
-  void forget_alike() { repeatable_ = false; }
+  // As TransportQp::pull_middle_packets(); for what pull() gave, unless forget_repeatable() was called since.
+  size_t pull_middle_packets(const io::TxPacket& previous, std::span<io::TxPacket> out);
+  void forget_repeatable() { repeatable_ = false; }
   // The QP failed by our own NAK, which still has to leave, after the responses that precede it.
   bool nak_pending() const { return nak_.pending; }
 

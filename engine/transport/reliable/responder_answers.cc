@@ -112,7 +112,7 @@ Responder::Pulled Responder::pull_read_response(ReplayEntry& entry, io::TxPacket
 }
 
 // Behind a middle response others of the same READ, for the first time.
-size_t Responder::pull_alike(const io::TxPacket& previous, std::span<io::TxPacket> out) {
+size_t Responder::pull_middle_packets(const io::TxPacket& previous, std::span<io::TxPacket> out) {
   if (!repeatable_) return 0;
   ReplayEntry* const entry = replays_.next_to_answer();
   if (entry == nullptr || entry->next < entry->furthest) return 0;

@@ -193,7 +193,7 @@ struct Listener {
   std::vector<Station*> stations;
 };
 
-class AlikePackets : public testing::TestWithParam<uint32_t> {
+class MiddlePackets : public testing::TestWithParam<uint32_t> {
  protected:
   uint32_t up_to(uint32_t most) { return std::uniform_int_distribution<uint32_t>(0, most)(random_); }
 
@@ -238,7 +238,7 @@ class AlikePackets : public testing::TestWithParam<uint32_t> {
 };
 
 // Whether they are taken several at a time or one in each round makes no difference.
-TEST_P(AlikePackets, CountAsEachByItself) {
+TEST_P(MiddlePackets, CountAsEachByItself) {
   Listener together(io::make_memory_link({.queue_capacity = 1024})),
       alone(io::make_memory_link({.queue_capacity = 1024}));
   for (Listener* listener : {&together, &alone}) {
@@ -294,7 +294,7 @@ TEST_P(AlikePackets, CountAsEachByItself) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, AlikePackets, testing::Range(1u, 31u));
+INSTANTIATE_TEST_SUITE_P(Seeds, MiddlePackets, testing::Range(1u, 31u));
 
 // --- what comes next -------------------------------------------------------------------------------------------------
 

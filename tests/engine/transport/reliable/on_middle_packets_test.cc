@@ -17,7 +17,7 @@ using wire::Opcode;
 using Stream = std::vector<Bytes>;  // packets, BTH to ICRC
 
 // They differ in payload and PSN only, and the second one's PSN is the next one.
-bool is_alike(const Bytes& packet, const Bytes& previous) {
+bool continues(const Bytes& packet, const Bytes& previous) {
   const auto bth = wire::BthView::at(packet.data()), before = wire::BthView::at(previous.data());
   const auto header = static_cast<ptrdiff_t>(wire::opcode_info(bth.opcode()).header_size);
   return packet.size() == previous.size() && std::equal(&packet[0], &packet[9], &previous[0]) &&
@@ -25,21 +25,21 @@ bool is_alike(const Bytes& packet, const Bytes& previous) {
          bth.psn() == before.psn() + 1;
 }
 
-// `most`: so many at a time by on_alike(). Returns how many were taken together.
+// `most`: so many at a time by on_middle_packets(). Returns how many were taken together.
 size_t hand_over(ScriptedQp& host, const Stream& stream, size_t most) {
-  size_t all_alike = 0;
+  size_t all_middle = 0;
   for (size_t i = 0; i < stream.size(); ++i) {
     wire::Packet packet;
     EXPECT_EQ(wire::parse_packet(stream[i], packet), wire::ParseError::kNone);
     packet.envelope = &host.envelope;
     host.qp.on_packet(packet, host.now);
     std::vector<const uint8_t*> payloads;
-    for (; payloads.size() < most && i + 1 < stream.size() && is_alike(stream[i + 1], stream[i]); ++i) {
+    for (; payloads.size() < most && i + 1 < stream.size() && continues(stream[i + 1], stream[i]); ++i) {
       payloads.push_back(stream[i + 1].data() + packet.info->header_size);
     }
-    if (!payloads.empty() && host.qp.on_alike(packet, payloads, host.now)) all_alike += payloads.size();
+    if (!payloads.empty() && host.qp.on_middle_packets(packet, payloads, host.now)) all_middle += payloads.size();
   }
-  return all_alike;
+  return all_middle;
 }
 
 // All that can be seen of it. Takes what it sends and the completions.
@@ -75,11 +75,11 @@ void expect_same(const Seen& plain, const Seen& quick) {
   ASSERT_EQ(plain.events, quick.events);
 }
 
-class OnAlike : public testing::TestWithParam<std::tuple<QpType, uint32_t>> {
+class OnMiddlePackets : public testing::TestWithParam<std::tuple<QpType, uint32_t>> {
  protected:
   static constexpr uint32_t kSize = 64 * kMtu;
 
-  OnAlike() : random_(std::get<1>(GetParam())) {
+  OnMiddlePackets() : random_(std::get<1>(GetParam())) {
     for (size_t k = 0; k < 2; ++k) {
       hosts_[k].to_rts();
       buffers_[k] = hosts_[k].make_buffer(kSize);
@@ -186,7 +186,7 @@ class OnAlike : public testing::TestWithParam<std::tuple<QpType, uint32_t>> {
   uint32_t seed_ = 1;
 };
 
-TEST_P(OnAlike, IsOnPacketForEach) {
+TEST_P(OnMiddlePackets, IsOnPacketForEach) {
   for (int step = 0; step < 100 && goes_on(); ++step) {
     SCOPED_TRACE(step);
     const bool response = type_ == QpType::kRc && one_in(3);
@@ -211,14 +211,14 @@ TEST_P(OnAlike, IsOnPacketForEach) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, OnAlike,
+INSTANTIATE_TEST_SUITE_P(Seeds, OnMiddlePackets,
                          testing::Combine(testing::Values(QpType::kRc, QpType::kUc), testing::Range(1u, 101u)));
 
 // Packets that are alike and break a rule are refused as if each had come alone. Of both hosts the second takes
 // them together.
-class OnAlikeByRule : public testing::Test {
+class OnMiddlePacketsByRule : public testing::Test {
  protected:
-  OnAlikeByRule() {
+  OnMiddlePacketsByRule() {
     for (size_t k = 0; k < 2; ++k) {
       hosts_[k].to_rts();
       buffers_[k] = hosts_[k].make_buffer(64 * kMtu);
@@ -257,7 +257,7 @@ class OnAlikeByRule : public testing::Test {
   std::array<Buffer, 2> buffers_;
 };
 
-TEST_F(OnAlikeByRule, AreTakenTogether) {
+TEST_F(OnMiddlePacketsByRule, AreTakenTogether) {
   ScriptedQp& host = hosts_[1];
   host.receive(first(20 * kMtu));
   EXPECT_EQ(hand_over(host, middles(Opcode::kRcWriteMiddle, kRqPsn + 1, 18), 6), 15u);
@@ -271,19 +271,19 @@ TEST_F(OnAlikeByRule, AreTakenTogether) {
   EXPECT_EQ(hand_over(host, middles(Opcode::kRcReadResponseMiddle, kSqPsn + 1, 18), 16), 16u);
 }
 
-TEST_F(OnAlikeByRule, MoreThanTheWriteAnnounced) {
+TEST_F(OnMiddlePacketsByRule, MoreThanTheWriteAnnounced) {
   arrive({first(6 * kMtu + 1).bytes()});
   arrive(middles(Opcode::kRcWriteMiddle, kRqPsn + 1, 8));
   EXPECT_EQ(state(), QpState::kErr);
 }
 
-TEST_F(OnAlikeByRule, AMiddlePacketThatEndsTheWrite) {
+TEST_F(OnMiddlePacketsByRule, AMiddlePacketThatEndsTheWrite) {
   arrive({first(6 * kMtu).bytes()});
   arrive(middles(Opcode::kRcWriteMiddle, kRqPsn + 1, 5));
   EXPECT_EQ(state(), QpState::kErr);
 }
 
-TEST_F(OnAlikeByRule, WhenTheRightWasTakenAway) {
+TEST_F(OnMiddlePacketsByRule, WhenTheRightWasTakenAway) {
   arrive({first(20 * kMtu).bytes()});
   arrive(middles(Opcode::kRcWriteMiddle, kRqPsn + 1, 3));
   change_access(memory::kRemoteRead);
@@ -291,27 +291,27 @@ TEST_F(OnAlikeByRule, WhenTheRightWasTakenAway) {
   EXPECT_EQ(state(), QpState::kErr);
 }
 
-TEST_F(OnAlikeByRule, OfAnotherLengthBehindADuplicateOfIt) {
+TEST_F(OnMiddlePacketsByRule, OfAnotherLengthBehindADuplicateOfIt) {
   arrive({first(20 * kMtu).bytes()});
   arrive(middles(Opcode::kRcWriteMiddle, kRqPsn + 1, 3));
   arrive(middles(Opcode::kRcWriteMiddle, kRqPsn + 3, 4, kMtu / 2));
   EXPECT_EQ(state(), QpState::kErr);
 }
 
-TEST_F(OnAlikeByRule, MoreThanTheReceiveRequestHasRoomFor) {
+TEST_F(OnMiddlePacketsByRule, MoreThanTheReceiveRequestHasRoomFor) {
   for (size_t k = 0; k < 2; ++k) hosts_[k].post_receive(1, {buffers_[k].sge(0, 5 * kMtu)});
   arrive({request(Opcode::kRcSendFirst, kRqPsn, pattern(kMtu)).bytes()});
   arrive(middles(Opcode::kRcSendMiddle, kRqPsn + 1, 6));
   EXPECT_EQ(state(), QpState::kErr);
 }
 
-TEST_F(OnAlikeByRule, MoreThanWasRead) {
+TEST_F(OnMiddlePacketsByRule, MoreThanWasRead) {
   begin_read(6 * kMtu);
   arrive(middles(Opcode::kRcReadResponseMiddle, kSqPsn + 1, 5));
   EXPECT_EQ(state(), QpState::kErr);
 }
 
-TEST_F(OnAlikeByRule, ReadDataOfAnotherLengthBehindAnOldResponseOfIt) {
+TEST_F(OnMiddlePacketsByRule, ReadDataOfAnotherLengthBehindAnOldResponseOfIt) {
   begin_read(20 * kMtu);
   arrive(middles(Opcode::kRcReadResponseMiddle, kSqPsn + 1, 3));
   arrive(middles(Opcode::kRcReadResponseMiddle, kSqPsn + 3, 4, kMtu / 2));
@@ -319,7 +319,7 @@ TEST_F(OnAlikeByRule, ReadDataOfAnotherLengthBehindAnOldResponseOfIt) {
 }
 
 // That they all ask for an acknowledgement makes it urgent in the end.
-TEST_F(OnAlikeByRule, NothingWhereEachAsksForAnAcknowledgement) {
+TEST_F(OnMiddlePacketsByRule, NothingWhereEachAsksForAnAcknowledgement) {
   constexpr uint32_t kCount = Responder::kAckCoalesce;
   Stream stream{first(40 * kMtu).bytes()};
   for (uint32_t i = 1; i <= kCount; ++i) {
@@ -333,7 +333,7 @@ TEST_F(OnAlikeByRule, NothingWhereEachAsksForAnAcknowledgement) {
 }
 
 // The memory of the sixth packet takes no writes: those before it are there, and the NAK names it.
-TEST(OnAlikeFault, EndsWhereTheMemoryEnds) {
+TEST(OnMiddlePacketsFault, EndsWhereTheMemoryEnds) {
   ASSERT_EQ(memory::install_fault_handler(), 0);
   constexpr size_t kPage = 4096, kSize = 2 * kPage;
   auto* const base =

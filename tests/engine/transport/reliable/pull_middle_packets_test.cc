@@ -13,7 +13,8 @@ using namespace std::chrono_literals;
 using namespace test;
 using queue::WrOpcode;
 
-// All that leaves, with what it is made of. `most_alike`: so many at a time by pull_alike(), where that gives some.
+// All that leaves, with what it is made of. `most_repeated`: so many at a time by pull_middle_packets(), where that
+// gives some.
 struct Pulled {
   std::vector<Bytes> headers;
   std::vector<std::vector<std::pair<uint64_t, uint32_t>>> pieces;
@@ -21,7 +22,7 @@ struct Pulled {
   size_t alike = 0;
 };
 
-Pulled pull_all(ScriptedQp& host, const Buffer& buffer, size_t most_alike, size_t at_most) {
+Pulled pull_all(ScriptedQp& host, const Buffer& buffer, size_t most_repeated, size_t at_most) {
   std::vector<io::TxPacket> packets(at_most);
   Pulled pulled;
   size_t count = 0;
@@ -29,8 +30,8 @@ Pulled pull_all(ScriptedQp& host, const Buffer& buffer, size_t most_alike, size_
     const std::span<io::TxPacket> places = std::span(packets).subspan(count);
     size_t alike = 0;
     if (count > 0) {
-      const auto few = places.first(std::min(most_alike, places.size()));
-      alike = host.qp.pull_alike(packets[count - 1], few, host.now);
+      const auto few = places.first(std::min(most_repeated, places.size()));
+      alike = host.qp.pull_middle_packets(packets[count - 1], few, host.now);
       EXPECT_LE(alike, few.size());
     }
     if (alike == 0 && !host.qp.pull(places.front(), host.now)) break;
@@ -51,9 +52,9 @@ Pulled pull_all(ScriptedQp& host, const Buffer& buffer, size_t most_alike, size_
   return pulled;
 }
 
-class PullAlike : public testing::TestWithParam<uint32_t> {};
+class PullMiddlePackets : public testing::TestWithParam<uint32_t> {};
 
-TEST_P(PullAlike, GivesThePacketsOfPull) {
+TEST_P(PullMiddlePackets, GivesThePacketsOfPull) {
   SCOPED_TRACE(GetParam());
   std::mt19937 random(GetParam());
   const auto up_to = [&random](uint32_t most) { return std::uniform_int_distribution<uint32_t>(0, most)(random); };
@@ -124,7 +125,7 @@ TEST_P(PullAlike, GivesThePacketsOfPull) {
   EXPECT_GT(alike, 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, PullAlike, testing::Range(1u, 41u));
+INSTANTIATE_TEST_SUITE_P(Seeds, PullMiddlePackets, testing::Range(1u, 41u));
 
 }  // namespace
 }  // namespace uroce::transport
