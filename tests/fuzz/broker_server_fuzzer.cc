@@ -14,6 +14,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <deque>
 #include <dirent.h>
@@ -75,6 +76,16 @@ std::set<int> open_descriptors() {
   all.erase(dirfd(directory));
   closedir(directory);
   return all;
+}
+
+void say_what_is_open(const std::set<int>& before, const std::set<int>& after) {
+  for (const int descriptor : after) {
+    if (before.contains(descriptor)) continue;
+    std::array<char, 100> target{};
+    const std::string name = "/proc/self/fd/" + std::to_string(descriptor);
+    if (readlink(name.c_str(), target.data(), target.size() - 1) < 0) continue;  // closed meanwhile
+    std::fprintf(stderr, "fuzz: %d is open: %s\n", descriptor, target.data());
+  }
 }
 
 // What a client has got with a lease, and may keep when it has returned it.
@@ -541,6 +552,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (lives) broker.serve_a_newcomer();
   }
   const std::set<int> after = open_descriptors();
+  if (after.size() > before.size()) say_what_is_open(before, after);
   check(after.size() <= before.size(), "all descriptors are closed");
   return 0;
 }
