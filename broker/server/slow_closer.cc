@@ -23,14 +23,17 @@ constexpr size_t kEnoughNumbers = 65536;
 
 // Nothing but system calls: libraries may not be usable where others of the broker's process run threads (tests). The
 // end of a process closes descriptors in the order of their numbers, so those that may be slow get the last ones, and
-// all others are closed before: it keeps nothing else open, however long they take.
-[[noreturn]] void end_with(const std::vector<int>& slow, int closed, long top) {
+// all others are closed before: it keeps nothing else open, however long they take. `has` tells that, so it is closed
+// behind them.
+[[noreturn]] void end_with(const std::vector<int>& slow, int closed, int has, long top) {
   char end;
   while (syscall(SYS_read, closed, &end, 1) < 0 && errno == EINTR) continue;
+  const auto tells = static_cast<int>(syscall(SYS_fcntl, has, F_DUPFD_CLOEXEC, top));
   for (const int descriptor : slow) {
     if (syscall(SYS_fcntl, descriptor, F_DUPFD_CLOEXEC, top) >= 0) syscall(SYS_close, descriptor);
   }
   syscall(SYS_close_range, 0u, static_cast<unsigned>(top - 1), 0u);  // Linux 5.9; else the end does that, too
+  syscall(SYS_close, tells);
   while (true) syscall(SYS_exit_group, 0);
 }
 
@@ -71,19 +74,23 @@ std::optional<uid_t> SlowCloser::work() {
   std::erase_if(processes_, [](const Process& each) { return waitpid(each.pid, nullptr, WNOHANG) != 0; });
   const auto user = next_user();
   if (user) close_all_of(user);
+  if (user) last_ = user;
   return user;
 }
 
-// Whose descriptors are to be closed now.
+// Whose descriptors are to be closed now: users take turns.
 std::optional<uid_t> SlowCloser::next_user() const {
   if (size_ >= enough_) {
     const auto has_less = [](const auto& one, const auto& other) { return one.second.size() < other.second.size(); };
     return std::max_element(waiting_.begin(), waiting_.end(), has_less)->first;
   }
   if (processes_.size() >= kMostProcesses) return std::nullopt;
-  const auto next = std::find_if(waiting_.begin(), waiting_.end(),
-                                 [this](const auto& each) { return processes_of(each.first) < kMostOfUser; });
-  return next == waiting_.end() ? std::nullopt : std::optional(next->first);
+  const auto may_have_one = [this](const auto& each) { return processes_of(each.first) < kMostOfUser; };
+  const auto behind = last_ ? waiting_.upper_bound(*last_) : waiting_.begin();
+  auto next = std::find_if(behind, waiting_.end(), may_have_one);
+  if (next != waiting_.end()) return next->first;
+  next = std::find_if(waiting_.begin(), behind, may_have_one);
+  return next == behind ? std::nullopt : std::optional(next->first);
 }
 
 // The process has the last copies as soon as they are closed here, which the end of the pipe tells it. If there can be
@@ -103,12 +110,12 @@ void SlowCloser::close_all_of(std::optional<uid_t> user) {
   rlimit files{};
   getrlimit(RLIMIT_NOFILE, &files);
   const auto numbers = std::min<size_t>(files.rlim_cur, std::max(kEnoughNumbers, 4 * slow.size()));
-  const auto top = static_cast<long>(numbers - slow.size());
+  const auto top = static_cast<long>(numbers - slow.size() - 1);
   const auto process = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr));
   if (process < 0) return;
   if (process == 0) {
     syscall(SYS_close, closed.get());
-    end_with(slow, waits.get(), top);
+    end_with(slow, waits.get(), has.get(), top);
   }
   processes_.push_back({process, user.value_or(0), std::move(has_ours)});
   if (user) {

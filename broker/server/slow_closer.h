@@ -4,8 +4,8 @@
 // locked. So it is done by processes that end, for whom nobody waits.
 //
 // A user has few of them. What waits meanwhile is bounded by the kernel, which counts descriptors that are on their way
-// for who has sent them, up to his RLIMIT_NOFILE. When more waits than the broker can have open, whoever has the most
-// of it gets one process more, which takes all of it.
+// for who has sent them, up to his RLIMIT_NOFILE, until a process closes them. When too much waits (bounds.h), whoever
+// has the most of it gets one process more, which takes all of it.
 #pragma once
 
 #include <cstddef>
@@ -56,6 +56,7 @@ class SlowCloser {
   const size_t enough_;
   std::map<uid_t, std::vector<UniqueFd>> waiting_;  // no user without
   size_t size_ = 0;
+  std::optional<uid_t> last_;  // whose turn it was
   std::vector<Process> processes_;
 };
 

@@ -42,14 +42,16 @@ bool PeerMemory::is_sealed(int memory, bool all_there) {
 std::unique_ptr<PeerMemory> PeerMemory::for_writing(int memory, bool all_there) {
   std::unique_ptr<PeerMemory> mapped(new PeerMemory);
   if (!has_seals(memory, kSizeSeals) || !mapped->map(memory, PROT_READ | PROT_WRITE)) return nullptr;
-  if (all_there) mapped->make_all();
+  if (all_there && !mapped->make_all()) return nullptr;
   return fcntl(memory, F_ADD_SEALS, kWriterSeals) == 0 ? std::move(mapped) : nullptr;
 }
 
-// Before somebody has it who would see that.
-void PeerMemory::make_all() {
-  if (madvise(base_, kWordsSize + kRingSize, MADV_POPULATE_WRITE) == 0) return;  // Linux 5.14
+// It has zeros, and nobody reads it yet. False: there is no memory for them.
+bool PeerMemory::make_all() {
+  if (madvise(base_, kWordsSize + kRingSize, MADV_POPULATE_WRITE) == 0) return true;  // Linux 5.14
+  if (errno != EINVAL) return false;
   std::memset(base_, 0, kWordsSize + kRingSize);
+  return true;
 }
 
 std::unique_ptr<const PeerMemory> PeerMemory::for_reading(int memory, bool all_there) {

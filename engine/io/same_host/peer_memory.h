@@ -42,7 +42,7 @@ class PeerMemory {
   static constexpr size_t kWordsSize = 4096;
   PeerMemory() = default;
   bool map(int memory, int protection);
-  void make_all();
+  bool make_all();
 
   uint8_t* base_ = nullptr;
 };

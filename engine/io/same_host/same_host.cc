@@ -38,6 +38,8 @@ constexpr uint32_t kMostLate = 2048;
 constexpr uint32_t kCostlyPause = (uint32_t{1} << 24) + 1;
 // A packet so long is not copied out of the ring.
 constexpr size_t kApart = 512;
+// As many packets to one process: many on this host may be in a group, and each of them is woken.
+constexpr size_t kPacketsOfGroup = 10;
 // Of packets whose sending costs too much one part of the time goes.
 constexpr int kShareOfCostly = 100;
 // The reader gets to see what is written when there is so much of it.
@@ -280,8 +282,10 @@ size_t SameHost::send_near(std::span<io::TxPacket> packets) {
     counters_.tx_unread += packets.size();
     return packets.size();
   }
+  const bool to_group = packets.front().envelope->destination.is_multicast();
+  const size_t count = packets.size() * (to_group ? kPacketsOfGroup : 1);
   size_t sent = 0;
-  const Duration more = near.cost.account_for(packets.size(), [&] { sent = network_->send(packets); });
+  const Duration more = near.cost.account_for(count, [&] { sent = network_->send(packets); });
   if (near.cost.is_too_much()) near.again = config_.now() + more * kShareOfCostly;
   return sent;
 }

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+#include <vector>
 
 #include "tests/broker/server/broker_rig.h"
 #include "tests/held_files.h"
@@ -66,6 +67,7 @@ TEST(SlowCloser, AfterTheEndAddressesAreFree) {
   for (int i = 0; i < 50; ++i) {
     UniqueFd listener;
     ASSERT_EQ(listen_at("@uroced-slow-closer-" + std::to_string(getpid()), listener), 0) << i;
+    listener.reset(fcntl(listener.get(), F_DUPFD_CLOEXEC, 1000));  // is closed behind others
     Pipe pipe;
     SlowCloser closer(kEnough);
     closer.add(std::move(pipe.writes), 1);
@@ -88,8 +90,12 @@ TEST(SlowCloser, WhenTooMuchWaitsWhoHasTheMostGetsAnotherProcess) {
   SlowCloser closer(4);
   test::HeldFiles files(SlowCloser::kMostOfUser);
   for (size_t i = 0; i < SlowCloser::kMostOfUser; ++i) {
+    Pipe other;
     closer.add(files.take(), 1);
     closer.work();
+    other.writes.reset();
+    // The process has nothing open any more but what it closes; until then it has the next file, too.
+    EXPECT_TRUE(comes_true([&] { return other.is_closed(); }));
   }
   std::array<Pipe, 8> pipes;
   for (size_t i = 0; i < 3; ++i) closer.add(std::move(pipes[i].writes), 1);
@@ -106,6 +112,21 @@ TEST(SlowCloser, WhenTooMuchWaitsWhoHasTheMostGetsAnotherProcess) {
   closer.work();
   EXPECT_EQ(closer.size(), 0u);
   for (const Pipe& pipe : pipes) EXPECT_TRUE(comes_true([&] { return pipe.is_closed(); }));
+}
+
+// However much one of them brings meanwhile.
+TEST(SlowCloser, UsersTakeTurns) {
+  SlowCloser closer(kEnough);
+  test::HeldFiles files(3 * SlowCloser::kMostOfUser);
+  for (const uid_t user : {3, 1, 2}) closer.add(files.take(), user);
+  std::vector<uid_t> turns;
+  for (int i = 0; i < 3; ++i) {
+    const auto user = closer.work();
+    ASSERT_TRUE(user);
+    turns.push_back(*user);
+    if (closer.of(1) == 0 && i == 0) closer.add(files.take(), 1);
+  }
+  EXPECT_EQ(turns, (std::vector<uid_t>{1, 2, 3}));
 }
 
 TEST(SlowCloser, TheEndOfTheBrokerIsNotWaitedForEither) {
