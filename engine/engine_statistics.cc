@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// Nothing is counted for this: it costs while somebody looks.
+// What a device says of itself to who looks on (device/device_statistics.h). Nothing is counted for this: it costs
+// while somebody looks.
 #include <algorithm>
 #include <array>
 #include <cctype>

@@ -34,7 +34,8 @@
 //                                            all pages of it have to be there
 //                                       <-   kPeer (range, other, of_stranger, with memory and a bell): when both have
 //                                            sealed theirs, what connects the two (io/same_host/peer.h)
-//                                       <-   kPart (range, other): who had the other range has it no longer
+//                                       <-   kPart (range, other): who had the other range has it no longer,
+//                                            or does not meet after kMemory
 //
 // Who looks at the statistics (broker/client/observer.h) and is no client:
 //

@@ -105,7 +105,7 @@ void Server::take_away(Client& client, uint32_t range) {
   pending_.forget(range);
 }
 
-// The client with range `other` hears that it does not meet, or has not met any more, who has `range`.
+// The client with range `other` is told that it has no peer with `range`, or has it no longer.
 void Server::part(uint32_t other, uint32_t range) {
   partings_.add(other, range, now_() + kPartingTime,
                 [this](uint32_t told, uint32_t gone) { return tell_of_parting(told, gone); });

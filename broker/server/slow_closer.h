@@ -32,7 +32,7 @@ class SlowCloser {
   // It may be one copy of several.
   void add(UniqueFd descriptor, uid_t user);
   // Starts a process, if there is something to close and there may be one; sees which have ended. Does not wait.
-  // For whom it was.
+  // Returns whose descriptors were to be closed.
   std::optional<uid_t> work();
   // work() has something to do again soon.
   bool is_busy() const { return size_ > 0 || !processes_.empty(); }

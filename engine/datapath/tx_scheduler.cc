@@ -103,7 +103,7 @@ bool TxScheduler::transmit_quantum(Qp& qp, int& budget) {
     }
     packet->envelope = envelope_for(*packet, qp, *path);
     packet->to_this_host = path->loopback();
-    packet->heard_here = path->heard_here();
+    packet->local_delivery = path->local_delivery();
     keep_alone(*packet, *path);
     end.add(packet->udp_length());
     queue.commit();
@@ -144,7 +144,7 @@ std::span<io::TxPacket> TxScheduler::pull_middle_packets(Qp& qp, const io::TxPac
     packet.envelope = previous.envelope;
     packet.source_qpn = previous.source_qpn;
     packet.to_this_host = previous.to_this_host;
-    packet.heard_here = previous.heard_here;
+    packet.local_delivery = previous.local_delivery;
     packet.alone = previous.alone;
     packet.unreadable = false;
   }
@@ -214,7 +214,7 @@ size_t TxScheduler::transmit_acks(AckList& qps) {
     if (!qp.transport->pull_ack(*packet, now_)) continue;
     packet->envelope = &qp.path.envelope;
     packet->to_this_host = qp.path.loopback();
-    packet->heard_here = qp.path.heard_here();
+    packet->local_delivery = qp.path.local_delivery();
     packet->source_qpn = qp.transport->qpn();
     keep_alone(*packet, qp.path);
     if (reach == Reach::kNow) queue.commit();

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
+// What a device is told when it is made, of what the environment of the process says (process/options.h).
 #pragma once
 
 #include <cstdint>

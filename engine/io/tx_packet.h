@@ -39,7 +39,7 @@ struct TxPacket {
   bool alone = false;                      // not in a run (PacketIo::run)
   bool priority = false;                   // goes ahead of data on its way: a CNP
   bool to_this_host = false;               // set by the engine: to an address of this very netdev
-  bool heard_here = false;                 // likewise: to others that sockets of this host may have, as groups
+  bool local_delivery = false;             // likewise: to a group, or to another netdev of this host
   SendReason reason = SendReason::kFirst;  // for who looks on: the capture stage
   uint8_t faults = 0;  // set by PacketIo::send: bits of io::Fault, what was done to the packet on purpose
   uint16_t ip_id = 0;  // set by PacketIo::send: the IPv4 identification that it left with

@@ -36,10 +36,10 @@ class Destination : public std::enable_shared_from_this<Destination> {
   struct Route {
     wire::MacAddress source_mac{};
     uint8_t hop_limit = 64;
-    uint32_t mtu = 0;         // bytes the route allows, L3; 0: not known
-    bool loopback = false;    // the peer is this very device
-    bool heard_here = false;  // sockets of this host may hear it all the same: a group, another netdev's address
-    wire::MacAddress mac{};   // the peer's; where `next_hop` is null
+    uint32_t mtu = 0;             // bytes the route allows, L3; 0: not known
+    bool loopback = false;        // the peer is this very device
+    bool local_delivery = false;  // sockets of this host may hear it all the same: a group, another netdev's address
+    wire::MacAddress mac{};       // the peer's; where `next_hop` is null
     std::shared_ptr<net::NextHop> next_hop;
   };
 

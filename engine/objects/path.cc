@@ -50,7 +50,7 @@ int look_up_route(net::NetView& view, const net::Netdev& netdev, const wire::IpA
     // addresses, so its MAC address is taken from there, as kernel RoCE drivers do.
     const auto peer = net::netdev_with(view, destination);
     if (!found || (found->local && !peer)) return ENETUNREACH;
-    result.heard_here = found->local || destination.is_multicast();
+    result.local_delivery = peer || destination.is_multicast();
     // As Linux does for RoCE v2, the route decides about the hop limit, not the address vector.
     result.hop_limit = found->hop_limit;
     if (found->mtu != 0) result.mtu = std::min(result.mtu, found->mtu);

@@ -20,7 +20,7 @@ struct Path {
   uint8_t hop_limit = 0;            // instead of the route's; 0: none
 
   bool loopback() const { return to != nullptr && to->route.loopback; }
-  bool heard_here() const { return to != nullptr && to->route.heard_here; }
+  bool local_delivery() const { return to != nullptr && to->route.local_delivery; }
 };
 
 // The largest path MTU (256 to 4096 bytes) whose packets fit the netdev's MTU as Linux reckons it, and UDP datagrams of

@@ -255,7 +255,7 @@ size_t SameHost::with_peer(std::span<const io::TxPacket> packets, const Peer& pe
 
 // Who waits for it on this host is woken in the middle of sending.
 bool SameHost::is_near(const io::TxPacket& packet) {
-  return packet.to_this_host || packet.heard_here;
+  return packet.to_this_host || packet.local_delivery;
 }
 
 // How many at the front go by the network, all to other hosts or all to one range of this one (groups have one, too),

@@ -46,7 +46,7 @@ class Requester {
   // Completes everything left with a flush error, in order (IBTA 10.3.1).
   void flush();
 
-  // --- sending: requester.cc -----------------------------------------------------------------------------------------
+  // --- sending: requester.cc ----------------------------------------------------------------------------------------
   // True when pull() would probably give a packet now. May be wrong in the positive.
   bool wants_to_send(Time now) const;
   // Executes what binds or invalidates here, if its turn has come: all before it is complete. Stricter than
@@ -73,7 +73,7 @@ class Requester {
   // A WQE that failed before it was sent (IBTA 11.6.2 local errors) completes after all that precede it.
   Outcome settle_local_error();
 
-  // --- answers and timers: completer.cc ----------------------------------------------------------------------
+  // --- answers and timers: completer.cc -----------------------------------------------------------------------------
   // A packet whose opcode is a response or acknowledgement.
   Outcome on_response(const wire::Packet& packet, Time now);
   // Middle packets of a READ's response, as RcQp::on_middle_packets() has them. False: they are to be taken one by one;

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <thread>
 
+#include "engine/objects/path.h"
 #include "tests/engine/device/engine_rig.h"
 
 namespace uroce::engine::test {
@@ -203,6 +204,30 @@ TEST_F(EngineRoutesTest, TrafficGoesOnWhileTheKernelIsAsked) {
     EXPECT_EQ(engine->query_qp(*connection.a).state, transport::QpState::kRts);
   }
   view->answer(true);
+}
+
+// Whoever waits for them is woken in the middle of sending (io/same_host/cost.h).
+TEST(Route, GroupsAndOtherNetdevsOfThisHostAreDeliveredLocally) {
+  class TwoNetdevs final : public FixedNetView {
+   public:
+    std::vector<net::Netdev> netdevs() override {
+      net::Netdev other = *netdev(2);
+      other.index = 2;
+      other.addresses = {v4(198, 51, 100, 1)};
+      return {*netdev(1), other};
+    }
+    std::optional<net::Route> route(int, const wire::IpAddress&, const wire::IpAddress& to) override {
+      return net::Route{.next_hop = to};
+    }
+  } view;
+  const auto is_local = [&](const wire::IpAddress& to) {
+    Destination::Route route;
+    EXPECT_EQ(look_up_route(view, *view.netdev(1), kOwnAddress, to, route), 0);
+    return route.local_delivery;
+  };
+  EXPECT_TRUE(is_local(v4(224, 0, 2, 9)));
+  EXPECT_TRUE(is_local(v4(198, 51, 100, 1)));
+  EXPECT_FALSE(is_local(v4(198, 51, 100, 2)));
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ class SlowNetwork : public SameHostTest {
     burst.packets().back().to_this_host = false;
     if (to_group) {
       burst.packets()[1].to_this_host = false;
-      burst.packets()[1].heard_here = true;
+      burst.packets()[1].local_delivery = true;
       burst.packets()[1].envelope = &group_;
     }
     EXPECT_EQ(io->send(burst.packets()), 3u);
