@@ -37,7 +37,7 @@ constexpr uint64_t kNewerCapabilities = kDeviceFlushGlobal | kDeviceAtomicWrite;
 // Nothing is pinned, so every operation pages on demand.
 constexpr uint32_t kOdpMessages = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
 constexpr uint32_t kOdpXrc = kOdpMessages | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
-constexpr uint32_t kOdpRc = kOdpXrc | IBV_ODP_SUPPORT_FLUSH | IBV_ODP_SUPPORT_ATOMIC_WRITE;
+constexpr uint32_t kOdpRc = kOdpXrc | kOdpSupportFlush | kOdpSupportAtomicWrite;
 
 void fill_limits(const engine::Engine& engine, ibv_device_attr& attr) {
   const uint32_t max_qp = engine.max_qp(), max_groups = engine.max_multicast_groups();

@@ -20,11 +20,10 @@ namespace {
 
 // What the engine acts on.
 constexpr uint32_t kRights = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-                             IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ON_DEMAND |
-                             IBV_ACCESS_FLUSH_GLOBAL;
+                             IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ON_DEMAND | kAccessFlushGlobal;
 // Besides, what means something here or changes nothing: huge pages, and the range of optional flags (ordering).
-constexpr uint32_t kKnownMrAccess = kRights | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB | IBV_ACCESS_FLUSH_PERSISTENT |
-                                    uint32_t{IBV_ACCESS_OPTIONAL_RANGE};
+constexpr uint32_t kKnownMrAccess =
+    kRights | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB | kAccessFlushPersistent | uint32_t{IBV_ACCESS_OPTIONAL_RANGE};
 
 // Whether every page of the range is mapped. The caller has checked that it does not wrap.
 bool is_mapped(uintptr_t address, size_t length) {
@@ -84,7 +83,7 @@ int check_access(uint32_t access) {
   const bool remote_change = access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
   if (remote_change && !(access & IBV_ACCESS_LOCAL_WRITE)) return EINVAL;  // IBTA 10.6.3.1
   if (access & ~kKnownMrAccess) return EINVAL;
-  return (access & IBV_ACCESS_FLUSH_PERSISTENT) ? EOPNOTSUPP : 0;  // there is no persistent memory behind a process
+  return (access & kAccessFlushPersistent) ? EOPNOTSUPP : 0;  // there is no persistent memory behind a process
 }
 
 // How implicit on-demand paging is asked for.
@@ -190,19 +189,19 @@ ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t i
 }
 
 // All of the above and ibv_reg_buf_mr() behind one call (rdma-core 59).
-ibv_mr* ibv_reg_mr_ex(ibv_pd* pd, ibv_mr_init_attr* attr) {
-  constexpr uint64_t kSupported = IBV_REG_MR_MASK_IOVA | IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_FD |
-                                  IBV_REG_MR_MASK_FD_OFFSET | IBV_REG_MR_MASK_BUF;
+ibv_mr* ibv_reg_mr_ex(ibv_pd* pd, ibv_mr_init_attr* given) {
+  const auto* const attr = reinterpret_cast<const MrInitAttr*>(given);
+  constexpr uint64_t kSupported = kMrInitIova | kMrInitAddr | kMrInitFd | kMrInitFdOffset | kMrInitBuf;
   if (attr->comp_mask & ~kSupported) return fail(EOPNOTSUPP);  // DMA handles among them
-  const bool has_address = attr->comp_mask & IBV_REG_MR_MASK_ADDR, has_fd = attr->comp_mask & IBV_REG_MR_MASK_FD;
-  const bool has_offset = attr->comp_mask & IBV_REG_MR_MASK_FD_OFFSET;
+  const bool has_address = attr->comp_mask & kMrInitAddr, has_fd = attr->comp_mask & kMrInitFd;
+  const bool has_offset = attr->comp_mask & kMrInitFdOffset;
   if (has_address == has_fd || has_fd != has_offset) return fail(EINVAL);
-  if (attr->comp_mask & IBV_REG_MR_MASK_BUF) {
+  if (attr->comp_mask & kMrInitBuf) {
     const bool valid = has_address && is_part_of(*attr->buf, pd, attr->addr, attr->length);
     if (!valid) return fail(EINVAL);
   }
   const auto access = static_cast<uint32_t>(attr->access);
-  const bool has_iova = attr->comp_mask & IBV_REG_MR_MASK_IOVA;
+  const bool has_iova = attr->comp_mask & kMrInitIova;
   if (has_fd) {
     return register_dmabuf(pd, attr->fd_offset, attr->length, has_iova ? attr->iova : 0, attr->fd, access);
   }

@@ -15,7 +15,7 @@ namespace {
 
 // Rights that a window can give; local write and ordering hints are often passed along and mean nothing.
 constexpr uint32_t kKnownMwAccess = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
-                                    IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE |
+                                    kAccessFlushGlobal | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE |
                                     uint32_t{IBV_ACCESS_OPTIONAL_RANGE};
 
 constexpr uint32_t kConsumerMask = 0xff;  // of an R_Key; ibv_inc_rkey()

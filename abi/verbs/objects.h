@@ -58,8 +58,8 @@ inline Device& from(ibv_device* device) {
 inline constexpr size_t kNewestVerbsContextSize = 696;
 
 struct ContextAbi {
-  // Slots newer than the header this is built with; null means unsupported.
-  void* newer_slots[(kNewestVerbsContextSize - sizeof(verbs_context)) / sizeof(void*)];
+  // Slots newer than the header this is built with, and one that nobody knows; null means unsupported.
+  void* newer_slots[(kNewestVerbsContextSize - sizeof(verbs_context)) / sizeof(void*) + 1];
   verbs_context verbs;
 };
 
@@ -330,8 +330,11 @@ inline Srq& from(ibv_srq* srq) {
 
 struct QpAbi {
   ibv_qp_ex verbs;
-  void* newer_slots[1];  // ibv_qp_ex grows at its end: wr_flush, rdma-core 45
+  void* newer_slots[1];  // ibv_qp_ex grows at its end
 };
+// wr_flush (rdma-core 45): in one of the two, as the header has it.
+inline constexpr size_t kWrFlushOffset = offsetof(ibv_qp_ex, wr_atomic_write) + sizeof(void*);
+static_assert(kWrFlushOffset + sizeof(void*) <= sizeof(QpAbi));
 
 // Work requests between ibv_wr_start() and ibv_wr_complete(); the send lock is held meanwhile.
 struct WrBuilder {

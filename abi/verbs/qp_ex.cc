@@ -18,8 +18,6 @@ namespace {
 using queue::SendWqe;
 using queue::WrOpcode;
 
-static_assert(sizeof(ibv_qp_ex) == 352, "wr_flush follows it from rdma-core 45 on");
-
 // Checks the request built last, now that its payload is known.
 void finish_current(Qp& qp) {
   WrBuilder& builder = qp.builder;
@@ -243,7 +241,10 @@ void fill_work_request_functions(Qp& owner, uint64_t send_ops) {
   if (send_ops & IBV_QP_EX_WITH_LOCAL_INV) qp.wr_local_inv = wr_local_inv;
   if (send_ops & IBV_QP_EX_WITH_BIND_MW) qp.wr_bind_mw = wr_bind_mw;
   if (send_ops & IBV_QP_EX_WITH_ATOMIC_WRITE) qp.wr_atomic_write = wr_atomic_write;
-  if (send_ops & kSendOpFlush) owner.newer_slots[0] = reinterpret_cast<void*>(wr_flush);
+  if (send_ops & kSendOpFlush) {
+    const auto flush = wr_flush;
+    std::memcpy(reinterpret_cast<uint8_t*>(&owner) + kWrFlushOffset, &flush, sizeof(flush));
+  }
   if (send_ops & IBV_QP_EX_WITH_RDMA_WRITE) qp.wr_rdma_write = wr_rdma_write;
   if (send_ops & IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM) qp.wr_rdma_write_imm = wr_rdma_write_imm;
   if (send_ops & IBV_QP_EX_WITH_SEND) qp.wr_send = wr_send;
