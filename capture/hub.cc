@@ -54,6 +54,13 @@ void CaptureHub::finish() {
   sessions_.clear();
 }
 
+void CaptureHub::end_now() {
+  const std::unique_lock guard(lock_, std::try_to_lock);
+  if (!guard) return;
+  for (auto& session : sessions_) session->request_stop();
+  for (auto& session : sessions_) session->wait(kFarewell);
+}
+
 std::string CaptureHub::description() {
   std::lock_guard guard(lock_);
   std::string text;

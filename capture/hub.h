@@ -25,6 +25,9 @@ class CaptureHub {
   // The process ends: what the rings hold is written, unless that takes too long.
   void finish();
 
+  // The same without an exit handler: allocates nothing, and leaves what is in use by an interrupted thread alone.
+  void end_now();
+
   // A line for each packet I/O: "uroce_eth0 (eth0): af_xdp, native".
   std::string description();
 

@@ -32,6 +32,12 @@ int Engine::open_io() {
   return device_->open_io();
 }
 
+bool Engine::settle_acks() {
+  if (!device_->has_opened()) return false;
+  progress();
+  device_->progress.settle_acks();
+  return true;
+}
 void Engine::leave_netdev() {
   device_->leave_netdev();
 }

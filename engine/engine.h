@@ -124,6 +124,9 @@ class Engine {
   static uint32_t number(const Srq& srq);         // as XRC requests name it
   static transport::QpState state(const Qp& qp);  // atomic snapshot, for post checks
 
+  // At the end of the process: what has arrived is taken, and the ACKs that QPs owe for it leave. False: there is no
+  // packet I/O yet. Waits for locks for 10 ms at most and allocates nothing, so that a signal handler may call it.
+  bool settle_acks();
   // At the end of the process, when nobody relies on traffic any more: ends the background thread and closes the packet
   // I/O. Packets go nowhere from then on; all calls still work. Does nothing while a thread is in the middle of a call.
   void leave_netdev();

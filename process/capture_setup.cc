@@ -100,6 +100,10 @@ void add_faults_and_capture(OpenedIo& opened, const net::Netdev& netdev, const O
       std::make_unique<io::Capture>(io::make_memory_loop(), tap, std::function<void()>{}, io::Capture::Link::kLoop));
 }
 
+void end_captures_now() {
+  io::CaptureHub::instance().end_now();
+}
+
 void finish_captures() {
   io::CaptureServer::finish();
   io::CaptureHub::instance().finish();

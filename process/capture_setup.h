@@ -15,5 +15,7 @@ void add_faults_and_capture(OpenedIo& opened, const net::Netdev& netdev, const O
 
 // The process ends: captures are completed.
 void finish_captures();
+// The same where it ends without exit handlers (CaptureHub::end_now). Packet I/O has been opened.
+void end_captures_now();
 
 }  // namespace uroce::engine

@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <system_error>
 #include <thread>
+#include <unistd.h>
 
 #include "base/capabilities.h"
 #include "base/clock.h"
@@ -20,7 +21,6 @@
 #include "base/thread.h"
 #include "engine/device/device.h"
 #include "engine/net/device_identity.h"
-#include "engine/objects/answer_habit.h"
 #include "process/capture_setup.h"
 #include "process/open_io.h"
 
@@ -41,7 +41,8 @@ Host::Host(Options options, std::shared_ptr<net::NetView> view, IoOpener open)
       view_(std::move(view)),
       open_(std::move(open)),
       engines_(std::make_shared<Engines>()),
-      process_(process_generation()) {}
+      process_(process_generation()),
+      pid_(getpid()) {}
 
 // Never destroyed: applications call into verbs until the very end of the process.
 struct Host::Slot {
@@ -52,6 +53,8 @@ struct Host::Slot {
 namespace {
 
 constexpr std::chrono::seconds kLeaveTime{1};
+// As long may a thread that the process ends in be kept from the list of its engines.
+constexpr std::chrono::milliseconds kLockHeld{10};
 
 std::atomic<Host*> created_host{nullptr};
 
@@ -139,20 +142,38 @@ void Host::at_exit() {
   if (Host* const host = existing()) host->finish();
 }
 
-// A program that exits without destroying its QPs still owes ACKs for what it received. One may wait for an answer that
-// does not come any more. No lock is waited for: exit() may have been called in a signal handler.
-void Host::finish() {
-  std::lock_guard guard(engines_->lock);
+// A program that ends without destroying its QPs still owes ACKs for what it received. One may wait for an answer that
+// does not come any more.
+bool Host::settle_acks() {
+  bool opened = false;
+  const Time limit = monotonic_now() + kLockHeld;
+  std::unique_lock guard(engines_->lock, std::try_to_lock);
+  while (!guard && monotonic_now() < limit) {
+    std::this_thread::yield();
+    guard.try_lock();
+  }
+  if (!guard) return false;
   for (const auto& [index, place] : engines_->by_ifindex) {
-    const auto engine = place.engine.lock();
-    if (!engine) continue;
-    const Time waited = monotonic_now() + AnswerHabit::kAnswerTime;
-    for (bool last = false; !last;) {
-      last = monotonic_now() >= waited;
-      engine->progress();
-      engine->progress();
-    }
-    if (options_.print_counters) std::fputs(engine->counters_text().c_str(), stderr);
+    if (const auto engine = place.engine.lock()) opened |= engine->settle_acks();
+  }
+  return opened;
+}
+
+void Host::before_end(End end) {
+  static std::atomic<bool> ending{false};  // it ends in a signal handler that has interrupted this
+  Host* const host = created_host.load(std::memory_order_acquire);
+  if (host == nullptr || host->pid_ != getpid() || existing() != host || ending.exchange(true)) return;
+  try {
+    if (host->settle_acks() && end == End::kExit) end_captures_now();
+  } catch (const std::exception&) {  // no memory: what has not left is lost, as on a wire
+  }
+  ending.store(false);
+}
+
+void Host::finish() {
+  settle_acks();
+  if (options_.print_counters) {
+    for (const auto& [index, engine] : existing_engines()) std::fputs(engine->counters_text().c_str(), stderr);
   }
   finish_captures();
 }

@@ -41,6 +41,13 @@ class Host {
   const Options& options() const { return options_; }
   net::NetView& view() { return *view_; }
 
+  // The process is about to end without exit handlers, or to become another program: the ACKs that its QPs
+  // owe leave, and captures are written to their end, unless it becomes another program. Waits for locks for some
+  // milliseconds and allocates nothing, as a signal handler may be where it ends. In a child of fork() or vfork() it
+  // does nothing.
+  enum class End : uint8_t { kExit, kExec };
+  static void before_end(End end);
+
   // The last that the library does in a process that exits: closes the packet I/O of devices that are open, because the
   // kernel would take longer for that (docs/reference/af-xdp.md "Time to open and close"). Waits a second at most.
   void leave_netdevs();
@@ -51,6 +58,7 @@ class Host {
   static Host* take(std::unique_ptr<Host> host);
   static void at_exit();
   void finish();
+  bool settle_acks();  // false: no packets have moved in this process
   std::shared_ptr<Engine> find_engine(const DeviceInfo& device);
   std::shared_ptr<Engine> make_engine(const net::Netdev& netdev, std::shared_ptr<std::atomic<bool>> gone);
   void io_has_opened(int netdev_index);
@@ -63,7 +71,8 @@ class Host {
   std::shared_ptr<Engines> engines_;
   std::mutex opened_lock_;
   std::set<int> opened_;    // ifindexes of the netdevs whose packet I/O has been opened
-  const uint32_t process_;  // that created it
+  const uint32_t process_;  // that created it: its generation
+  const pid_t pid_;         // and its id, which a child of vfork() does not share
 };
 
 }  // namespace uroce::engine

@@ -60,6 +60,11 @@ class AckScheduler {
       due_.splice(due_.end(), waiting_, waiting_.begin());
     }
   }
+  // Nobody is going to answer any more: all that is owed leaves ahead of data.
+  void end_waits() {
+    for (Qp& qp : waiting_) qp.answer_habit.stop_waiting();
+    for (AckList* const acks : {&delayed_, &waiting_, &due_}) urgent_.splice(urgent_.end(), *acks);
+  }
   // What has been delayed is due: in the background, before the round's last transmission.
   void end_delay() {
     if (!delayed_.empty()) due_.splice(due_.end(), delayed_);

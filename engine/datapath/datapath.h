@@ -92,6 +92,9 @@ class Datapath {
     for (Qp& qp : qps_) f(qp);
   }
 
+  // The process ends: ACKs that QPs owe leave, as far as the packet I/O has room and nothing has to precede them.
+  void settle_acks(Time now) { tx_.settle_acks(now); }
+
   // --- packets that have not left, under the progress lock
   // Sends what waits for company.
   void flush() { tx_.queues().flush(); }

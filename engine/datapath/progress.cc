@@ -76,18 +76,30 @@ void Progress::stop() {
   thread_.join();
 }
 
-bool Progress::locks_come_free() {
-  const Time limit = monotonic_now() + kLockHeld;
-  for (uint32_t i = 0; i < shard_count();) {
-    if (const std::unique_lock holding(*shards_[i], std::try_to_lock); holding) {
-      ++i;
-    } else if (monotonic_now() >= limit) {
-      return false;
-    } else {
-      std::this_thread::sleep_for(kBrief);
-    }
+bool Progress::lock_soon(Shard& shard, Time limit) {
+  while (!shard.try_lock()) {
+    if (monotonic_now() >= limit) return false;
+    std::this_thread::sleep_for(kBrief);
   }
   return true;
+}
+
+bool Progress::locks_come_free() {
+  const Time limit = monotonic_now() + kLockHeld;
+  for (uint32_t i = 0; i < shard_count(); ++i) {
+    if (!lock_soon(*shards_[i], limit)) return false;
+    shards_[i]->unlock();
+  }
+  return true;
+}
+
+void Progress::settle_acks() {
+  const Time limit = monotonic_now() + kLockHeld;
+  for_each_shard([limit](Shard& shard) {
+    if (!lock_soon(shard, limit)) return;
+    const std::unique_lock holding(shard, std::adopt_lock);
+    if (shard.datapath().wire() != nullptr) shard.datapath().settle_acks(monotonic_now());
+  });
 }
 
 int Progress::start() {

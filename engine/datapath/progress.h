@@ -59,6 +59,8 @@ class Progress {
   void stop();
   // Whether who holds a lock gives it back soon. Not if that is a thread in which a signal handler has called exit().
   bool locks_come_free();
+  // The process ends: ACKs that QPs owe leave, of shards whose locks come free. Allocates nothing.
+  void settle_acks();
 
   // The background thread should look around soon: something it watches has changed.
   void wake() {
@@ -88,6 +90,7 @@ class Progress {
   void wake_others(const Shard& from);
 
  private:
+  static bool lock_soon(Shard& shard, Time limit);
   template <class F>
   void for_each_shard(F&& f) {
     for (uint32_t i = 0; i < shard_count(); ++i) f(*shards_[i]);

@@ -31,6 +31,11 @@ class TxQueues {
     if (wire_) wire_->flush();
     loop_->flush();
   }
+  // For who does not come back: where the packet I/O has no room, again and again for some 100 us.
+  void flush_insistently() {
+    flush();
+    for (int tries = 0; tries < kInsistence && backpressured(); ++tries) flush();
+  }
   void flush_post() {
     wire_->flush_post();
     loop_->flush();
@@ -62,6 +67,8 @@ class TxQueues {
   }
 
  private:
+  static constexpr int kInsistence = 64;  // tries of 1 to 2 us, mostly a system call
+
   template <class Gone>
   void forget_if(Gone&& gone) {
     if (wire_) wire_->drop_if(gone);

@@ -224,11 +224,22 @@ size_t TxScheduler::transmit_acks(AckList& qps) {
 }
 
 void TxScheduler::settle_ack(Qp& qp, Time now) {
-  if (!qp.transport->agenda(now).ack) return;
+  if (qp.transport->agenda(now).ack) {
+    now_ = now;
+    schedule_.acks().put_first(qp);
+    transmit_acks(schedule_.acks().ahead_of_data());
+  }
+  queues_.flush_insistently();
+}
+
+void TxScheduler::settle_acks(Time now) {
   now_ = now;
-  schedule_.acks().put_first(qp);
-  transmit_acks(schedule_.acks().ahead_of_data());
-  queues_.to(stays_here(qp, qp.path)).flush();
+  schedule_.acks().end_waits();
+  AckList& acks = schedule_.acks().ahead_of_data();
+  do {
+    transmit_acks(acks);
+    queues_.flush_insistently();
+  } while (!acks.empty() && !queues_.backpressured());
 }
 
 // The bytes of a packet have been made, or could not be: the application unmapped or protected the memory.

@@ -33,6 +33,8 @@ class TxScheduler {
   }
   // The QP is about to stop answering: the ACK that it owes, if any, leaves at once.
   void settle_ack(Qp& qp, Time now);
+  // All QPs are: the process ends.
+  void settle_acks(Time now);
 
  private:
   using Reach = NextHopWaits::Reach;

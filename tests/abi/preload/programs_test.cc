@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // Programs that have nothing to do with RDMA work as ever, and see the files.
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <fcntl.h>
+#include <functional>
 #include <gmock/gmock.h>
+#include <initializer_list>
 #include <string>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -68,6 +72,60 @@ print(subprocess.check_output(["cat", "state"], cwd="/sys/class/infiniband/uroce
   EXPECT_EQ(outcome.code, 0);
   EXPECT_EQ(outcome.output,
             "1: CA\n['/sys/class/infiniband/uroce_rdma0'] /sys/class/infiniband/uroce_rdma0/ports\n4: ACTIVE\n");
+}
+
+// What a child prints that `become` makes another program.
+std::string output_of(const std::function<void()>& become) {
+  std::array<int, 2> ends;
+  EXPECT_EQ(pipe(ends.data()), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], STDOUT_FILENO);
+    become();
+    _exit(1);
+  }
+  close(ends[1]);
+  std::string output;
+  for (char letter; read(ends[0], &letter, 1) == 1;) output += letter;
+  close(ends[0]);
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0) << output;
+  return output;
+}
+
+// The hooks pass everything on (hooks/end.cc).
+TEST(Programs, BecomeOthers) {
+  char* const arguments[] = {const_cast<char*>("sh"), const_cast<char*>("-c"), const_cast<char*>("echo $# $1 $COLOUR"),
+                             const_cast<char*>("sh"), const_cast<char*>("b"),  nullptr};
+  char* const environment[] = {const_cast<char*>("COLOUR=red"), const_cast<char*>("PATH=/bin"), nullptr};
+  const char* const script = arguments[2];
+  EXPECT_EQ(output_of([&] { execve("/bin/sh", arguments, environment); }), "1 b red\n");
+  EXPECT_EQ(output_of([&] { execv("/bin/sh", arguments); }), "1 b\n");
+  EXPECT_EQ(output_of([&] { execvp("sh", arguments); }), "1 b\n");
+  EXPECT_EQ(output_of([&] { execvpe("sh", arguments, environment); }), "1 b red\n");
+  EXPECT_EQ(output_of([&] { fexecve(open("/bin/sh", O_RDONLY | O_CLOEXEC), arguments, environment); }), "1 b red\n");
+  EXPECT_EQ(output_of([&] { execveat(AT_FDCWD, "/bin/sh", arguments, environment, 0); }), "1 b red\n");
+  EXPECT_EQ(output_of([&] { execl("/bin/sh", "sh", "-c", script, "sh", "b", nullptr); }), "1 b\n");
+  EXPECT_EQ(output_of([&] { execlp("sh", "sh", "-c", script, "sh", "b", "c", nullptr); }), "2 b\n");
+  EXPECT_EQ(output_of([&] { execle("/bin/sh", "sh", "-c", script, "sh", "b", nullptr, environment); }), "1 b red\n");
+}
+
+TEST(Programs, EndWithTheirStatus) {
+  for (void (*const end)(int) : std::initializer_list<void (*)(int)>{_exit, _Exit, quick_exit}) {
+    const pid_t child = fork();
+    if (child == 0) end(7);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7) << status;
+  }
+}
+
+TEST(Programs, AFailedExecSaysWhy) {
+  char* const arguments[] = {const_cast<char*>("x"), nullptr};
+  errno = 0;
+  EXPECT_EQ(execv("/nowhere/x", arguments), -1);
+  EXPECT_EQ(errno, ENOENT);
 }
 
 TEST(Programs, Gdb) {

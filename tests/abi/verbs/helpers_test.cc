@@ -139,6 +139,16 @@ TEST_F(ClientTest, GidsAreThoseOfTheTable) {
   EXPECT_TRUE(seen.count(1));
 }
 
+// An exec may fail. What becomes of ACKs: tests/e2e/last_ack.py.
+TEST_F(ClientTest, TheDeviceAnswersAfterWhatPrecedesTheEnd) {
+  const auto before_end = reinterpret_cast<void (*)(int)>(dlvsym(RTLD_DEFAULT, "uroce_before_end", "UROCE_1"));
+  ASSERT_NE(before_end, nullptr);
+  before_end(1);
+  before_end(0);
+  ibv_port_attr port{};
+  EXPECT_EQ(ibv_query_port(client_.context, 1, &port), 0);
+}
+
 // What programs from before verbs_context reach.
 TEST_F(ClientTest, OldSlotsOfTheTableAnswer) {
   ibv_device_attr device{};

@@ -2,7 +2,10 @@
 // When the data path sends the ACKs that its QPs owe, in relation to what the application sends.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/engine/datapath/cable_rig.h"
@@ -53,6 +56,62 @@ class Acks : public Pair {
   }
   void answer() { b.post(answering, work(WrOpcode::kSend, 2), 4096, 8); }
 };
+
+TEST_F(Acks, LeaveBeforeTheProcessEnds) {
+  b.run(kPolling);
+  EXPECT_THAT(sent(), IsEmpty());
+  b.datapath.settle_acks(b.now);
+  EXPECT_THAT(sent(), ElementsAre(Opcode::kRcAcknowledge));
+  b.run();
+  EXPECT_THAT(sent(), IsEmpty());
+}
+
+// Refuses packets a few times.
+class CrowdedIo final : public io::PacketIo {
+ public:
+  std::unique_ptr<io::PacketIo> link;
+  int refusals = 0;
+
+  size_t send(std::span<io::TxPacket> burst) override { return refusals-- > 0 ? 0 : link->send(burst); }
+  size_t receive(std::span<io::RxPacket> out) override { return link->receive(out); }
+  bool flush() override { return link->flush(); }
+  std::span<const pollfd> wait_descriptors() const override { return link->wait_descriptors(); }
+  bool prepare_to_wait() override { return link->prepare_to_wait(); }
+  uint32_t max_udp_length() const override { return link->max_udp_length(); }
+  std::string description() const override { return link->description(); }
+  io::IoCounters counters() const override { return link->counters(); }
+};
+
+class CrowdedAcks : public Acks {
+ protected:
+  CrowdedAcks() {
+    auto crowded = std::make_unique<CrowdedIo>();
+    io = crowded.get();
+    io->link = b.datapath.attach(std::move(crowded), nullptr);
+    io->refusals = 3;
+  }
+  CrowdedIo* io;
+};
+
+TEST_F(CrowdedAcks, LeaveBeforeTheQpIsDestroyed) {
+  b.run(kPolling);
+  b.destroy(answering);
+  EXPECT_THAT(sent(), ElementsAre(Opcode::kRcAcknowledge));
+}
+
+// It has been pulled, so nothing is owed any more.
+TEST_F(CrowdedAcks, LeaveBeforeTheQpIsDestroyedAlsoIfTheyWaitForRoom) {
+  b.run();
+  EXPECT_THAT(sent(), IsEmpty());
+  b.destroy(answering);
+  EXPECT_THAT(sent(), ElementsAre(Opcode::kRcAcknowledge));
+}
+
+TEST_F(CrowdedAcks, LeaveBeforeTheProcessEnds) {
+  b.run(kPolling);
+  b.datapath.settle_acks(b.now);
+  EXPECT_THAT(sent(), ElementsAre(Opcode::kRcAcknowledge));
+}
 
 TEST_F(Acks, LeaveBehindTheAnswerOfAnApplicationThatPolls) {
   b.run(kPolling);
@@ -310,6 +369,16 @@ TEST_F(AckOfAWrite, DoesNotWaitInAnotherConnectionOfTheQp) {
   write();
   arrives();
   EXPECT_THAT(sent(), ElementsAre(Opcode::kRcAcknowledge));
+}
+
+TEST_F(AckOfAWrite, LeavesBeforeTheProcessEnds) {
+  answered();
+  write();
+  arrives();
+  EXPECT_THAT(sent(), IsEmpty());
+  b.datapath.settle_acks(b.now);
+  EXPECT_THAT(sent(), ElementsAre(Opcode::kRcAcknowledge));
+  EXPECT_GT(b.datapath.next_deadline(), b.now + AnswerHabit::kAnswerTime);
 }
 
 TEST_F(AckOfAWrite, LeavesBeforeTheQpIsDestroyed) {
