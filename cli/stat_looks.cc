@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <fstream>
 #include <utility>
 #include <variant>

@@ -8,9 +8,13 @@
 #include <infiniband/verbs.h>
 
 struct ibv_buf;
+struct ibv_comp_cntr;
+struct ibv_comp_cntr_caps;
+struct ibv_comp_cntr_init_attr;
 struct ibv_dmah;
 struct ibv_dmah_init_attr;
 struct ibv_mr_init_attr;
+struct ibv_qp_attach_comp_cntr_attr;
 
 namespace uroce::verbs {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// The symbols that rdma-core keeps for its own provider libraries, at IBVERBS_PRIVATE_34 (57, 59 and 64 in newer
+// The symbols that rdma-core keeps for its own provider libraries, at IBVERBS_PRIVATE_34 (57, 59, 64 and 65 in newer
 // releases), and the entry points of the ABI before 2007, at IBVERBS_1.0. Programs that link with libmlx5 or libefa do
 // not load without the former; nothing here is ever called for a device of ours. What works is elsewhere:
 // ibv_query_gid_type, which tools call, in port.cc, and ibv_wr_opcode_str in strings.cc.
@@ -11,7 +11,10 @@
 // for the name of its own. Since nothing is ever called, stubs do under all of them. The map gives `name` its first
 // node; for the later ones there is newer_`name`, since a symbol with .symver gets no version from the map.
 #define UROCE_NODE(name, node) __asm__(".symver newer_" #name "," #name "@" node);
-#define UROCE_NODES_FROM_64(name) UROCE_NODE(name, "IBVERBS_PRIVATE_64")
+#define UROCE_NODES_FROM_65(name) UROCE_NODE(name, "IBVERBS_PRIVATE_65")
+#define UROCE_NODES_FROM_64(name)        \
+  UROCE_NODE(name, "IBVERBS_PRIVATE_64") \
+  UROCE_NODES_FROM_65(name)
 #define UROCE_NODES_FROM_57(name)        \
   UROCE_NODE(name, "IBVERBS_PRIVATE_57") \
   UROCE_NODE(name, "IBVERBS_PRIVATE_59") \
@@ -35,6 +38,8 @@
 #define UROCE_VOID(name) UROCE_STUB_VOID(name) UROCE_STUB_VOID(newer_##name) UROCE_NODES_FROM_57(name)
 // Not in nodes before IBVERBS_PRIVATE_59.
 #define UROCE_SINCE_59(name) UROCE_STUB_INT(name) UROCE_STUB_INT(newer_##name) UROCE_NODES_FROM_64(name)
+// Not in nodes before IBVERBS_PRIVATE_64.
+#define UROCE_SINCE_64(kind, name) UROCE_STUB_##kind(name) UROCE_STUB_##kind(newer_##name) UROCE_NODES_FROM_65(name)
 // The same under the name of a symbol whose current version exists as well.
 #define UROCE_OLD(kind, name, version) \
   UROCE_STUB_##kind(old_##name) __asm__(".symver old_" #name "," #name "@" version);
@@ -47,6 +52,7 @@ UROCE_STUB_VOID(verbs_register_driver_34)
 UROCE_STUB_VOID(verbs_register_driver_57)
 UROCE_STUB_VOID(verbs_register_driver_59)
 UROCE_STUB_VOID(verbs_register_driver_64)
+UROCE_STUB_VOID(verbs_register_driver_65)
 UROCE_POINTER(_verbs_init_and_alloc_context)
 UROCE_POINTER(verbs_open_device)
 UROCE_VOID(verbs_set_ops)
@@ -162,10 +168,20 @@ UROCE_SINCE_59(ibv_cmd_export_dmabuf_fd)
 UROCE_SINCE_59(ibv_cmd_free_dmah)
 UROCE_SINCE_59(ibv_cmd_query_port_speed)
 UROCE_SINCE_59(ibv_cmd_reg_mr_ex)
-UROCE_STUB_POINTER(ibv_dmabuf_heap_alloc)
-UROCE_STUB_POINTER(ibv_dmabuf_heap_cc_shared_init)
-UROCE_STUB_VOID(ibv_dmabuf_heap_destroy)
-UROCE_STUB_VOID(ibv_dmabuf_heap_free)
+UROCE_SINCE_64(POINTER, ibv_dmabuf_heap_alloc)
+UROCE_SINCE_64(POINTER, ibv_dmabuf_heap_cc_shared_init)
+UROCE_SINCE_64(VOID, ibv_dmabuf_heap_destroy)
+UROCE_SINCE_64(VOID, ibv_dmabuf_heap_free)
+UROCE_STUB_INT(ibv_cmd_create_comp_cntr)
+UROCE_STUB_INT(ibv_cmd_destroy_comp_cntr)
+UROCE_STUB_INT(ibv_cmd_inc_comp_cntr)
+UROCE_STUB_INT(ibv_cmd_inc_err_comp_cntr)
+UROCE_STUB_INT(ibv_cmd_qp_attach_comp_cntr)
+UROCE_STUB_INT(ibv_cmd_query_comp_cntr_caps)
+UROCE_STUB_INT(ibv_cmd_read_comp_cntr)
+UROCE_STUB_INT(ibv_cmd_read_err_comp_cntr)
+UROCE_STUB_INT(ibv_cmd_set_comp_cntr)
+UROCE_STUB_INT(ibv_cmd_set_err_comp_cntr)
 
 // --- IBVERBS_1.0: structs of that time had other layouts -------------------------------------------------------------
 

@@ -22,6 +22,44 @@ int ibv_dealloc_dmah(ibv_dmah*) {
   return answer(EOPNOTSUPP);
 }
 
+// --- completion counters, memory of buffers as DMA buffers (rdma-core 65) --------------------------------------------
+
+int _ibv_query_comp_cntr_caps(ibv_context*, ibv_comp_cntr_caps*, size_t) {
+  return EOPNOTSUPP;
+}
+ibv_comp_cntr* ibv_create_comp_cntr(ibv_context*, ibv_comp_cntr_init_attr*) {
+  return fail(EOPNOTSUPP);
+}
+int ibv_destroy_comp_cntr(ibv_comp_cntr*) {
+  return EOPNOTSUPP;
+}
+int ibv_set_comp_cntr(ibv_comp_cntr*, uint64_t) {
+  return EOPNOTSUPP;
+}
+int ibv_set_err_comp_cntr(ibv_comp_cntr*, uint64_t) {
+  return EOPNOTSUPP;
+}
+int ibv_inc_comp_cntr(ibv_comp_cntr*, uint64_t) {
+  return EOPNOTSUPP;
+}
+int ibv_inc_err_comp_cntr(ibv_comp_cntr*, uint64_t) {
+  return EOPNOTSUPP;
+}
+int ibv_read_comp_cntr(ibv_comp_cntr*, uint64_t*) {
+  return EOPNOTSUPP;
+}
+int ibv_read_err_comp_cntr(ibv_comp_cntr*, uint64_t*) {
+  return EOPNOTSUPP;
+}
+int ibv_qp_attach_comp_cntr(ibv_qp*, ibv_comp_cntr*, ibv_qp_attach_comp_cntr_attr*) {
+  return EOPNOTSUPP;
+}
+
+int ibv_export_buf_dmabuf_fd(ibv_buf*) {
+  errno = EOPNOTSUPP;
+  return -1;
+}
+
 // --- enhanced connection establishment -------------------------------------------------------------------------------
 
 // Two endpoints of one vendor agree by ECE on extensions of theirs. There are none here: what a peer offers, of

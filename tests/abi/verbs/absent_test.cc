@@ -113,6 +113,25 @@ TEST_F(AbsentTest, Functions) {
   expect_absent("ibv_dm_export_dmabuf_fd", errno);
 }
 
+// Of rdma-core 65. None of them takes a counter, since there is none.
+TEST_F(AbsentTest, CompletionCounters) {
+  const auto function = [](const char* name) {
+    void* const found = dlvsym(RTLD_DEFAULT, name, "IBVERBS_1.18");
+    EXPECT_NE(found, nullptr) << name;
+    return found;
+  };
+  const auto create = reinterpret_cast<Any (*)(Any, Any)>(function("ibv_create_comp_cntr"));
+  expect_absent("ibv_create_comp_cntr", create(client_.context, nullptr));
+  for (const char* name : {"_ibv_query_comp_cntr_caps", "ibv_destroy_comp_cntr", "ibv_set_comp_cntr",
+                           "ibv_set_err_comp_cntr", "ibv_inc_comp_cntr", "ibv_inc_err_comp_cntr", "ibv_read_comp_cntr",
+                           "ibv_read_err_comp_cntr", "ibv_qp_attach_comp_cntr"}) {
+    expect_absent(name, reinterpret_cast<int (*)(Any, Any, Any)>(function(name))(nullptr, nullptr, nullptr));
+  }
+  const auto export_buffer = reinterpret_cast<int (*)(Any)>(function("ibv_export_buf_dmabuf_fd"));
+  EXPECT_EQ(export_buffer(nullptr), -1);
+  expect_absent("ibv_export_buf_dmabuf_fd", errno);
+}
+
 struct Symbol {
   std::string name, node;
 };
@@ -156,7 +175,7 @@ TEST_F(AbsentTest, PrivateSymbolsAndThoseBefore2007) {
   errno = 0;
   EXPECT_EQ(old(), nullptr);
   EXPECT_EQ(errno, EOPNOTSUPP);
-  for (const char* node : {"34", "57", "59", "64"}) {
+  for (const char* node : {"34", "57", "59", "64", "65"}) {
     const std::string version = std::string("IBVERBS_PRIVATE_") + node;
     const auto query = reinterpret_cast<int (*)(ibv_context*, uint8_t, unsigned, int*)>(
         dlvsym(RTLD_DEFAULT, "ibv_query_gid_type", version.c_str()));

@@ -89,7 +89,7 @@ TEST_F(ClientTest, BuffersOfTheProviderBehindTheOneCallForAllRegions) {
 }
 
 TEST_F(ClientTest, WorkRequestOpcodesHaveNames) {
-  for (const char* node : {"34", "57", "59", "64"}) {
+  for (const char* node : {"34", "57", "59", "64", "65"}) {
     const std::string version = std::string("IBVERBS_PRIVATE_") + node;
     auto* name = symbol<const char*(int)>("ibv_wr_opcode_str", version.c_str());
     EXPECT_STREQ(name(IBV_WR_RDMA_WRITE), "rdma-write");
@@ -110,7 +110,7 @@ TEST_F(ClientTest, PortSpeedIsInUnitsOf100Mbps) {
 
 // The private nodes of newer releases have working stubs as well: tools of theirs call this one.
 TEST_F(ClientTest, GidTypeIsAnsweredUnderEveryPrivateNode) {
-  for (const char* node : {"34", "57", "59", "64"}) {
+  for (const char* node : {"34", "57", "59", "64", "65"}) {
     const std::string version = std::string("IBVERBS_PRIVATE_") + node;
     auto* query = symbol<int(ibv_context*, uint8_t, unsigned int, int*)>("ibv_query_gid_type", version.c_str());
     int type = -1;
