@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # Shared target settings: warnings are errors, sanitizers by preset, precompiled headers, one function per kind of target.
 
-option(UROCE_WERROR "Warnings are errors; for packages, whose compilers and flags are others, they are not" ON)
+option(UROCE_WERROR "Warnings are errors; in packages and the preset demo, whose compilers are others, they are not" ON)
 add_library(uroce_options INTERFACE)
 target_compile_options(uroce_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual

@@ -147,12 +147,11 @@ void Host::at_exit() {
 bool Host::settle_acks() {
   bool opened = false;
   const Time limit = monotonic_now() + kLockHeld;
-  std::unique_lock guard(engines_->lock, std::try_to_lock);
-  while (!guard && monotonic_now() < limit) {
+  std::unique_lock guard(engines_->lock, std::defer_lock);
+  while (!guard.try_lock()) {
+    if (monotonic_now() >= limit) return false;
     std::this_thread::yield();
-    guard.try_lock();
   }
-  if (!guard) return false;
   for (const auto& [index, place] : engines_->by_ifindex) {
     if (const auto engine = place.engine.lock()) opened |= engine->settle_acks();
   }

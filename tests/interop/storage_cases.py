@@ -135,6 +135,15 @@ def data(run):
     return told
 
 
+def asked(run):
+    """The guide's commands, of libiscsi-bin."""
+    inquiry = "\n".join(run.expect_end(run.lab.a.start(["iscsi-inq", run.target.url], **run.how)))
+    check("RAMDISK" in inquiry, inquiry)
+    capacity = "\n".join(run.expect_end(run.lab.a.start(["iscsi-readcapacity16", run.target.url], **run.how)))
+    check("BLOCK ADDRESS:65535" in capacity, capacity)
+    return " ".join(capacity.split())
+
+
 def restarted(run):
     """The target ends with commands outstanding, and its driver goes. When it is back, sessions and all data are."""
     program = run.hold()
@@ -175,4 +184,5 @@ def cases():
         yield case(kind, killed, quick=kind == "nvmet")
         for what in (data, restarted):
             yield case(kind, what, io="af_xdp", quick=False)
+    yield case("iser", asked)
     yield case("nvmet", data, faults=FAULTS, quick=False)  # LIO ends a session after 3 s without data
