@@ -26,13 +26,6 @@ Peer::Peer(uint32_t its_range, OwnMemory own, TheirMemory theirs, UniqueFd bell,
       bell_(std::move(bell)),
       of_stranger_(of_stranger) {}
 
-void Peer::wake() {
-  if (costly_) return;
-  if (!of_stranger_) return ring_bell(bell_.get());
-  cost_.account_for(1, [this] { ring_bell(bell_.get()); });
-  if (cost_.is_too_much()) costly_ = ended_ = true;
-}
-
 // Nothing is in it, but to close it takes as long as there are waiters at the other end: a fork() does not wait for a
 // stranger's. A child that comes between the two keeps it, which nobody but the stranger sees.
 Peer::~Peer() {

@@ -12,7 +12,6 @@
 #include "base/bell.h"
 #include "base/time.h"
 #include "base/unique_fd.h"
-#include "engine/io/same_host/cost.h"
 #include "engine/io/same_host/peer_memory.h"
 #include "engine/io/same_host/ring.h"
 
@@ -48,14 +47,15 @@ class Peer {
   int bell() const { return bell_.get(); }
   bool is_of_stranger() const { return of_stranger_; }
   // After out.publish() has asked for it. A ring costs what the other side makes it cost, by those that wait at its end
-  // (bell.h): a stranger who makes it cost much is parted from.
-  void wake();
+  // (bell.h).
+  void wake() { ring_bell(bell_.get()); }
   // Looks whether the other side is there. Any number of times: no ring is taken.
   void look() { ended_ = ended_ || bell_has_ended(bell_.get()); }
   // The other process has gone, or let go of this one: nothing new comes, and nobody reads what is sent.
   bool ended() const { return ended_; }
-  // This side has ended it, as its rings cost too much.
-  bool was_costly() const { return costly_; }
+  // Its rings cost too much.
+  void leave() { ended_ = was_left_ = true; }
+  bool was_left() const { return was_left_; }
   // The range is another process's now, or nobody's: what the peer has written is still received.
   void part() { ended_ = true; }
 
@@ -68,8 +68,7 @@ class Peer {
   const TheirMemory theirs_;
   UniqueFd bell_;
   const bool of_stranger_;
-  bool ended_ = false, costly_ = false;
-  Cost cost_;  // of its rings, if it is a stranger's
+  bool ended_ = false, was_left_ = false;
 };
 
 }  // namespace uroce::io

@@ -40,8 +40,6 @@ constexpr uint32_t kCostlyPause = (uint32_t{1} << 24) + 1;
 constexpr size_t kApart = 512;
 // As many packets to one process: many on this host may be in a group, and each of them is woken.
 constexpr size_t kPacketsOfGroup = 10;
-// Of packets whose sending costs too much one part of the time goes.
-constexpr int kShareOfCostly = 100;
 // The reader gets to see what is written when there is so much of it.
 constexpr size_t kPublish = size_t{32} << 10;
 
@@ -86,6 +84,8 @@ void copy_without_icrc(const io::TxPacket& packet, uint8_t* out) {
 SameHost::SameHost(std::unique_ptr<PacketIo> network, Config config)
     : network_(std::move(network)),
       config_(std::move(config)),
+      rings_(config_.now),
+      near_(config_.now),
       turns_of_network_(config_.now),
       bytes_(std::make_unique_for_overwrite<uint8_t[]>(kReceiveRoom)) {
   peers_.reserve(PeerExchange::kMostPeers);
@@ -156,7 +156,7 @@ void SameHost::watch(Peer& peer, Time now) {
   } else if (now - *peer.stands_since >= kStall) {
     peer.stands_since = now;
     ++counters_.tx_stalls;
-    peer.wake();
+    wake(peer);
   }
 }
 
@@ -186,7 +186,7 @@ void SameHost::end_peers() {
     if (!peer->ended() && !peer->in.broken() && sends_here) return true;
     if (sends_here) {
       by_range_[peer->range] = nullptr;
-      without_peer_[peer->range] = peer->was_costly() ? kCostlyPause : 0;
+      without_peer_[peer->range] = peer->was_left() ? kCostlyPause : 0;
     }
     peer->in.close();
     return !peer->in.empty();
@@ -277,17 +277,24 @@ size_t SameHost::without_peer(std::span<const io::TxPacket> packets) {
 
 // All to one range of this host. Packets whose sending costs too much are lost but for a part of the time.
 size_t SameHost::send_near(std::span<io::TxPacket> packets) {
-  Near& near = near_[range_of(packets.front())];
-  if (near.cost.is_too_much() && config_.now() < near.again) {
+  Cost::OfOne& one = near_of_[range_of(packets.front())];
+  if (near_.is_too_much(one)) {
     counters_.tx_unread += packets.size();
     return packets.size();
   }
   const bool to_group = packets.front().envelope->destination.is_multicast();
   const size_t count = packets.size() * (to_group ? kPacketsOfGroup : 1);
   size_t sent = 0;
-  const Duration more = near.cost.account_for(count, [&] { sent = network_->send(packets); });
-  if (near.cost.is_too_much()) near.again = config_.now() + more * kShareOfCostly;
+  near_.account_for(one, count, [&] { sent = network_->send(packets); });
   return sent;
+}
+
+// A stranger whose rings cost too much is left; so is the next one with the same range, before it is woken.
+void SameHost::wake(Peer& peer) {
+  if (!peer.is_of_stranger()) return peer.wake();
+  Cost::OfOne& one = rings_of_[std::min<size_t>(peer.range, kMostRanges - 1)];
+  if (!peer.was_left() && !rings_.is_too_much(one)) rings_.account_for(one, 1, [&peer] { peer.wake(); });
+  if (rings_.is_too_much(one)) peer.leave();
 }
 
 size_t SameHost::send_to(Peer& peer, std::span<io::TxPacket> packets) {
@@ -314,10 +321,10 @@ size_t SameHost::send_to(Peer& peer, std::span<io::TxPacket> packets) {
     unpublished += size;
     if (unpublished >= kPublish) {
       unpublished = 0;
-      if (peer.out.publish()) peer.wake();
+      if (peer.out.publish()) wake(peer);
     }
   }
-  if (peer.out.publish()) peer.wake();
+  if (peer.out.publish()) wake(peer);
   return taken;
 }
 

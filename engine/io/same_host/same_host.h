@@ -78,6 +78,7 @@ class SameHost final : public PacketIo {
   size_t with_peer(std::span<const io::TxPacket> packets, const Peer& peer) const;
   size_t without_peer(std::span<const io::TxPacket> packets);
   size_t send_near(std::span<io::TxPacket> packets);
+  void wake(Peer& peer);
   size_t send_to(Peer& peer, std::span<io::TxPacket> packets);
   bool write(const io::TxPacket& packet, uint8_t* record) const;
   bool is_patient(Peer& peer) const;
@@ -101,11 +102,8 @@ class SameHost final : public PacketIo {
   std::vector<std::unique_ptr<Peer>> peers_;
   std::array<Peer*, kMostRanges> by_range_{};         // null: none to send to
   std::array<uint32_t, kMostRanges> without_peer_{};  // packets that went by the network for want of one
-  struct Near {
-    Cost cost;
-    Time again{};  // if that is too much, when the next packet goes
-  };
-  std::array<Near, kMostRanges> near_{};  // packets that go by the network
+  Cost rings_, near_;                                 // of strangers; packets of this host that go by the network
+  std::array<Cost::OfOne, kMostRanges> rings_of_{}, near_of_{};
   std::optional<std::vector<wire::IpAddress>> local_addresses_;
   std::optional<wire::IpAddress> last_source_;  // that was one of them
   size_t first_ = 0;                            // whose turn it is

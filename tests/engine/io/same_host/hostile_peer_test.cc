@@ -192,7 +192,8 @@ TEST_F(HostilePeer, NothingCanBeSentOverItsBell) {
 // Each that waits at its end costs each ring something.
 class HostileStranger : public HostilePeer {
  protected:
-  HostileStranger() {
+  HostileStranger() { meet_stranger(); }
+  void meet_stranger() {
     PeerEnd one, other;
     EXPECT_EQ(make_peers(one, other), 0);
     one.of_stranger = true;
@@ -202,7 +203,8 @@ class HostileStranger : public HostilePeer {
   // Each packet rings.
   void send_to_sleeper(int count) {
     TestBurst burst = burst_of(1);
-    for (int i = 0; i < count && sent_by_network() == 0; ++i) {
+    const size_t before = sent_by_network();
+    for (int i = 0; i < count && sent_by_network() == before; ++i) {
       peer->words().head = peer->theirs->words().tail.load();
       ++peer->words().sleeps;
       ours.io->send(burst.packets());
@@ -224,6 +226,14 @@ TEST_F(HostileStranger, IsLeftIfItsRingsCostMuch) {
   EXPECT_EQ(sent_by_network(), 1u);
   ours.peers->bury();
   EXPECT_TRUE(bell_has_ended(peer->end.bell.get()));
+  // It has given its range back, and has another one of the same number.
+  meet_stranger();
+  send_to_sleeper(2);
+  EXPECT_EQ(sent_by_network(), 2u) << "it is left before it is woken";
+  test_time += std::chrono::hours(1);
+  meet_stranger();
+  send_to_sleeper(2);
+  EXPECT_EQ(sent_by_network(), 2u);
 }
 
 // Whatever others do with the processor meanwhile.

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <gtest/gtest.h>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "base/clock.h"
@@ -12,17 +13,20 @@
 namespace uroce::io::test {
 namespace {
 
-// Each packet of one range takes processor time.
+void spin(Duration time) {
+  for (const Duration begin = thread_time(); thread_time() - begin < time;) continue;
+}
+
+// Each packet to a range that is slow takes processor time.
 class SlowTo final : public PacketIo {
  public:
-  SlowTo(std::unique_ptr<MemoryEnd> end, uint32_t range) : end_(std::move(end)), range_(range) {}
+  SlowTo(std::unique_ptr<MemoryEnd> end, uint32_t range) : ranges{range}, end_(std::move(end)) {}
   size_t receive(std::span<RxPacket> out) override { return end_->receive(out); }
   size_t send(std::span<io::TxPacket> burst) override {
     for (const io::TxPacket& packet : burst) {
-      const uint32_t range = wire::load_be24(&packet.header[5]) >> kRangeBits;
-      for (const Duration begin = thread_time(); is_slow && range == range_ && thread_time() - begin < kTakes;)
-        continue;
-      ++(range == range_ ? slow : others);
+      const bool is_to_it = ranges.contains(wire::load_be24(&packet.header[5]) >> kRangeBits);
+      if (is_slow && is_to_it) spin(takes);
+      ++(is_to_it ? slow : others);
     }
     return end_->send(burst);
   }
@@ -33,13 +37,13 @@ class SlowTo final : public PacketIo {
   std::string description() const override { return "slow"; }
   IoCounters counters() const override { return end_->counters(); }
 
-  static constexpr Duration kTakes = std::chrono::milliseconds(3);
+  Duration takes = std::chrono::milliseconds(60);  // two are too much
   int slow = 0, others = 0;
   bool is_slow = true;
+  std::set<uint32_t> ranges;
 
  private:
   const std::unique_ptr<MemoryEnd> end_;
-  const uint32_t range_;
 };
 
 class SlowNetwork : public SameHostTest {
@@ -80,62 +84,109 @@ class SlowNetwork : public SameHostTest {
   std::unique_ptr<SameHost> io;
 };
 
+// How long a call takes more than what it spins is the machine's to say: then fewer of them are too much.
 TEST_F(SlowNetwork, WhoTakesLongGetsAPartOfTheTime) {
   for (int i = 0; i < 10; ++i) send();
-  EXPECT_EQ(network->slow, 2);
+  const int at_once = network->slow;
+  EXPECT_TRUE(at_once == 1 || at_once == 2) << at_once;
   EXPECT_EQ(network->others, 20);
-  EXPECT_EQ(io->counters().tx_unread, 8u);
-  test_time += SlowTo::kTakes * 50;
+  EXPECT_EQ(io->counters().tx_unread, static_cast<uint64_t>(10 - at_once));
+  test_time += std::chrono::milliseconds(100);
   send();
-  EXPECT_EQ(network->slow, 2);
-  test_time += std::chrono::seconds(20);  // how long it took is the machine's to say
+  EXPECT_EQ(network->slow, at_once);
+  test_time += std::chrono::minutes(1);
   for (int i = 0; i < 10; ++i) send();
-  EXPECT_EQ(network->slow, 3);
+  EXPECT_TRUE(network->slow > at_once && network->slow <= at_once + 2) << network->slow;
 }
 
 // Whoever is in a group on this host is woken, too.
 TEST_F(SlowNetwork, GroupsAreNoExceptionButNotMet) {
   to_group = true;
   for (int i = 0; i < 10; ++i) send();
-  EXPECT_EQ(network->slow, 2);
+  EXPECT_TRUE(network->slow == 1 || network->slow == 2) << network->slow;
   EXPECT_EQ(network->others, 20);
   EXPECT_EQ(met, 4) << "the other range: with the first, second, fourth, eighth packet";
 }
 
-void spin(Duration time) {
-  for (const Duration begin = thread_time(); thread_time() - begin < time;) continue;
+// A user has as many ranges as others leave.
+TEST_F(SlowNetwork, ManyWhoTakeLongGetNoMoreOfItThanOne) {
+  constexpr uint32_t kFirst = kTheirs + 10, kCount = 8;
+  for (uint32_t range = kFirst; range < kFirst + kCount; ++range) network->ranges.insert(range);
+  const auto send_to_each = [this] {
+    for (uint32_t range = kFirst; range < kFirst + kCount; ++range) {
+      TestBurst burst;
+      add(burst, 0, 100, range);
+      io->send(burst.packets());
+    }
+    const int all = network->slow;
+    network->slow = 0;
+    return all;
+  };
+  EXPECT_EQ(send_to_each(), static_cast<int>(kCount));
+  EXPECT_LE(send_to_each(), 1) << "the first one, which was not too much yet";
+  test_time += std::chrono::seconds(10);
+  EXPECT_EQ(send_to_each(), 0) << "time enough for one, not for all";
+  send();
+  EXPECT_EQ(network->others, 2) << "that have not been slow";
 }
 
+// A processor of a virtual machine may be taken away at any time.
+TEST_F(SlowNetwork, OneThatTakesLongIsForgiven) {
+  network->takes = std::chrono::milliseconds(3);
+  for (int i = 0; i < 2; ++i) {
+    test_time += std::chrono::minutes(1);
+    network->is_slow = true;
+    send();
+    network->is_slow = false;
+    const uint64_t lost = io->counters().tx_unread;
+    for (int j = 0; j < 100; ++j) send();
+    EXPECT_EQ(io->counters().tx_unread, lost);
+  }
+}
+
+struct CostOfOne {
+  Cost all{[] { return test_time; }};
+  Cost::OfOne one;
+  void takes(Duration time, size_t count = 1) {
+    all.account_for(one, count, [time] { spin(time); });
+  }
+  bool is_too_much() const { return all.is_too_much(one); }
+};
+
 TEST(Cost, OneThatTakesLongerThanAnyHiccupIsTooMuch) {
-  const auto takes = [](Duration time) {
-    Cost cost;
-    cost.account_for(1, [time] { spin(time); });
-    return cost.is_too_much();
-  };
-  EXPECT_FALSE(takes(std::chrono::milliseconds(3)));
-  EXPECT_TRUE(takes(std::chrono::milliseconds(120)));
+  CostOfOne slow, slower;
+  slow.takes(std::chrono::milliseconds(3));
+  slower.takes(std::chrono::milliseconds(120));
+  EXPECT_FALSE(slow.is_too_much());
+  EXPECT_TRUE(slower.is_too_much());
+}
+
+// They are as many as the other side likes.
+TEST(Cost, CheapOnesDoNotPayForOthers) {
+  CostOfOne cost;
+  for (int i = 0; i < 2; ++i) {
+    cost.takes(std::chrono::milliseconds(60));
+    for (int j = 0; j < 1000; ++j) cost.takes(Duration{}, 32);
+  }
+  EXPECT_TRUE(cost.is_too_much());
+  test_time += std::chrono::minutes(1);
+  EXPECT_FALSE(cost.is_too_much());
 }
 
 TEST(Cost, ManyMayTakeAsLongAsEachMay) {
   const auto is_too_much = [](size_t count) {
-    Cost cost;
-    for (int i = 0; i < 8; ++i) cost.account_for(count, [] { spin(std::chrono::milliseconds(1)); });
+    CostOfOne cost;
+    for (int i = 0; i < 20; ++i) cost.takes(std::chrono::milliseconds(8), count);
     return cost.is_too_much();
   };
   EXPECT_TRUE(is_too_much(1));
   EXPECT_FALSE(is_too_much(1000));
 }
 
-// A processor of a virtual machine may be taken away at any time.
-TEST_F(SlowNetwork, OneThatTakesLongIsForgiven) {
-  send();
-  network->is_slow = false;
-  for (int i = 0; i < 100; ++i) send();
-  network->is_slow = true;
-  send();
-  network->is_slow = false;
-  for (int i = 0; i < 100; ++i) send();
-  EXPECT_EQ(io->counters().tx_unread, 0u);
+TEST(Cost, WhoHadNoPartInItIsNotToBlame) {
+  CostOfOne cost;
+  cost.takes(std::chrono::milliseconds(120));
+  EXPECT_FALSE(cost.all.is_too_much(Cost::OfOne()));
 }
 
 }  // namespace
