@@ -43,7 +43,7 @@ inline constexpr size_t kMostWishes = 256;                        // to meet oth
 inline constexpr size_t kMostMet = io::PeerExchange::kMostPeers;  // of a range
 inline constexpr size_t kMostMetOfUser = 32;  // of a client, those of one other user who is not root
 
-// Who has met somebody is told when that range has gone; who does not listen for so long is not waited for.
+// Who has met somebody is told when that range has gone; who has not read it for so long is not waited for.
 inline constexpr Duration kPartingTime = std::chrono::seconds(10);
 
 // --- in a turn ------------------------------------------------------------------------------------------------------

@@ -4,18 +4,23 @@
 namespace uroce::broker {
 
 void Partings::add(uint32_t other, uint32_t range, Time ends, const Tell& tell) {
-  const auto waiting = waiting_.find(other);
-  if (waiting == waiting_.end() && tell(other, range)) return;  // else in order
-  waiting_[other].push_back({range, ends});
+  auto& partings = waiting_[other];
+  const bool is_next = partings.empty() || partings.back().told;
+  partings.push_back({range, ends, is_next && tell(other, range)});
   ++counts_[range];
 }
 
-void Partings::tell_all(Time now, const Tell& tell) {
+void Partings::look(Time now, const HasRead& has_read, const Tell& tell) {
   for (auto waiting = waiting_.begin(); waiting != waiting_.end();) {
     auto& [other, partings] = *waiting;
-    while (!partings.empty() && (now >= partings.front().ends || tell(other, partings.front().range))) {
+    const bool read = has_read(other);  // before there is more
+    while (!partings.empty() && (now >= partings.front().ends || (read && partings.front().told))) {
       forget(partings.front().range);
       partings.pop_front();
+    }
+    for (Parting& each : partings) {
+      each.told = each.told || tell(other, each.range);
+      if (!each.told) break;
     }
     waiting = partings.empty() ? waiting_.erase(waiting) : std::next(waiting);
   }

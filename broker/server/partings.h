@@ -18,23 +18,26 @@ class Partings {
  public:
   // Tells the client with range `other` that `range` has gone. False: not now, it does not listen.
   using Tell = std::function<bool(uint32_t other, uint32_t range)>;
+  // The client with range `other` has read all that it was told.
+  using HasRead = std::function<bool(uint32_t other)>;
 
-  // The client with range `other` is told at once, if it listens; `ends`: until when it may be told later.
+  // The client with range `other` is told at once, if it listens; `ends`: until when it may be told later, and read it.
   void add(uint32_t other, uint32_t range, Time ends, const Tell& tell);
-  // Tells those that could not be told yet; of each that still does not listen it asks once.
-  void tell_all(Time now, const Tell& tell);
+  // Sees who has read it, and tells those that could not be told yet; of each that still does not listen it asks once.
+  void look(Time now, const HasRead& has_read, const Tell& tell);
   bool any() const { return !waiting_.empty(); }
-  // Somebody has still to hear of it.
+  // Somebody has still to read of it.
   bool are_of(uint32_t range) const { return counts_.contains(range); }
 
  private:
   struct Parting {
     uint32_t range;
     Time ends;
+    bool told;
   };
   void forget(uint32_t range);
 
-  std::map<uint32_t, std::deque<Parting>> waiting_;  // by `other`, those that end first in front
+  std::map<uint32_t, std::deque<Parting>> waiting_;  // by `other`, in the order in which they are told
   std::map<uint32_t, size_t> counts_;                // by range
 };
 

@@ -167,6 +167,7 @@ class Server final : private CmServer::Clients {
   bool is_free(uint32_t range, Time now) const;
   void part(uint32_t other, uint32_t range);
   bool tell_of_parting(uint32_t other, uint32_t range);
+  bool has_read(uint32_t other) const;
   Clients::iterator end_client(Clients::iterator client);
   void close_some();
   bool has_starting_child() const {

@@ -250,7 +250,9 @@ bool Server::is_free(uint32_t range, Time now) const {
 void Server::release_ranges(Time now) {
   if (now < look_at_kept_) return;
   look_at_kept_ = now + kLookAgain;
-  partings_.tell_all(now, [this](uint32_t other, uint32_t range) { return tell_of_parting(other, range); });
+  partings_.look(
+      now, [this](uint32_t other) { return has_read(other); },
+      [this](uint32_t other, uint32_t range) { return tell_of_parting(other, range); });
   std::erase_if(kept_, [&](const auto& kept) {
     const bool free = is_free(kept.first, now);
     if (free) ranges_.release(kept.first - LeaseRange::kFirstNumber);

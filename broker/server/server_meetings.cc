@@ -121,4 +121,10 @@ bool Server::tell_of_parting(uint32_t other, uint32_t range) {
   return tell(*client, message) != EAGAIN;
 }
 
+// True as well if there is nobody.
+bool Server::has_read(uint32_t other) const {
+  const Client* const client = holder(other);
+  return client == nullptr || !is_unread(client->reports.get());
+}
+
 }  // namespace uroce::broker

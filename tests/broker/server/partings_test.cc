@@ -15,6 +15,7 @@ struct Clients {
   explicit Clients(std::set<uint32_t> do_not_listen = {}) : deaf(std::move(do_not_listen)) {}
   std::set<uint32_t> deaf;
   std::vector<std::pair<uint32_t, uint32_t>> told;
+  std::set<uint32_t> have_not_read;
   int asked = 0;
   Partings::Tell tell() {
     return [this](uint32_t other, uint32_t range) {
@@ -24,6 +25,10 @@ struct Clients {
       return true;
     };
   }
+  void look(Partings& partings, Time now = {}) {
+    partings.look(
+        now, [this](uint32_t other) { return !have_not_read.contains(other); }, tell());
+  }
 };
 
 TEST(Partings, WhoListensIsToldAtOnce) {
@@ -31,7 +36,25 @@ TEST(Partings, WhoListensIsToldAtOnce) {
   Partings partings;
   partings.add(1, 7, kEnd, clients.tell());
   EXPECT_EQ(clients.told, (std::vector<std::pair<uint32_t, uint32_t>>{{1, 7}}));
+  EXPECT_TRUE(partings.are_of(7)) << "it has not read it";
+  clients.have_not_read = {1};
+  clients.look(partings);
+  EXPECT_TRUE(partings.are_of(7));
+  clients.have_not_read.clear();
+  clients.look(partings);
   EXPECT_FALSE(partings.any() || partings.are_of(7));
+  EXPECT_EQ(clients.asked, 1) << "is told once";
+}
+
+TEST(Partings, WhoDoesNotReadIsNotWaitedForLonger) {
+  Clients clients;
+  clients.have_not_read = {1};
+  Partings partings;
+  partings.add(1, 7, kEnd, clients.tell());
+  clients.look(partings, kEnd - Duration(1));
+  EXPECT_TRUE(partings.are_of(7));
+  clients.look(partings, kEnd);
+  EXPECT_FALSE(partings.are_of(7));
 }
 
 TEST(Partings, WhoListensAgainIsToldInOrder) {
@@ -42,8 +65,10 @@ TEST(Partings, WhoListensAgainIsToldInOrder) {
   partings.add(1, 8, kEnd, clients.tell());
   EXPECT_TRUE(clients.told.empty());
   EXPECT_TRUE(partings.are_of(7) && partings.are_of(8));
-  partings.tell_all(Time{}, clients.tell());
+  clients.look(partings);
   EXPECT_EQ(clients.told, (std::vector<std::pair<uint32_t, uint32_t>>{{1, 7}, {1, 8}}));
+  EXPECT_TRUE(partings.are_of(7) && partings.are_of(8)) << "it has read what was before";
+  clients.look(partings);
   EXPECT_FALSE(partings.any() || partings.are_of(7) || partings.are_of(8));
 }
 
@@ -52,11 +77,11 @@ TEST(Partings, ARangeIsKeptForAllWhoAreToHear) {
   Partings partings;
   for (const uint32_t other : {1u, 2u}) partings.add(other, 7, kEnd, clients.tell());
   clients.deaf = {2};
-  partings.tell_all(Time{}, clients.tell());
+  clients.look(partings);
   EXPECT_TRUE(partings.are_of(7));
-  partings.tell_all(kEnd - Duration(1), clients.tell());
+  clients.look(partings, kEnd - Duration(1));
   EXPECT_TRUE(partings.are_of(7));
-  partings.tell_all(kEnd, clients.tell());
+  clients.look(partings, kEnd);
   EXPECT_FALSE(partings.are_of(7)) << "is not waited for longer";
 }
 
@@ -65,7 +90,7 @@ TEST(Partings, OfWhoDoesNotListenItAsksOnce) {
   Partings partings;
   for (uint32_t range = 2; range < 200; ++range) partings.add(1, range, kEnd, clients.tell());
   EXPECT_EQ(clients.asked, 1);
-  partings.tell_all(Time{}, clients.tell());
+  clients.look(partings);
   EXPECT_EQ(clients.asked, 2);
 }
 

@@ -240,6 +240,41 @@ TEST_F(ServerMeetings, AMeetingThatIsNotReadyEndsWithTheRange) {
   EXPECT_EQ(next.hear().kind, Kind::kMemory) << "and nothing before it";
 }
 
+// Else what it sends meanwhile would be in the memory of the one who had the range.
+TEST_F(ServerMeetings, ARangeIsNobodysBeforeWhoMetItHasReadThatItHasGone) {
+  kernel_.last_number = 2;
+  const auto broker = server(silent_clock);
+  const auto turns = [&] {
+    for (int i = 0; i < 5; ++i) EXPECT_TRUE(broker->turn(-1, false));
+  };
+  RawClient a(address_), b(address_), next(address_);
+  const auto lease = [&](RawClient& client) {
+    Message request = make_message(Kind::kLease, "eth");
+    request.ifindex = 1;
+    client.say(request);
+    turns();
+    return client.listen();
+  };
+  for (RawClient* const client : {&a, &b, &next}) {
+    client->say(RawClient::hello());
+    turns();
+    EXPECT_EQ(client->welcome().kind, Kind::kWelcome);
+  }
+  const uint32_t ours = lease(a).range, theirs = lease(b).range;
+  a.say(meet(ours, theirs));
+  turns();
+  EXPECT_EQ(a.hear(0).kind, Kind::kMemory);
+  b.leave();
+  const auto is_free = [&] {
+    silent_time += Server::kLookAgain;
+    return lease(next).range == theirs;
+  };
+  EXPECT_FALSE(is_free());
+  EXPECT_FALSE(is_free());
+  EXPECT_EQ(a.hear(0).kind, Kind::kPart);
+  EXPECT_TRUE(is_free());
+}
+
 // Who has a range by an earlier lease has met others, not who has it by the later one.
 TEST_F(ServerMeetings, WhoTakesARangeOverMeetsOthersAnew) {
   kernel_.last_number = 2;
