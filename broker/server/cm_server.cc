@@ -54,6 +54,11 @@ CmServer::CmServer(std::unique_ptr<net::NetView> view, const std::optional<io::F
            }),
       service_(limits, engine::secure_random, *this, *this) {}
 
+CmServer::~CmServer() {
+  end_rest();
+  for (auto& [id, client] : clients_) others_.close_later(std::move(client.socket), client.account);
+}
+
 UniqueFd CmServer::open(cm::ClientId client, Time now) {
   close(client, now);
   std::array<int, 2> ends{-1, -1};

@@ -56,7 +56,8 @@ class CmServer final : private cm::Surroundings, private cm::Output {
   };
   CmServer(std::unique_ptr<net::NetView> view, const std::optional<io::FaultSpec>& faults, const cm::Limits& limits,
            Clients& clients, size_t most_unread = kMostUnread, PortsOf ports_of = net::local_ports);
-  ~CmServer() { end_rest(); }
+  // What its clients have is left to close_later().
+  ~CmServer();
 
   // The client's end of a new connection, in place of the one that it had. Empty: no more descriptors.
   UniqueFd open(cm::ClientId client, Time now);

@@ -78,29 +78,41 @@ Server::Server(std::vector<UniqueFd> listeners, std::unique_ptr<Steering> steeri
   if (Staging* const staging = steering_->staging()) claims_.emplace(*staging);
 }
 
-// First what asks the others of time and accounts while its connections end.
+// The addresses are the next broker's before anything that may take long. Then what asks the others of time and
+// accounts while its connections end.
 Server::~Server() {
+  for (const UniqueFd& listener : listeners_) accept_rest(listener.get());
+  listeners_.clear();
   cm_.reset();
-  for (Client& client : clients_) let_go(client.socket, client.peer.uid);
-  for (Leaving& leaving : leaving_) let_go(leaving.socket, leaving.user);
-  for (const UniqueFd& listener : listeners_) turn_away_at(listener.get());
+  for (Client& client : clients_) let_go(client.socket, client.reports, client.peer.uid);
+  for (Leaving& leaving : leaving_) let_go(leaving.socket, leaving.reports, leaving.user);
 }
 
-void Server::let_go(ClientSocket& socket, uid_t user) {
-  socket.hang_up();
-  if (!socket.drain()) closer_.add(socket.release(), user);
+// Whose user has no time is left as it is to a process that ends.
+void Server::let_go(ClientSocket& socket, UniqueFd& reports, uid_t user) {
+  const bool has_some = has_time(user, now_());
+  const Duration begin = spent();
+  if (has_some) {
+    socket.hang_up();
+    reports.reset();
+  }
+  if (!has_some || !socket.drain()) closer_.add(socket.release(), user);
+  closer_.add(std::move(reports), user);
+  socket.release().reset();  // on this account
+  charge(user, begin);
 }
 
 // Whoever has not been accepted yet: what they have sent would be closed with the listener, and waited for. One that
 // another process has made (systemd) stays open there, and they are for the next broker.
-void Server::turn_away_at(int listener) {
+void Server::accept_rest(int listener) {
   const std::optional<Peer> maker = peer_of(listener);
   if (!maker || maker->pid != getpid()) return;
   shutdown(listener, SHUT_RDWR);  // nobody comes any more
   while (true) {
     ClientSocket socket(UniqueFd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC)));
     if (socket.get() < 0) return;
-    let_go(socket, 0);
+    const std::optional<Peer> peer = peer_of(socket.get());
+    if (peer) leaving_.push_back({std::move(socket), UniqueFd(), peer->uid});
   }
 }
 
@@ -421,7 +433,7 @@ cm::Account Server::account_of(cm::ClientId client) {
 
 void Server::close_later(ClientSocket socket, const cm::Account& account) {
   const Duration begin = spent();
-  socket.hang_up();
+  if (has_time_for(account)) socket.hang_up();
   charge(account, begin);
   leaving_.push_back({std::move(socket), UniqueFd(), static_cast<uid_t>(account.user)});
 }

@@ -173,9 +173,9 @@ class Server final : private CmServer::Clients {
   bool has_starting_child() const {
     return steering_->has_starting_child() || (claims_ && claims_->has_starting_child());
   }
-  void let_go(ClientSocket& socket, uid_t user);
+  void let_go(ClientSocket& socket, UniqueFd& reports, uid_t user);
   void turn_away(ClientSocket socket, uid_t user);
-  void turn_away_at(int listener);
+  void accept_rest(int listener);
   static std::optional<std::string> too_many_leases(const Client& client);
   std::optional<std::string> objection(const Client& client) const;
   std::optional<std::string> who_is_in_the_way(const Message& request) const;
@@ -188,9 +188,9 @@ class Server final : private CmServer::Clients {
   int patience(Time now) const;
 
   const std::unique_ptr<Steering> steering_;
-  std::optional<Claims> claims_;           // none: it serves its owner only
-  std::unique_ptr<CmServer> cm_;           // null: there is none
-  const std::vector<UniqueFd> listeners_;  // shut down first: whoever comes then sees that nobody listens
+  std::optional<Claims> claims_;  // none: it serves its owner only
+  std::unique_ptr<CmServer> cm_;  // null: there is none
+  std::vector<UniqueFd> listeners_;
   const Policy policy_;
   const bool verbose_;
   const XdpProgramOf xdp_program_of_;
