@@ -48,7 +48,7 @@ inline constexpr Duration kPartingTime = std::chrono::seconds(10);
 
 // --- in a turn ------------------------------------------------------------------------------------------------------
 inline constexpr size_t kServedOfUser = 64;  // messages of all clients of a user who is not the owner; one of a client
-inline constexpr size_t kMostAccepted = 16;  // of a listener
+inline constexpr size_t kMostAccepted = 64;  // of a listener
 inline constexpr size_t kMostClosed = 16;    // connections: to close one may take a process (slow_closer.h)
 
 // --- of the broker's time -------------------------------------------------------------------------------------------

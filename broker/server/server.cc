@@ -471,7 +471,7 @@ void Server::close_some() {
   closes_more_ = closed == kMostClosed;
   if (has_starting_child()) return;
   const Duration begin = spent();
-  if (const auto user = closer_.work()) charge(*user, begin);
+  if (const auto user = closer_.work([this](uid_t each) { return has_time(each, now_()); })) charge(*user, begin);
 }
 
 void Server::log(const Client& client, const std::string& text) const {

@@ -70,22 +70,24 @@ size_t SlowCloser::processes_of(uid_t user) const {
       std::count_if(processes_.begin(), processes_.end(), [user](const Process& each) { return each.user == user; }));
 }
 
-std::optional<uid_t> SlowCloser::work() {
+std::optional<uid_t> SlowCloser::work(const HasTime& has_time) {
   std::erase_if(processes_, [](const Process& each) { return waitpid(each.pid, nullptr, WNOHANG) != 0; });
-  const auto user = next_user();
+  const auto user = next_user(has_time);
   if (user) close_all_of(user);
   if (user) last_ = user;
   return user;
 }
 
 // Whose descriptors are to be closed now: users take turns.
-std::optional<uid_t> SlowCloser::next_user() const {
+std::optional<uid_t> SlowCloser::next_user(const HasTime& has_time) const {
   if (size_ >= enough_) {
     const auto has_less = [](const auto& one, const auto& other) { return one.second.size() < other.second.size(); };
     return std::max_element(waiting_.begin(), waiting_.end(), has_less)->first;
   }
   if (processes_.size() >= kMostProcesses) return std::nullopt;
-  const auto may_have_one = [this](const auto& each) { return processes_of(each.first) < kMostOfUser; };
+  const auto may_have_one = [&](const auto& each) {
+    return processes_of(each.first) < kMostOfUser && has_time(each.first);
+  };
   const auto behind = last_ ? waiting_.upper_bound(*last_) : waiting_.begin();
   auto next = std::find_if(behind, waiting_.end(), may_have_one);
   if (next != waiting_.end()) return next->first;

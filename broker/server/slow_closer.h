@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <optional>
 #include <sys/types.h>
@@ -31,9 +32,10 @@ class SlowCloser {
 
   // It may be one copy of several.
   void add(UniqueFd descriptor, uid_t user);
-  // Starts a process, if there is something to close and there may be one; sees which have ended. Does not wait.
-  // Returns whose descriptors were to be closed.
-  std::optional<uid_t> work();
+  // Starts a process, if there is something to close and there may be one; sees which have ended. Does not wait. Those
+  // of users who have no time are collected until too much waits. Returns whose descriptors were to be closed.
+  using HasTime = std::function<bool(uid_t user)>;
+  std::optional<uid_t> work(const HasTime& has_time);
   // work() has something to do again soon.
   bool is_busy() const { return size_ > 0 || !processes_.empty(); }
   // Descriptors that wait to be closed.
@@ -49,7 +51,7 @@ class SlowCloser {
     UniqueFd has_ours;  // ends when the process has nothing open but what it is there for
   };
   size_t processes_of(uid_t user) const;
-  std::optional<uid_t> next_user() const;
+  std::optional<uid_t> next_user(const HasTime& has_time) const;
   // Those of one user, or all.
   void close_all_of(std::optional<uid_t> user);
 

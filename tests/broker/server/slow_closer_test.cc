@@ -17,6 +17,10 @@ namespace {
 
 constexpr size_t kEnough = 64;
 
+bool always(uid_t) {
+  return true;
+}
+
 // A pipe: whether all copies of its writing end have been closed is seen at the other one.
 struct Pipe {
   Pipe() {
@@ -38,7 +42,7 @@ TEST(SlowCloser, OneProcessClosesAllOfAUser) {
   for (uid_t i = 0; i < pipes.size(); ++i) closer.add(std::move(pipes[i].writes), i % 2);
   EXPECT_EQ(closer.size(), 6u);
   EXPECT_EQ(closer.of(1), 3u);
-  closer.work();
+  closer.work(always);
   EXPECT_EQ(closer.of(0), 0u);
   EXPECT_EQ(closer.of(1), 3u);
   const auto closed = [&](uid_t user) {
@@ -47,7 +51,7 @@ TEST(SlowCloser, OneProcessClosesAllOfAUser) {
   EXPECT_TRUE(comes_true([&] { return closed(0); }));
   EXPECT_FALSE(pipes[1].is_closed());
   EXPECT_TRUE(comes_true([&] {
-    closer.work();
+    closer.work(always);
     return closed(1) && !closer.is_busy();
   }));
 }
@@ -57,7 +61,7 @@ TEST(SlowCloser, TheProcessKeepsNothingElseOpen) {
   SlowCloser closer(kEnough);
   Pipe other, pipe;
   closer.add(std::move(pipe.writes), 1);
-  closer.work();
+  closer.work(always);
   other.writes.reset();
   EXPECT_TRUE(comes_true([&] { return other.is_closed() && pipe.is_closed(); }));
 }
@@ -71,17 +75,17 @@ TEST(SlowCloser, AfterTheEndAddressesAreFree) {
     Pipe pipe;
     SlowCloser closer(kEnough);
     closer.add(std::move(pipe.writes), 1);
-    closer.work();
+    closer.work(always);
   }
 }
 
 TEST(SlowCloser, NobodyWaitsForWhatLingers) {
   SlowCloser closer(kEnough);
   for (uid_t user = 0; user < 8; ++user) closer.add(test::slow_socket(), user);
-  for (int turn = 0; turn < 8; ++turn) closer.work();
+  for (int turn = 0; turn < 8; ++turn) closer.work(always);
   EXPECT_EQ(closer.size(), 0u);
   EXPECT_TRUE(comes_true([&] {
-    closer.work();
+    closer.work(always);
     return !closer.is_busy();
   }));
 }
@@ -92,26 +96,48 @@ TEST(SlowCloser, WhenTooMuchWaitsWhoHasTheMostGetsAnotherProcess) {
   for (size_t i = 0; i < SlowCloser::kMostOfUser; ++i) {
     Pipe other;
     closer.add(files.take(), 1);
-    closer.work();
+    closer.work(always);
     other.writes.reset();
     // The process has nothing open any more but what it closes; until then it has the next file, too.
     EXPECT_TRUE(comes_true([&] { return other.is_closed(); }));
   }
   std::array<Pipe, 8> pipes;
   for (size_t i = 0; i < 3; ++i) closer.add(std::move(pipes[i].writes), 1);
-  closer.work();
+  closer.work(always);
   EXPECT_EQ(closer.of(1), 3u) << "they wait for those that do not end";
   for (size_t i = 3; i < pipes.size(); ++i) {
     EXPECT_FALSE(closer.is_full());
     closer.add(std::move(pipes[i].writes), i < 5 ? 2 : 1);
   }
   EXPECT_TRUE(closer.is_full());
-  closer.work();
+  closer.work(always);
   EXPECT_EQ(closer.of(1), 0u);
   EXPECT_EQ(closer.of(2), 2u);
-  closer.work();
+  closer.work(always);
   EXPECT_EQ(closer.size(), 0u);
   for (const Pipe& pipe : pipes) EXPECT_TRUE(comes_true([&] { return pipe.is_closed(); }));
+}
+
+// A process costs more than he has time for, however often he connects.
+TEST(SlowCloser, OneProcessTakesAllOfWhoHasNoTimeWhenTooMuchWaits) {
+  SlowCloser closer(4);
+  const auto has_time = [](uid_t user) { return user == 1; };
+  const auto add = [&closer](uid_t user) {
+    Pipe pipe;
+    closer.add(std::move(pipe.writes), user);
+  };
+  add(1);
+  add(2);
+  EXPECT_EQ(closer.work(has_time), 1u);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(closer.work(has_time), std::nullopt);
+    add(2);
+  }
+  EXPECT_EQ(closer.work(has_time), 2u);
+  EXPECT_EQ(closer.size(), 0u);
+  add(2);
+  EXPECT_EQ(closer.work(has_time), std::nullopt);
+  EXPECT_EQ(closer.work(always), 2u) << "he has some again";
 }
 
 // However much one of them brings meanwhile.
@@ -121,7 +147,7 @@ TEST(SlowCloser, UsersTakeTurns) {
   for (const uid_t user : {3, 1, 2}) closer.add(files.take(), user);
   std::vector<uid_t> turns;
   for (int i = 0; i < 3; ++i) {
-    const auto user = closer.work();
+    const auto user = closer.work(always);
     ASSERT_TRUE(user);
     turns.push_back(*user);
     if (closer.of(1) == 0 && i == 0) closer.add(files.take(), 1);
