@@ -6,9 +6,12 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <deque>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <functional>
 #include <list>
+#include <map>
 #include <optional>
 #include <poll.h>
 #include <sstream>
@@ -27,7 +30,8 @@ namespace protocol = io::capture_protocol;
 
 namespace {
 
-constexpr int kAnswerTimeout = 1000;  // ms
+constexpr int kAnswerTimeout = 1000;                      // ms
+constexpr Duration kAllAnswer = std::chrono::seconds(2);  // all together; children begin late, too
 constexpr std::string_view kBroker = "uroced";
 
 std::optional<int> process_id(const std::string& text) {
@@ -35,6 +39,30 @@ std::optional<int> process_id(const std::string& text) {
       !std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; }))
     return std::nullopt;
   return std::stoi(text);
+}
+
+// None: the process is not there.
+std::optional<uid_t> user_of(int pid) {
+  struct stat status {};
+  const bool there = stat(fmt::format("/proc/{}", pid).c_str(), &status) == 0;
+  return there ? std::optional(status.st_uid) : std::nullopt;
+}
+
+bool is_trusted(int pid) {
+  const std::optional<uid_t> user = user_of(pid);
+  return user && (*user == 0 || *user == geteuid());
+}
+
+// Those that are trusted first; then users take turns, however many processes each has.
+std::deque<int> in_order(const std::vector<int>& pids) {
+  std::map<uid_t, size_t> counts;
+  std::multimap<size_t, int> by_turn;
+  for (const int pid : pids) {
+    if (const auto user = user_of(pid)) by_turn.emplace(is_trusted(pid) ? 0 : ++counts[*user], pid);
+  }
+  std::deque<int> order;
+  for (const auto& [turn, pid] : by_turn) order.push_back(pid);
+  return order;
 }
 
 // What the process behind the socket says of itself: lines, the program first. None: nobody is there.
@@ -53,7 +81,9 @@ std::optional<std::string> ask(int pid) {
 // ends. Nobody waits for such a child.
 class Question {
  public:
-  explicit Question(int pid) : pid_(pid) {
+  explicit Question(int pid) {
+    target_.pid = pid;
+    target_.is_trusted = is_trusted(pid);
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return;
     answer_.reset(ends[0]);
@@ -78,7 +108,7 @@ class Question {
   Question& operator=(const Question&) = delete;
 
   pollfd wait() const { return {answer_.get(), POLLIN, 0}; }
-  bool is_over(Time now) const { return !answer_ || now >= end_; }
+  bool is_over() const { return !answer_; }
   void read() {
     std::array<char, 4096> bytes;
     const ssize_t size = ::read(answer_.get(), bytes.data(), bytes.size());
@@ -88,8 +118,7 @@ class Question {
   // None: nobody is there, or he has not answered in time.
   std::optional<CaptureTarget> target() const {
     if (!text_.starts_with(kAnswered)) return std::nullopt;
-    CaptureTarget target;
-    target.pid = pid_;
+    CaptureTarget target = target_;
     std::istringstream lines(text_.substr(1));
     std::getline(lines, target.program);
     for (std::string line; std::getline(lines, line);) target.devices.push_back(line);
@@ -99,18 +128,16 @@ class Question {
  private:
   static constexpr char kAnswered = '+';
   static constexpr size_t kMostOfAnswer = size_t{64} << 10;
-  const int pid_;
-  const Time end_ = monotonic_now() + std::chrono::milliseconds(2 * kAnswerTimeout);  // children begin late, too
+  CaptureTarget target_;
   UniqueFd answer_;
   pid_t child_ = -1;
   std::string text_;
 };
 
 std::string why_no_process(int pid) {
-  struct stat status {};
-  const std::string directory = fmt::format("/proc/{}", pid);
-  if (stat(directory.c_str(), &status) != 0) return fmt::format("no process {}; see uroce capture --list", pid);
-  if (geteuid() != 0 && status.st_uid != geteuid()) {
+  const std::optional<uid_t> user = user_of(pid);
+  if (!user) return fmt::format("no process {}; see uroce capture --list", pid);
+  if (geteuid() != 0 && *user != geteuid()) {
     return fmt::format("process {}: it is another user's; try as root", pid);
   }
   if (io::may_not_look_into(pid)) {
@@ -132,15 +159,18 @@ bool CaptureTarget::has_device(std::string_view device_or_netdev) const {
   });
 }
 
-// Many at a time: those that do not answer would keep the others waiting.
+// Many at a time, and not for long: those that do not answer would keep the others waiting.
 std::vector<CaptureTarget> find_capture_targets(const std::string& wanted) {
   constexpr size_t kMostAtATime = 64;
-  std::vector<int> pids = io::processes_with_nameless_socket();
-  if (const auto only = process_id(wanted)) std::erase_if(pids, [&](int pid) { return pid != *only; });
+  const auto only = process_id(wanted);
+  std::deque<int> pids = in_order(only ? std::vector{*only} : io::processes_with_nameless_socket());
   std::vector<CaptureTarget> targets;
   std::list<Question> asked;
+  const Time end = monotonic_now() + kAllAnswer;
   while (!pids.empty() || !asked.empty()) {
-    for (; !pids.empty() && asked.size() < kMostAtATime; pids.pop_back()) asked.emplace_back(pids.back());
+    const bool is_late = monotonic_now() >= end;
+    if (is_late) pids.clear();
+    for (; !pids.empty() && asked.size() < kMostAtATime; pids.pop_front()) asked.emplace_back(pids.front());
     std::vector<pollfd> waits;
     for (const Question& question : asked) waits.push_back(question.wait());
     constexpr int kLookAgain = 50;  // ms
@@ -148,7 +178,7 @@ std::vector<CaptureTarget> find_capture_targets(const std::string& wanted) {
     auto wait = waits.begin();
     for (auto question = asked.begin(); question != asked.end(); ++wait) {
       if (wait->revents != 0) question->read();
-      const bool is_over = question->is_over(monotonic_now());
+      const bool is_over = is_late || question->is_over();
       auto target = is_over ? question->target() : std::nullopt;
       if (target) targets.push_back(std::move(*target));
       question = is_over ? asked.erase(question) : std::next(question);
@@ -176,6 +206,9 @@ ChosenTarget choose_capture_target(const std::vector<CaptureTarget>& targets, co
     std::erase_if(fitting, [&](const auto& target) { return (target.program == kBroker) != broker; });
   }
   if (wanted == kBroker) {
+    const auto is_trusted = [](const CaptureTarget& target) { return target.is_trusted; };
+    const bool any = std::any_of(fitting.begin(), fitting.end(), is_trusted);  // systemd's is of a user of its own
+    if (any) std::erase_if(fitting, std::not_fn(is_trusted));
     if (fitting.empty()) chosen.problem = "no broker runs that you may look into; see uroce capture --list";
   } else if (const auto pid = process_id(wanted)) {
     std::erase_if(fitting, [&](const auto& target) { return target.pid != *pid; });

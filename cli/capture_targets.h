@@ -12,18 +12,19 @@ namespace uroce::cli {
 
 struct CaptureTarget {
   int pid = 0;
+  bool is_trusted = false;           // root's, or of the user who asks
   std::string program;               // short name
   std::vector<std::string> devices;  // "uroce_eth0 (eth0): af_xdp, native", one per packet I/O
 
   bool has_device(std::string_view device_or_netdev) const;
 };
 
-// Those that answer within a second, ordered by process id. `wanted` as below: if it is a process id, nobody else is
-// asked.
+// Those that answer within two seconds in all, ordered by process id; of a user who has many that do not, the first
+// ones are waited for. `wanted` as below: if it is a process id, nobody else is asked.
 std::vector<CaptureTarget> find_capture_targets(const std::string& wanted);
 
-// Which one is meant. `wanted`: a process id, a device or a netdev; empty: the only one there is. On failure the text
-// says why, and what to type instead.
+// Which one is meant. `wanted`: a process id, a device or a netdev, or "uroced"; empty: the only one there is. On
+// failure the text says why, and what to type instead.
 struct ChosenTarget {
   std::optional<CaptureTarget> target;
   std::string device;   // the capture is to be of this one only; empty: all

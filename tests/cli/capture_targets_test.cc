@@ -34,6 +34,7 @@ class CaptureTargets : public testing::Test {
   static constexpr int kProcesses = 5;
   struct Shared {
     std::atomic<int> ready{0}, asked{0}, wanted{kProcesses};
+    std::atomic<int> unanswered{0};
     std::atomic<pid_t> hostile{0};  // passes on a file that nobody can close
   };
 
@@ -41,17 +42,27 @@ class CaptureTargets : public testing::Test {
     void* const memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ASSERT_NE(memory, MAP_FAILED);
     shared_ = new (memory) Shared;
-    for (int i = 0; i < kProcesses; ++i) {
-      const pid_t pid = fork();
-      if (pid == 0) answer();
-      pids_.push_back(pid);
-    }
-    ASSERT_TRUE(comes_true([&] { return shared_->ready == kProcesses; }));
+    start(kProcesses, geteuid(), [this] { answer(); });
   }
   void TearDown() override {
     for (const pid_t pid : pids_) kill(pid, SIGKILL);
     for (const pid_t pid : pids_) waitpid(pid, nullptr, 0);
     munmap(shared_, sizeof(Shared));
+  }
+
+  // They do `listens` and do not return.
+  template <class Listens>
+  void start(int count, uid_t user, Listens&& listens) {
+    const int ready = shared_->ready + count;
+    for (int i = 0; i < count; ++i) {
+      const pid_t pid = fork();
+      if (pid == 0) {
+        if (user != geteuid() && (setgid(user) != 0 || setuid(user) != 0)) _exit(1);
+        listens();
+      }
+      pids_.push_back(pid);
+    }
+    ASSERT_TRUE(comes_true([&] { return shared_->ready == ready; }));
   }
 
   template <class Condition>
@@ -63,10 +74,21 @@ class CaptureTargets : public testing::Test {
     }
     return true;
   }
-  [[noreturn]] void answer() const {
+  io::NamelessSocket listen() const {
     io::NamelessSocket own;
     if (io::open_nameless_socket(own) != 0) _exit(1);
     ++shared_->ready;
+    return own;
+  }
+  [[noreturn]] void answer_nobody() const {
+    const io::NamelessSocket own = listen();
+    pollfd comes{own.socket, POLLIN, 0};
+    poll(&comes, 1, -1);
+    ++shared_->unanswered;
+    while (true) pause();
+  }
+  [[noreturn]] void answer() const {
+    const io::NamelessSocket own = listen();
     while (true) {
       pollfd comes{own.socket, POLLIN, 0};
       poll(&comes, 1, -1);
@@ -117,6 +139,33 @@ TEST_F(CaptureTargets, NobodyWaitsForWhatOneOfThemPassesOn) {
   std::vector<int> others(pids_.begin() + 1, pids_.end());
   std::sort(others.begin(), others.end());
   EXPECT_EQ(found(""), others);
+}
+
+// Each of them is waited for, but not one after the other, and only where there is time.
+TEST_F(CaptureTargets, ManyThatDoNotAnswerHideNobodyElse) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root for processes of other users";
+  constexpr uid_t kHostile = 65533, kOther = 65532;
+  constexpr int kMany = 200;
+  shared_->wanted = 1;
+  start(1, kOther, [this] { answer(); });
+  std::vector<int> others = pids_;
+  std::sort(others.begin(), others.end());
+  start(kMany, kHostile, [this] { answer_nobody(); });
+  EXPECT_EQ(found(""), others);
+  EXPECT_LT(shared_->unanswered, kMany);
+}
+
+TEST(ChooseCaptureTarget, NobodyElsePassesForRootsBroker) {
+  std::vector<CaptureTarget> targets(3);
+  targets[0].pid = 1;
+  targets[1].pid = 2;
+  targets[2].pid = 3;
+  for (CaptureTarget& target : targets) target.program = "uroced";
+  EXPECT_FALSE(choose_capture_target(targets, "uroced").target) << "of users of whom nothing is known";
+  targets[1].is_trusted = true;
+  const auto chosen = choose_capture_target(targets, "uroced").target;
+  ASSERT_TRUE(chosen);
+  EXPECT_EQ(chosen->pid, 2);
 }
 
 }  // namespace
