@@ -68,8 +68,8 @@ class Cost {
   class Mark {
    public:
     Duration since() const {
-      const Mark end;
-      return end.others_ == others_ ? end.clock_ - clock_ : end.thread_ - thread_;
+      const Duration clock = monotonic_now() - clock_, thread = thread_time() - thread_;
+      return involuntary_switches() == others_ ? clock : thread;
     }
 
    private:
@@ -78,9 +78,9 @@ class Cost {
       getrusage(RUSAGE_THREAD, &usage);
       return usage.ru_nivcsw;
     }
+    long others_ = involuntary_switches();  // before the clocks, and at the end behind them
     Time clock_ = monotonic_now();
     Duration thread_ = thread_time();
-    long others_ = involuntary_switches();
   };
 
   Time (*const now_)();
