@@ -78,7 +78,13 @@ void Engine::progress() {
   for (uint32_t i = 0; i < device_->progress.shard_count(); ++i) device_->progress.shard(i).poll();
 }
 
+Waited Engine::wait_for_event(const std::function<bool()>& has_event, int fd) {
+  if (!device_->has_opened()) return Waited::kUnable;
+  return device_->progress.wait_for_event(has_event, fd);
+}
+
 void Engine::expect_sleep() {
+  if (device_->progress.has_waiters()) return;  // they watch themselves
   for (uint32_t i = 0; i < device_->progress.shard_count(); ++i) device_->progress.shard(i).expect_sleep();
 }
 

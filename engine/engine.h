@@ -22,6 +22,7 @@
 #include "engine/objects/init.h"
 #include "engine/objects/limits.h"
 #include "engine/objects/quota.h"
+#include "engine/objects/waited.h"
 #include "engine/queue/completion_queue.h"
 #include "engine/queue/work_queue.h"
 #include "engine/transport/common/qp_state.h"
@@ -114,6 +115,9 @@ class Engine {
   void progress();
   // The caller is about to sleep (armed a CQ): the background thread has to watch from now on.
   void expect_sleep();
+  // The calling thread sleeps until has_event() holds or `fd` is readable, and moves packets meanwhile. A cancellation
+  // point.
+  Waited wait_for_event(const std::function<bool()>& has_event, int fd);
   // The queue was armed while it had completions that were not reported: reports them now.
   void report_missed(queue::CompletionQueue& cq);
 

@@ -2,6 +2,7 @@
 // Completion channels: descriptors that become readable when an armed CQ gets a completion.
 
 #include <cerrno>
+#include <fcntl.h>
 #include <new>
 #include <unistd.h>
 
@@ -14,9 +15,23 @@ void Channel::on_completion(queue::CompletionQueue& cq) {
   events.push(static_cast<Cq&>(cq));
 }
 
+engine::Waited Channel::wait(engine::Engine& engine) {
+  const EventQueue::Taker taker(events);
+  return engine.wait_for_event([this] { return events.pending(); }, fd);
+}
+
+namespace {
+
+// What looks like an event and is none is looked at so often: the application may have made the descriptor another's.
+constexpr int kMostLooks = 1000;
+
+}  // namespace
+
 }  // namespace uroce::verbs
 
 using namespace uroce::verbs;
+using uroce::engine::Engine;
+using uroce::engine::Waited;
 
 extern "C" {
 
@@ -53,13 +68,28 @@ int ibv_get_cq_event(ibv_comp_channel* verbs, ibv_cq** cq, void** cq_context) {
   Channel& channel = from(verbs);
   // What the descriptor counts is the parent's to take.
   if (orphaned(channel.context)) return fail_minus_one(EIO);
-  from(channel.context).engine->expect_sleep();
+  Engine& engine = *from(channel.context).engine;
   const auto hand_out = [&](EventSource& source) {
     Cq& taken = static_cast<Cq&>(source);
     ++taken.completion_events_taken;
     *cq = ibv_cq_ex_to_cq(&taken);
     *cq_context = taken.cq_context;
   };
+  for (int looks = 0; looks < kMostLooks; ++looks) {
+    const int flags = ::fcntl(channel.fd, F_GETFL);
+    if (flags < 0) return -1;
+    if ((flags & O_NONBLOCK) != 0) break;
+    if (channel.events.try_take(hand_out)) return 0;
+    switch (channel.wait(engine)) {
+      case Waited::kLook:
+        continue;
+      case Waited::kInterrupted:
+        return fail_minus_one(EINTR);
+      case Waited::kUnable:
+        looks = kMostLooks;
+    }
+  }
+  engine.expect_sleep();
   return channel.events.take(channel.fd, hand_out) ? 0 : -1;
 }
 

@@ -37,12 +37,12 @@ void EventDescriptor::signal() {
   [[maybe_unused]] const ssize_t written = ::write(fd_, &one, sizeof(one));
 }
 
-void EventDescriptor::retract() {
+bool EventDescriptor::retract() {
   // Non-blocking whatever the application made of the shared open file description. Before Linux 5.8 eventfds cannot be
   // read so: the token stays, and the descriptor is readable once without an event.
   uint64_t token;
   const iovec destination{&token, sizeof(token)};
-  [[maybe_unused]] const ssize_t count = ::preadv2(fd_, &destination, 1, -1, RWF_NOWAIT);
+  return ::preadv2(fd_, &destination, 1, -1, RWF_NOWAIT) == static_cast<ssize_t>(sizeof(token));
 }
 
 bool EventDescriptor::wait(int application_fd) {

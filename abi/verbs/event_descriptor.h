@@ -19,8 +19,8 @@ class EventDescriptor {
 
   // Adds one token.
   void signal();
-  // Takes a token that nobody has claimed yet; without effect if there is none.
-  void retract();
+  // Takes a token that nobody has claimed yet. False: there is none.
+  bool retract();
   // Takes a token through the descriptor as the application has it now: blocks unless it is O_NONBLOCK. False with
   // errno set: EAGAIN, EINTR, EBADF.
   static bool wait(int application_fd);

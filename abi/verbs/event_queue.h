@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // Events on their way to the application, with a descriptor that is readable while there are any. Completion channels
-// and the asynchronous events of a context are made of it. push() comes from the engine, under its progress lock.
+// and the asynchronous events of a context are made of it. push() comes from the engine, under its progress lock. There
+// is a token in the descriptor for each event, but for one that the very thread that reports it is about to take.
 #pragma once
 
 #include <boost/intrusive/list.hpp>
 #include <cstdint>
 #include <mutex>
+#include <utility>
 
 #include "abi/verbs/event_descriptor.h"
 #include "base/lock_watch.h"
@@ -36,7 +38,33 @@ class EventQueue {
   void push(EventSource& source) noexcept {
     std::lock_guard guard(mutex_);
     if (source.pending_++ == 0) sources_.push_back(source);
-    descriptor_.signal();
+    if (taker_ == this && !without_token_) {
+      without_token_ = true;
+    } else {
+      descriptor_.signal();
+    }
+  }
+
+  // The calling thread runs rounds until there is an event, and then takes it (try_take): that one needs no token,
+  // which would cost two system calls.
+  class Taker {
+   public:
+    explicit Taker(const EventQueue& queue) { taker_ = &queue; }
+    ~Taker() { taker_ = nullptr; }
+    Taker(const Taker&) = delete;
+    Taker& operator=(const Taker&) = delete;
+  };
+  bool pending() {
+    std::lock_guard guard(mutex_);
+    return !sources_.empty();
+  }
+  // As take(), without waiting. False: there is no event, or another thread has just got its token.
+  template <class OnTake>
+  bool try_take(OnTake&& on_take) {
+    std::lock_guard guard(mutex_);
+    if (sources_.empty() || (!std::exchange(without_token_, false) && !descriptor_.retract())) return false;
+    hand_out(on_take);
+    return true;
   }
 
   // Waits on the application's descriptor and takes the oldest event. `on_take(source)` runs while the event can not
@@ -46,10 +74,7 @@ class EventQueue {
     while (EventDescriptor::wait(application_fd)) {
       std::lock_guard guard(mutex_);
       if (sources_.empty()) continue;  // what the token stood for has been purged
-      EventSource& source = sources_.front();
-      sources_.pop_front();
-      if (--source.pending_ > 0) sources_.push_back(source);
-      on_take(source);
+      hand_out(on_take);
       return true;
     }
     return false;
@@ -60,13 +85,27 @@ class EventQueue {
     std::lock_guard guard(mutex_);
     if (source.pending_ == 0) return;
     sources_.erase(sources_.iterator_to(source));
-    for (; source.pending_ > 0; --source.pending_) descriptor_.retract();
+    for (; source.pending_ > 0; --source.pending_) {
+      if (!std::exchange(without_token_, false)) descriptor_.retract();
+    }
   }
 
  private:
+  template <class OnTake>
+  void hand_out(OnTake&& on_take) {
+    EventSource& source = sources_.front();
+    sources_.pop_front();
+    if (--source.pending_ > 0) sources_.push_back(source);
+    on_take(source);
+  }
+
+  // The queue for which this thread runs rounds.
+  [[gnu::tls_model("initial-exec")]] static inline thread_local const EventQueue* taker_ = nullptr;
+
   LeafMutex mutex_;
   boost::intrusive::list<EventSource, boost::intrusive::constant_time_size<false>> sources_;
   EventDescriptor descriptor_;
+  bool without_token_ = false;  // one of the events, on top of those for which there are tokens
 };
 
 }  // namespace uroce::verbs

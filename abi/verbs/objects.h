@@ -238,6 +238,8 @@ struct Channel final : ibv_comp_channel, queue::CompletionNotifier {
   std::atomic<uint32_t> users{0};  // CQs
 
   void on_completion(queue::CompletionQueue& cq) override;
+  // Until there may be an event. A cancellation point.
+  engine::Waited wait(engine::Engine& engine);
 };
 
 inline Channel& from(ibv_comp_channel* channel) {

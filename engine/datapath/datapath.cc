@@ -43,7 +43,7 @@ Datapath::Moved Datapath::iterate(Caller caller, Time now) {
   moved.received += receive(now);
   schedule_.expire_timers(now, kTimerLimit);
   moderated_cqs_.expire(now);
-  if (caller == Caller::kBackground) schedule_.acks().end_delay();
+  if (caller >= Caller::kWaiting) schedule_.acks().end_delay();  // nobody answers in this thread
   moved.sent += transmit(caller, now);
   return moved;
 }

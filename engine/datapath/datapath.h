@@ -25,8 +25,8 @@ namespace uroce::engine {
 
 class Datapath {
  public:
-  // Who runs a round: a thread that has posted, one that polls, or the background thread.
-  enum class Caller : uint8_t { kPosting, kPolling, kBackground };
+  // Who runs a round: a thread that has posted, one that polls, one that waits for an event, or the background thread.
+  enum class Caller : uint8_t { kPosting, kPolling, kWaiting, kBackground };
   struct Moved {  // packets
     size_t received = 0;
     size_t sent = 0;

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/fork.h"
+#include "base/signals.h"
 #include "base/thread.h"
 
 namespace uroce::engine {
@@ -31,6 +32,27 @@ constexpr Duration kLockHeld = std::chrono::milliseconds(10);
 constexpr Duration kNetworkInterval = std::chrono::milliseconds(10);
 // Where there is no memory for the list of descriptors.
 constexpr Duration kNoMemory = std::chrono::milliseconds(1);
+
+// While threads wait for events in this place of the background thread: after so long without one it is off.
+constexpr Duration kOff = std::chrono::milliseconds(100);
+
+// The watch is not offered to more, since that wakes all of them.
+constexpr int kMostCandidates = 8;
+
+void add_to(int eventfd) {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t n = write(eventfd, &one, sizeof(one));
+}
+
+// False: there was nothing in it.
+bool take_from(int eventfd) {
+  uint64_t count;
+  return read(eventfd, &count, sizeof(count)) == static_cast<ssize_t>(sizeof(count));
+}
+
+timespec as_timespec(Duration time) {
+  return {time.count() / 1'000'000'000, time.count() % 1'000'000'000};
+}
 
 // Asks for short time slices (Linux 6.12), so that the calling thread runs soon after it woke even where every core is
 // taken by a program that spins: ib_write_lat watches memory and leaves the packets to us. Harmless where refused.
@@ -59,7 +81,7 @@ Progress::Progress(std::unique_ptr<Datapath> datapath, int network_descriptor,
 
 Progress::~Progress() {
   stop();
-  ForkGuard().close(kick_descriptor_);
+  for (const int fd : {kick_descriptor_, watcher_descriptor_, offer_descriptor_}) ForkGuard().close(fd);
 }
 
 void Progress::add(std::unique_ptr<Datapath> datapath) {
@@ -72,7 +94,7 @@ void Progress::add(std::unique_ptr<Datapath> datapath) {
 void Progress::stop() {
   stop_.store(true);
   if (!thread_.joinable()) return;
-  kick();
+  wake();
   thread_.join();
 }
 
@@ -104,14 +126,15 @@ void Progress::settle_acks() {
 
 int Progress::start() {
   if (started_) {
-    kick();
+    wake();
     return 0;
   }
-  if (kick_descriptor_ < 0) {
+  for (int* const fd : {&kick_descriptor_, &watcher_descriptor_, &offer_descriptor_}) {
+    if (*fd >= 0) continue;
     ForkGuard guard;
-    kick_descriptor_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (kick_descriptor_ < 0) return errno;
-    guard.close_in_children(kick_descriptor_);
+    *fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (*fd < 0) return errno;
+    guard.close_in_children(*fd);
   }
   try {
     thread_ = start_thread("uroce", [this] { run(); });
@@ -119,14 +142,28 @@ int Progress::start() {
     return e.code().value();
   }
   started_ = true;
-  kick();  // for what came before: it woke nobody
+  wake();  // for what came before: it woke nobody
   return 0;
+}
+
+void Progress::wake() {
+  if (!started_) return;
+  const CallerState kept;
+  add_to(kick_descriptor_);
+  kick_application();
 }
 
 void Progress::kick() {
   const CallerState kept;
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t n = write(kick_descriptor_, &one, sizeof(one));
+  if (!kick_application()) add_to(kick_descriptor_);
+}
+
+// False: no application thread watches. One that leaves meanwhile looks for kicks after it has, or that is seen here.
+bool Progress::kick_application() {
+  if (watcher_.load(std::memory_order_seq_cst) != Watcher::kApplication) return false;
+  watcher_kicked_.store(true, std::memory_order_seq_cst);
+  add_to(watcher_descriptor_);
+  return watcher_.load(std::memory_order_seq_cst) == Watcher::kApplication;
 }
 
 void Progress::wake_others(const Shard& from) {
@@ -159,16 +196,55 @@ void Progress::run() {
   ask_for_short_slices();
   while (!stop_.load(std::memory_order_relaxed)) {
     try {
-      turn();
+      takes_watch() ? turn() : stand_by();
     } catch (const std::bad_alloc&) {  // for the list of descriptors
       std::this_thread::sleep_for(kNoMemory);
     }
   }
 }
 
+// Threads that wait for an event are offered the watch. Who has just left it, or was offered it, has some time to come,
+// unless somebody needs the thread.
+bool Progress::takes_watch() {
+  if (watcher_.load(std::memory_order_relaxed) != Watcher::kBackground) {
+    if (!kicked_ && monotonic_now() - left_at_.load(std::memory_order_relaxed) < kDefer) return false;
+    Watcher nobody = Watcher::kNobody;
+    if (!watcher_.compare_exchange_strong(nobody, Watcher::kBackground, std::memory_order_seq_cst)) return false;
+    if (kicked_) return true;
+  }
+  const int candidates = candidates_.load(std::memory_order_seq_cst);
+  const bool in_vain = offered_.exchange(false);
+  if (candidates == 0 || candidates > kMostCandidates || in_vain) return true;
+  leave_watch();
+  offered_.store(true);
+  add_to(offer_descriptor_);
+  return false;
+}
+
+// From now on nobody watches, until somebody comes or the background thread looks.
+void Progress::leave_watch() {
+  bool needed = false;
+  for_each_shard([&needed](Shard& shard) { needed |= !shard.doze(); });
+  left_at_.store(monotonic_now(), std::memory_order_relaxed);
+  watcher_.store(Watcher::kNobody, std::memory_order_seq_cst);
+  const bool kicked = watcher_kicked_.load(std::memory_order_seq_cst);
+  if (kicked || needed || off_.load(std::memory_order_seq_cst)) add_to(kick_descriptor_);
+}
+
+// An application thread watches, or does so soon again. While none has left for long, the background thread is off.
+void Progress::stand_by() {
+  descriptors_.assign({{kick_descriptor_, POLLIN, 0}, network()});
+  if (monotonic_now() - left_at_.load(std::memory_order_relaxed) >= kOff) off_.store(true, std::memory_order_seq_cst);
+  const bool watched = watcher_.load(std::memory_order_seq_cst) == Watcher::kApplication;
+  wait(watched && off_.load(std::memory_order_relaxed) ? Duration::max() : kDefer);
+  off_.store(false, std::memory_order_seq_cst);
+  if (kicked_) kick_application();
+}
+
 // Looks after every shard, and waits as the one that can wait for the shortest time allows.
 void Progress::turn() {
   using Wait = WaitPolicy::Wait;
+  kicked_ = false;
   std::array<Wait, io::kMaxShards> waits;
   bool spin = false, streams = true;
   const uint32_t shards = shard_count();
@@ -197,6 +273,100 @@ void Progress::turn() {
   wait(time);
 }
 
+// --- a thread that waits for an event -------------------------------------------------------------------------------
+
+// Also where the thread is cancelled.
+class Progress::Watching {
+ public:
+  explicit Watching(Progress& progress) : progress_(progress) {}
+  ~Watching() {
+    const CallerState kept;
+    progress_.leave_watch();
+  }
+  Watching(const Watching&) = delete;
+  Watching& operator=(const Watching&) = delete;
+
+ private:
+  Progress& progress_;
+};
+
+bool Progress::has_waiters() const {
+  return monotonic_now() - left_at_.load(std::memory_order_relaxed) < kOff;
+}
+
+Waited Progress::wait_for_event(const std::function<bool()>& has_event, int fd) {
+  if (!started_) return Waited::kUnable;
+  struct Candidate {
+    explicit Candidate(std::atomic<int>& all) : all_(all) { all_.fetch_add(1, std::memory_order_seq_cst); }
+    ~Candidate() { all_.fetch_sub(1, std::memory_order_seq_cst); }
+    std::atomic<int>& all_;
+  };
+  while (true) {
+    Watcher watcher = Watcher::kNobody;
+    if (watcher_.compare_exchange_strong(watcher, Watcher::kApplication, std::memory_order_seq_cst)) {
+      return watch(has_event, fd);
+    }
+    const Candidate candidate(candidates_);
+    if (watcher == Watcher::kBackground) {
+      offered_.store(false);  // somebody is there to take it
+      wake();
+    }
+    std::array<pollfd, 2> descriptors{{{fd, POLLIN, 0}, {offer_descriptor_, POLLIN, 0}}};
+    const int ready = ppoll(descriptors.data(), descriptors.size(), nullptr, nullptr);
+    if (ready < 0) return errno == EINTR && calls_go_on_after_signals() ? Waited::kLook : Waited::kInterrupted;
+    if (descriptors[1].revents != 0) take_from(offer_descriptor_);
+    if (descriptors[0].revents != 0 || has_event()) return Waited::kLook;
+  }
+}
+
+Waited Progress::watch(const std::function<bool()>& has_event, int fd) {
+  const Watching watching(*this);
+  offered_.store(false);
+  for_each_shard([](Shard& shard) { shard.awake(); });
+  watcher_kicked_.store(false, std::memory_order_seq_cst);
+  while (true) {
+    for_each_shard([](Shard& shard) { shard.serve(); });
+    if (has_event()) return Waited::kLook;
+    std::optional<Duration> time;
+    try {
+      watched_.assign({{watcher_descriptor_, POLLIN, 0}, {fd, POLLIN, 0}});
+      time = prepare_to_sleep();
+    } catch (const std::bad_alloc&) {
+      return Waited::kUnable;
+    }
+    int ready = 0;
+    if (time) {
+      const timespec limit = as_timespec(*time);
+      ready = ppoll(watched_.data(), watched_.size(), *time == Duration::max() ? nullptr : &limit, nullptr);
+    }
+    const int error = errno;
+    for_each_shard([](Shard& shard) { shard.awake(); });
+    if (ready < 0) return error == EINTR && calls_go_on_after_signals() ? Waited::kLook : Waited::kInterrupted;
+    if (ready > 0 && watched_[0].revents != 0) {
+      watcher_kicked_.store(false, std::memory_order_seq_cst);  // before the next look
+      take_from(watcher_descriptor_);
+    }
+    if (ready > 0 && watched_[1].revents != 0) return Waited::kLook;
+  }
+}
+
+// Nothing: do not sleep. Packets that other threads poll for wake nobody, as where the background thread defers.
+std::optional<Duration> Progress::prepare_to_sleep() {
+  const CallerState kept;
+  const Time now = monotonic_now();
+  Duration time = Duration::max();
+  bool go_on = false;
+  for_each_shard([&](Shard& shard) {
+    const std::optional<Duration> sleep = !shard.attended_by_others(now) ? shard.sleep(watched_)
+                                          : shard.doze()                 ? std::optional(kDefer)
+                                                                         : std::nullopt;
+    go_on |= !sleep;
+    time = std::min(time, sleep.value_or(Duration{}));
+  });
+  if (go_on) return std::nullopt;
+  return time;
+}
+
 // Between two looks at the ring. Looking at it slows down who fills it, because the cache lines go back and forth;
 // where nobody waits for an answer, looking less often is faster (ib_write_bw gains a third).
 void Progress::pause(int pauses) {
@@ -215,15 +385,14 @@ void Progress::wait(Duration time) {
   Time look_at = look_again_at_;
   if (descriptors_[1].fd < 0 && network_descriptor_ >= 0) look_at = std::min(look_at, deaf_until_);
   if (look_at != kNever) time = std::min(time, std::max(Duration{}, look_at - monotonic_now()));
-  const timespec limit{time.count() / 1000000000, time.count() % 1000000000};
+  const timespec limit = as_timespec(time);
   const int ready =
       ppoll(descriptors_.data(), descriptors_.size(), time == Duration::max() ? nullptr : &limit, nullptr);
-  for_each_shard([](Shard& shard) { shard.awake(); });
-  waited_at_ = monotonic_now();
-  if (ready > 0 && descriptors_[0].revents != 0) {
-    uint64_t count;
-    [[maybe_unused]] const ssize_t n = read(kick_descriptor_, &count, sizeof(count));
+  if (watcher_.load(std::memory_order_relaxed) == Watcher::kBackground) {
+    for_each_shard([](Shard& shard) { shard.awake(); });
   }
+  waited_at_ = monotonic_now();
+  kicked_ = ready > 0 && descriptors_[0].revents != 0 && take_from(kick_descriptor_);
   const bool news = ready > 0 && descriptors_[1].revents != 0;
   try {
     look_again_at_ = look_at_network_(news || look_again_);

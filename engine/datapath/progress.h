@@ -7,9 +7,12 @@
 //   asleep     on the I/O descriptors, netlink and the next deadline: costs nothing while nothing happens;
 //   deferring  on a timer only, while application threads have shown that they take the packets themselves: waking up
 //              for every packet would only disturb them.
-// No wake-up is lost: the lock's holder looks for doorbells again after letting go, and an application thread that
-// leaves work behind wakes the background thread if it is asleep. An application thread does no more than a few rounds
-// for others, though: what rings then is handed over to the background thread.
+// A thread that waits for an event (ibv_get_cq_event) watches the packet I/O in its place: it runs the rounds and
+// sleeps on the descriptors, so that a packet wakes the very thread that it is for. One thread watches at a time. When
+// it leaves with its event, nobody watches for up to half a millisecond, in which it mostly comes back; then the
+// background thread does again. No wake-up is lost: the lock's holder looks for doorbells again after letting go, and
+// an application thread that leaves work behind wakes the background thread if it is asleep. An application thread does
+// no more than a few rounds for others, though: what rings then is handed over to the background thread.
 //
 // A device may have several shards (shard.h), each with a lock and datapath of its own; the background thread looks
 // after all of them.
@@ -29,6 +32,7 @@
 #include "base/caller_state.h"
 #include "engine/datapath/shard.h"
 #include "engine/io/steering.h"
+#include "engine/objects/waited.h"
 
 namespace uroce::engine {
 
@@ -62,10 +66,14 @@ class Progress {
   // The process ends: ACKs that QPs owe leave, of shards whose locks come free. Allocates nothing.
   void settle_acks();
 
-  // The background thread should look around soon: something it watches has changed.
-  void wake() {
-    if (started_) kick();
-  }
+  // The background thread should look around soon: something it watches has changed, the packet I/O perhaps.
+  void wake();
+
+  // --- a thread that waits for an event
+  // Engine::wait_for_event(). Meanwhile the calling thread watches the packet I/O, unless another one does.
+  Waited wait_for_event(const std::function<bool()>& has_event, int fd);
+  // Waits have ended so of late, so the next one will: nobody has to watch for who is about to wait.
+  bool has_waiters() const;
 
   // Exclusive use of all shards for set-up calls (create, modify, destroy, registration). What was posted before them
   // and waits for company leaves first. Runs the rounds that others left to it and wakes the background thread
@@ -84,7 +92,7 @@ class Progress {
 
   // --- for shards ---------------------------------------------------------------------------------------------------
   bool setup_waits() const { return waiting_.load(std::memory_order_seq_cst) > 0; }
-  // Ends the background thread's wait.
+  // Ends the wait of whoever watches.
   void kick();
   // `from` has sent packets to another shard.
   void wake_others(const Shard& from);
@@ -95,8 +103,16 @@ class Progress {
   void for_each_shard(F&& f) {
     for (uint32_t i = 0; i < shard_count(); ++i) f(*shards_[i]);
   }
+  enum class Watcher : uint8_t { kNobody, kBackground, kApplication };
+  class Watching;
   void run();
   void turn();
+  bool kick_application();
+  bool takes_watch();
+  void leave_watch();
+  void stand_by();
+  Waited watch(const std::function<bool()>& has_event, int fd);
+  std::optional<Duration> prepare_to_sleep();
   static void pause(int pauses);
   void wait(Duration time);
   pollfd network();
@@ -109,12 +125,23 @@ class Progress {
   std::atomic<uint32_t> count_{0};
   std::atomic<bool> stop_{false};
   std::atomic<bool> started_{false};
-  int kick_descriptor_ = -1;
+  int kick_descriptor_ = -1;     // of the background thread
+  int watcher_descriptor_ = -1;  // of an application thread that watches
+  int offer_descriptor_ = -1;    // of those that would watch: nobody does
+  // Only who watches calls what Shard has for that, and sleeps on the packet I/O.
+  alignas(64) std::atomic<Watcher> watcher_{Watcher::kNobody};
+  std::atomic<bool> watcher_kicked_{false};  // since it last looked
+  std::atomic<int> candidates_{0};           // threads that wait for an event while another one watches
+  std::atomic<Time> left_at_{Time{}};        // when such a thread last left, or the background thread did for one
+  std::atomic<bool> offered_{false};         // the watch, to candidates, and nobody has taken it so far
+  std::atomic<bool> off_{false};             // the background thread sleeps until it is kicked, or the network has news
+  std::vector<pollfd> watched_;              // of the application thread that watches; kept to spare allocations
   // The background thread's:
   alignas(64) Time waited_at_{};     // when it last looked at its descriptors
   bool look_again_ = false;          // there was no memory for what the network had to say
   Time look_again_at_ = kNever;      // at the network
   Time deaf_until_{};                // to news of the network
+  bool kicked_ = false;              // its last wait has ended so
   std::vector<pollfd> descriptors_;  // kept to spare allocations
   std::thread thread_;
 };

@@ -25,6 +25,11 @@ constexpr Duration kMaxPressure = std::chrono::milliseconds(1);
 // How exactly it is known when one polled: not every poll writes to memory that all threads share.
 constexpr Duration kPollNoted = std::chrono::microseconds(20);
 
+const void* this_thread() {
+  [[gnu::tls_model("initial-exec")]] static thread_local char own;
+  return &own;
+}
+
 }  // namespace
 
 Shard::Shard(Progress& progress, std::unique_ptr<Datapath> datapath)
@@ -68,7 +73,7 @@ Shard::Round Shard::round(Caller caller, Time& began, Datapath::Moved& moved) {
   Datapath::Moved here;
   iterate(caller, now, here);
   // That took long, and the thread was here all the while.
-  if (caller != Caller::kBackground && here.many()) note_poll(monotonic_now());
+  if (caller < Caller::kWaiting && here.many()) note_poll(monotonic_now());
   moved += here;
   return here ? Round::kMoved : Round::kIdle;
 }
@@ -79,7 +84,7 @@ void Shard::iterate(Caller caller, Time now, Datapath::Moved& moved) {
     moved += datapath_->iterate(caller, now);
   } catch (const std::bad_alloc&) {
   }
-  if (caller != Caller::kBackground) wake_if_needed();
+  if (caller < Caller::kWaiting) wake_if_needed();
 }
 
 // This thread has done its share. The background thread clears the flag before it looks for doorbells.
@@ -114,10 +119,21 @@ void Shard::wake_if_asleep() {
   if (background_.compare_exchange_strong(state, Background::kRunning, std::memory_order_seq_cst)) progress_.kick();
 }
 
+void Shard::serve() {
+  const CallerState kept;
+  Time began{};
+  iterate_as_watcher(Caller::kWaiting, began);
+}
+
 void Shard::note_poll(Time now) {
   if (now - polled_at() >= kPollNoted) {
     polled_at_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+    polled_by_.store(this_thread(), std::memory_order_relaxed);
   }
+}
+
+bool Shard::attended_by_others(Time now) const {
+  return now - polled_at() < WaitPolicy::kAttended && polled_by_.load(std::memory_order_relaxed) != this_thread();
 }
 
 // --- set-up calls ---------------------------------------------------------------------------------------------------
@@ -145,7 +161,7 @@ void Shard::end_setup() {
 WaitPolicy::Wait Shard::turn(Time looked) {
   WaitPolicy::Turn turn;
   turn.polled_before = polled_at();
-  turn.round = iterate_in_background(turn.began);
+  turn.round = iterate_as_watcher(Caller::kBackground, turn.began);
   // While the thread spins, the clock is read once a turn: to find nothing takes no time that would matter.
   const bool known = turn.began != Time{};
   turn.ended = known && turn.round == Round::kIdle ? turn.began : monotonic_now();
@@ -157,7 +173,7 @@ WaitPolicy::Wait Shard::turn(Time looked) {
 }
 
 // `began`: when the first of its rounds did, if any.
-Shard::Round Shard::iterate_in_background(Time& began) {
+Shard::Round Shard::iterate_as_watcher(Caller caller, Time& began) {
   if (handed_over_.load(std::memory_order_relaxed)) handed_over_.store(false, std::memory_order_seq_cst);
   Datapath::Moved moved;
   int rounds = 0;
@@ -167,7 +183,7 @@ Shard::Round Shard::iterate_in_background(Time& began) {
       break;
     }
     Time now{};
-    const Round round_ended = round(Caller::kBackground, now, moved);
+    const Round round_ended = round(caller, now, moved);
     if (rounds == 1) began = now;
     if (round_ended == Round::kBusy) return moved ? Round::kMoved : Round::kBusy;
   } while (datapath_->rung());

@@ -32,6 +32,8 @@ class Shard {
   void poll() { rounds(Caller::kPolling); }
   // The caller is about to sleep: the background thread must not rely on it.
   void expect_sleep();
+  // A few rounds of a thread that watches the packet I/O while it waits for an event; then sleep() or doze().
+  void serve();
 
   // --- set-up calls: Progress::Guard ------------------------------------------------------------------------------
   void lock() { lock_.lock(); }
@@ -41,8 +43,9 @@ class Shard {
   void begin_setup();
   void end_setup();
 
-  // --- the background thread --------------------------------------------------------------------------------------
-  // A few rounds, and how to wait after them. `looked`: when the thread last looked at its descriptors.
+  // --- the thread that watches the packet I/O (progress.h) ----------------------------------------------------------
+  // The background thread's: a few rounds, and how to wait after them. `looked`: when it last looked at its
+  // descriptors.
   WaitPolicy::Wait turn(Time looked);
   // Before a wait on a timer only, while application threads take the packets. False: do not wait, somebody needs the
   // thread.
@@ -52,6 +55,8 @@ class Shard {
   std::optional<Duration> sleep(std::vector<pollfd>& descriptors);
   // The wait has ended.
   void awake() { background_.store(Background::kRunning, std::memory_order_seq_cst); }
+  // Threads other than the caller have polled of late.
+  bool attended_by_others(Time now) const;
   // The last rounds that moved packets only received some: a stream of WRITEs, say.
   bool streaming() const;
 
@@ -68,7 +73,7 @@ class Shard {
   void rounds(Caller caller);
   Round round(Caller caller, Time& began, Datapath::Moved& moved);
   void iterate(Caller caller, Time now, Datapath::Moved& moved);
-  Round iterate_in_background(Time& began);
+  Round iterate_as_watcher(Caller caller, Time& began);
   void hand_over();
   void wake_if_needed();
   void wake();
@@ -84,6 +89,7 @@ class Shard {
   alignas(64) std::atomic<bool> made_way_{false};  // a round was left to a set-up call
   std::atomic<bool> handed_over_{false};           // doorbells were left to the background thread
   std::atomic<int64_t> polled_at_{0};  // ns; when an application thread polled last, or up to kPollNoted earlier
+  std::atomic<const void*> polled_by_{nullptr};  // the thread, by the address of something of its own
   std::atomic<Background> background_{Background::kRunning};
   std::atomic<int64_t> wakes_at_{0};  // ns; when a sleeping background thread will look at timers
   std::atomic<bool> sleep_expected_{false};

@@ -8,8 +8,6 @@ namespace uroce::engine {
 namespace {
 
 constexpr Duration kSpinTime = std::chrono::microseconds(30);
-// An application thread that polled within this time takes the packets itself.
-constexpr Duration kAttended = std::chrono::microseconds(100);
 // A process whose threads have not polled for this long is a passive target: spinning for it takes nothing from them.
 constexpr Duration kPassive = std::chrono::milliseconds(1);
 // How long a thread that finds packets all the time goes without a look at its descriptors.

@@ -30,6 +30,9 @@ class WaitPolicy {
     bool sleep_expected = false;     // an application thread has said that it is about to sleep
   };
 
+  // An application thread that polled within this time takes the packets itself.
+  static constexpr Duration kAttended = std::chrono::microseconds(100);
+
   explicit WaitPolicy(Time now) : busy_at_(now) {}
 
   Wait after(const Turn& turn);

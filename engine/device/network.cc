@@ -202,6 +202,7 @@ void Device::follow_io() {
     max_udp_length_.store(progress.shard(0).datapath().wire()->max_udp_length());
   };
   io_due_.store(opened_.follow(netdev_, exclusively));
+  progress.wake();  // perhaps it has other descriptors now
 }
 
 // A netdev that is gone takes its device along, as pulling a NIC does: everything stays callable and gets nowhere.

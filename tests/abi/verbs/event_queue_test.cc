@@ -63,6 +63,12 @@ class EventQueueTest : public testing::Test {
     return number;
   }
 
+  int try_take() {
+    int number = -1;
+    queue_.try_take([&](const EventSource& source) { number = static_cast<const Source&>(source).number; });
+    return number;
+  }
+
   int fd_ = -1;
   EventQueue queue_;
   std::array<Source, 10> sources_;
@@ -119,6 +125,65 @@ TEST_F(EventQueueTest, PurgedEventsLeaveTheDescriptorToo) {
   EXPECT_EQ(take(), 2);
   EXPECT_FALSE(readable());
   EXPECT_EQ(take(), -1);
+}
+
+// The thread that reports an event takes it itself; what else it reports is for others, whose descriptor tells of it.
+TEST_F(EventQueueTest, WhoReportsAnEventTakesItWithoutItsDescriptor) {
+  make_non_blocking();
+  EXPECT_EQ(try_take(), -1);
+  {
+    const EventQueue::Taker taker(queue_);
+    push(1);
+  }
+  EXPECT_FALSE(readable());
+  EXPECT_TRUE(queue_.pending());
+  EXPECT_EQ(try_take(), 1);
+  EXPECT_FALSE(queue_.pending());
+  {
+    const EventQueue::Taker taker(queue_);
+    push(1);
+    push(2);
+  }
+  EXPECT_TRUE(readable());
+  EXPECT_EQ(try_take(), 1);
+  EXPECT_TRUE(readable());
+  EXPECT_EQ(take(), 2);
+  EXPECT_FALSE(readable());
+}
+
+// Whichever of two events the one without a token is taken for.
+TEST_F(EventQueueTest, ThereAreAsManyTokensAsEventsForOthers) {
+  make_non_blocking();
+  {
+    const EventQueue::Taker taker(queue_);
+    push(1);
+    push(2);
+  }
+  EXPECT_EQ(take(), 1);  // by another thread
+  EXPECT_FALSE(readable());
+  EXPECT_EQ(try_take(), 2);
+  EXPECT_EQ(try_take(), -1);
+  {
+    const EventQueue::Taker taker(queue_);
+    push(1);
+    push(2);
+  }
+  purge(1);
+  EXPECT_TRUE(readable());
+  EXPECT_EQ(take(), 2);
+  EXPECT_FALSE(queue_.pending());
+  push(3);
+  EXPECT_TRUE(readable());
+  EXPECT_EQ(try_take(), 3);
+  EXPECT_FALSE(readable());
+}
+
+// It is that thread's, as soon as it comes.
+TEST_F(EventQueueTest, AnEventWhoseTokenIsTakenIsNotTakenByOthers) {
+  push(1);
+  uint64_t token;
+  ASSERT_EQ(read(fd_, &token, sizeof(token)), 8);
+  EXPECT_EQ(try_take(), -1);
 }
 
 TEST_F(EventQueueTest, PurgeDoesNotBlockOnABlockingDescriptor) {

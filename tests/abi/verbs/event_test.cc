@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // Completion channels and asynchronous events.
+#include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <csignal>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <thread>
 #include <unistd.h>
 
@@ -211,6 +215,88 @@ TEST_F(EventTest, EventsAreAcknowledgedTogether) {
     drain(2);
   }
   ibv_ack_cq_events(cq_, 3);
+}
+
+// Each event is one thread's. In the end the threads are cancelled where they wait.
+TEST_F(EventTest, SeveralThreadsWaitOnOneChannel) {
+  std::atomic<int> events{0}, completions{0};
+  const auto serve = [&] {
+    while (true) {
+      ibv_cq* cq = nullptr;
+      void* context = nullptr;
+      ASSERT_EQ(ibv_get_cq_event(channel_, &cq, &context), 0);
+      ASSERT_EQ(cq, cq_);
+      ++events;
+      ibv_ack_cq_events(cq_, 1);
+      ASSERT_EQ(ibv_req_notify_cq(cq_, 0), 0);
+      ibv_wc wc[4];
+      for (int count = 1; count > 0; completions += count) count = ibv_poll_cq(cq_, 4, wc);
+    }
+  };
+  std::array<std::thread, 3> threads;
+  for (std::thread& thread : threads) thread = std::thread(serve);
+  ASSERT_EQ(ibv_req_notify_cq(cq_, 0), 0);
+  for (int i = 1; i <= 300; ++i) {
+    send(0);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (completions < 2 * i && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    ASSERT_EQ(completions, 2 * i) << "after " << events << " events nobody comes";
+  }
+  for (std::thread& thread : threads) pthread_cancel(thread.native_handle());
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GT(events, 0);
+  // The channel goes on.
+  make_non_blocking(channel_->fd);
+  ibv_cq* cq = nullptr;
+  void* context = nullptr;
+  while (ibv_get_cq_event(channel_, &cq, &context) == 0) ibv_ack_cq_events(cq_, 1);
+  ASSERT_EQ(ibv_req_notify_cq(cq_, 0), 0);
+  send(0);
+  ASSERT_TRUE(becomes_readable(channel_->fd, 10000));
+  take_event();
+  ibv_ack_cq_events(cq_, 1);
+  drain(2);
+}
+
+void on_signal(int) {}
+
+// As the read() of the kernel's device does. The handler of the first kind says that calls go on.
+TEST_F(EventTest, SignalsInterruptWhoWaitsAsTheirHandlersSay) {
+  for (const int flags : {SA_RESTART, 0}) {
+    struct sigaction action {
+    }, before{};
+    action.sa_handler = on_signal;
+    action.sa_flags = flags;
+    ASSERT_EQ(sigaction(SIGUSR1, &action, &before), 0);
+    ASSERT_EQ(ibv_req_notify_cq(cq_, 0), 0);
+    std::atomic<bool> ended{false};
+    int result = 0, error = 0;
+    std::thread thread([&] {
+      ibv_cq* cq = nullptr;
+      void* context = nullptr;
+      result = ibv_get_cq_event(channel_, &cq, &context);
+      error = errno;
+      ended = true;
+    });
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    for (int i = 0; !ended && (flags == 0 ? std::chrono::steady_clock::now() < end : i < 200); ++i) {
+      pthread_kill(thread.native_handle(), SIGUSR1);
+      std::this_thread::yield();
+    }
+    EXPECT_EQ(ended.load(), flags == 0);
+    send(0);
+    thread.join();
+    if (flags == 0) {
+      EXPECT_EQ(result, -1);
+      EXPECT_EQ(error, EINTR);
+      take_event();
+    } else {
+      EXPECT_EQ(result, 0);
+    }
+    ibv_ack_cq_events(cq_, 1);
+    drain(2);
+    sigaction(SIGUSR1, &before, nullptr);
+  }
 }
 
 TEST_F(EventTest, AsyncDescriptorSaysEagainWhenThereIsNothing) {

@@ -109,7 +109,7 @@ class Waiter final : public queue::CompletionNotifier {
 };
 
 struct ConnectionSettings {
-  Waiter* waiter = nullptr;  // on b's completion queue
+  queue::CompletionNotifier* waiter = nullptr;  // on b's completion queue
   uint32_t cqes = 1024;
   uint8_t timeout = 14;  // 4.096 us * 2^timeout
   uint8_t retry_count = 7;

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#pragma once
+
+#include <cstdint>
+
+namespace uroce::engine {
+
+// How a thread's wait for an event has ended (Engine::wait_for_event).
+enum class Waited : uint8_t {
+  kLook,         // the event may be there
+  kInterrupted,  // by a signal, after which calls of the application do not go on (no SA_RESTART)
+  kUnable,       // there is no packet I/O to be watched: the descriptor is all there is to wait for
+};
+
+}  // namespace uroce::engine
