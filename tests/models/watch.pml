@@ -10,8 +10,8 @@
 // What a sleeper on the packet I/O does for other orders is in sleep.pml.
 
 #define ARRIVE 2
-#define POSTS 2
-#define WAITS 2
+#define POSTS 1
+#define WAITS 1
 
 mtype = { NOBODY, BACKGROUND, APPLICATION, RUNNING, DEFERRING, ASLEEP };
 mtype watcher = NOBODY;        // Progress::watcher_
@@ -22,7 +22,6 @@ bool watcher_kicked = false;   // watcher_kicked_
 bool offer = false;            // offer_descriptor_
 bool offered = false;          // offered_
 bool off = false;              // off_
-bool left = false;             // left_at_ is not long ago
 byte candidates = 0;           // candidates_
 byte packets = 0, arrived = 0;
 bool unfinished = false;       // Datapath::unfinished()
@@ -71,7 +70,7 @@ inline kick_application(done) {
 // Progress::leave_watch()
 inline leave_watch() {
   state = DEFERRING;
-  atomic { left = true; watcher = NOBODY };
+  watcher = NOBODY;
   if
 #ifdef LEAVES_WITHOUT_A_LOOK
   :: off ->
@@ -107,7 +106,8 @@ proctype poster() {
         if
         :: !done -> kick = true
         :: else
-        fi
+        fi;
+        done = false
      :: else
      fi
   :: else -> break
@@ -147,6 +147,7 @@ proctype waiter(byte i) {
               :: seen -> kick_watcher || events[i] > 0 || packets > 0  // ppoll()
               :: else
               fi;
+              seen = false;
               state = RUNNING;
               if
               :: kick_watcher -> watcher_kicked = false; kick_watcher = false
@@ -167,7 +168,8 @@ proctype waiter(byte i) {
            offered = false;
 #endif
            kick = true;  // Progress::wake()
-           kick_application(done)
+           kick_application(done);
+           done = false; seen = false
         :: else
         fi;
         events[i] > 0 || offer;  // ppoll()
@@ -188,27 +190,23 @@ proctype waiter(byte i) {
 proctype background_thread() {
   bool kicked = false, takes, done, in_vain, sleeps;
   do
-  :: // Progress::takes_watch()
-     takes = (watcher == BACKGROUND);
+  :: // Progress::takes_watch(). Where no time has passed it has been kicked.
      if
-     :: !takes && !kicked && left -> left = false  // it is now: time passes below
-     :: !takes && (kicked || !left) ->
-        if
-        :: atomic { watcher == NOBODY -> watcher = BACKGROUND; takes = true }
-        :: else
-        fi;
-     :: takes -> kicked = false
+     :: atomic { watcher == BACKGROUND -> takes = true; kicked = false }
+     :: atomic { watcher == NOBODY -> watcher = BACKGROUND; takes = true }
+     :: atomic { watcher == APPLICATION -> takes = false }
      fi;
      if
      :: takes && !kicked ->
-        in_vain = (candidates > 0);
         if
-        :: in_vain -> atomic { in_vain = offered; offered = false };
+        :: candidates > 0 ->
+           atomic { in_vain = offered; offered = false };
            if
            :: !in_vain -> leave_watch(); offered = true; offer = true; takes = false
            :: else
-           fi
-        :: else -> offered = false
+           fi;
+           in_vain = false
+        :: candidates == 0 -> offered = false
         fi
      :: else
      fi;
@@ -226,13 +224,16 @@ proctype background_thread() {
         :: else
         fi;
         state = RUNNING;
-        if
-        :: sleeps && kick -> kicked = true; kick = false
-        :: else
-        fi
+        atomic {
+          if
+          :: sleeps && kick -> kick = false
+          :: else
+          fi;
+          takes = false; sleeps = false
+        }
      :: !takes ->  // Progress::stand_by()
         if
-        :: !left -> off = true
+        :: off = true  // nobody has left for long
         :: true
         fi;
         sleeps = (watcher == APPLICATION && off);
@@ -248,8 +249,7 @@ proctype background_thread() {
                 :: LEFT_OVER -> ticks++
                 :: else -> ticks = 0
                 fi;
-                assert(ticks < 4);
-                left = false
+                assert(ticks < 3)
               }
            fi;
            ticking = false
@@ -262,8 +262,9 @@ proctype background_thread() {
         :: else -> kicked = false
         fi;
         off = false;
+        sleeps = false;
         if
-        :: kicked -> kick_application(done)
+        :: kicked -> kick_application(done); done = false
         :: else
         fi
      fi
