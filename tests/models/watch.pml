@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// Who watches the packet I/O (engine/datapath/progress.cc): the background thread, or one of two threads that wait for
-// events (wait_for_event()). A NIC brings packets; whoever runs rounds takes them, and some are the event that one of the
-// two waits for. A third thread posts: it leaves work, and kicks who watches if that one sleeps.
+// Who watches the packet I/O (engine/datapath/progress.cc): the background thread, or a thread that waits for events
+// (wait_for_event()); with -DWAITERS=2 -DWAITS=1 -DPOSTS=0 one of two, and with -DWAITERS=1 -DWAITS=2 -DPOSTS=1 again
+// and again (by hand: 8 s and 3 s). A NIC brings packets; whoever runs rounds takes them, and some are the event that
+// such a thread waits for. Another thread posts: it leaves work, and kicks who watches if that one sleeps.
 //
 // All orders of their steps: no packet, no work and no event is left while all sleep, nor while the background thread
 // does nothing but look at the clock. Time passes when nobody can do anything else: a wait with a limit ends then.
@@ -9,9 +10,12 @@
 // Steps that are one atomic access of the code, or under the shard's lock, are one step here, in sequential consistency.
 // What a sleeper on the packet I/O does for other orders is in sleep.pml.
 
-#define ARRIVE 2
-#define POSTS 1
+#ifndef WAITERS
+#define WAITERS 1
 #define WAITS 1
+#define POSTS 1
+#endif
+#define ARRIVE 1
 
 mtype = { NOBODY, BACKGROUND, APPLICATION, RUNNING, DEFERRING, ASLEEP };
 mtype watcher = NOBODY;        // Progress::watcher_
@@ -28,6 +32,7 @@ bool unfinished = false;       // Datapath::unfinished()
 byte events[2];                // of each channel, whose descriptor is readable while there are some
 bool waiting[2];               // the thread is in wait_for_event()
 bool ticking = false;          // the background thread waits with a limit
+byte spare = 1;                // ticks while others can do something
 byte ticks = 0;                // in a row, with something left
 
 #define LEFT_OVER (packets > 0 || unfinished || (waiting[0] && events[0] > 0) || (waiting[1] && events[1] > 0))
@@ -54,15 +59,9 @@ inline kick_application(done) {
   done = false;
   if
   :: watcher == APPLICATION ->
-#ifndef KICKS_WITHOUT_A_FLAG
      watcher_kicked = true;
-#endif
      kick_watcher = true;
-#ifdef LOOKS_ONCE_WHO_WATCHES
-     done = true
-#else
      done = (watcher == APPLICATION)
-#endif
   :: else
   fi
 }
@@ -72,14 +71,10 @@ inline leave_watch() {
   state = DEFERRING;
   watcher = NOBODY;
   if
-#ifdef LEAVES_WITHOUT_A_LOOK
-  :: off ->
-#else
 #ifdef LEAVES_WHO_IS_OFF
   :: watcher_kicked ->
 #else
   :: watcher_kicked || off ->
-#endif
 #endif
      kick = true
   :: else
@@ -126,9 +121,7 @@ proctype waiter(byte i) {
      do
      :: atomic { watcher == NOBODY -> watcher = APPLICATION };
         // Progress::watch()
-#ifndef TAKERS_DO_NOT_SAY_SO
         offered = false;
-#endif
         state = RUNNING;
         watcher_kicked = false;
         watches = true;
@@ -164,9 +157,7 @@ proctype waiter(byte i) {
         candidates++;
         if
         :: seen ->
-#ifndef NOBODY_SAYS_THAT_HE_IS_THERE
            offered = false;
-#endif
            kick = true;  // Progress::wake()
            kick_application(done);
            done = false; seen = false
@@ -243,6 +234,7 @@ proctype background_thread() {
            ticking = true;
            if
            :: kick
+           :: spare > 0 -> spare--  // it looks while others are at work
            :: timeout ->
               atomic {
                 if
@@ -276,7 +268,9 @@ init {
     run nic();
     run poster();
     run waiter(0);
+#if WAITERS == 2
     run waiter(1);
+#endif
     run background_thread()
   }
 }
