@@ -14,4 +14,10 @@ std::thread start_thread(const char* name, std::function<void()> body);
 // The same with the rights of its caller, to open what needs them.
 std::thread start_thread_with_rights(const char* name, std::function<void()> body);
 
+// The calling thread, by the address of something of its own.
+inline const void* this_thread() {
+  [[gnu::tls_model("initial-exec")]] static thread_local char own;
+  return &own;
+}
+
 }  // namespace uroce

@@ -22,8 +22,9 @@ engine::Waited Channel::wait(engine::Engine& engine) {
 
 namespace {
 
-// What looks like an event and is none is looked at so often: the application may have made the descriptor another's.
-constexpr int kMostLooks = 1000;
+// What looks like an event and cannot be taken is looked at so often: the application may have made the descriptor
+// another's, and before Linux 5.8 a token is taken by read() alone.
+constexpr int kMostLooks = 16;
 
 }  // namespace
 
@@ -76,10 +77,10 @@ int ibv_get_cq_event(ibv_comp_channel* verbs, ibv_cq** cq, void** cq_context) {
     *cq_context = taken.cq_context;
   };
   for (int looks = 0; looks < kMostLooks; ++looks) {
+    if (channel.events.try_take(hand_out)) return 0;
     const int flags = ::fcntl(channel.fd, F_GETFL);
     if (flags < 0) return -1;
     if ((flags & O_NONBLOCK) != 0) break;
-    if (channel.events.try_take(hand_out)) return 0;
     switch (channel.wait(engine)) {
       case Waited::kLook:
         continue;

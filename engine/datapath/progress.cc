@@ -224,6 +224,7 @@ bool Progress::takes_watch() {
 // From now on nobody watches, until somebody comes or the background thread looks.
 void Progress::leave_watch() {
   bool needed = false;
+  watching_thread_.store(nullptr, std::memory_order_relaxed);
   for_each_shard([&needed](Shard& shard) { needed |= !shard.doze(); });
   left_at_.store(monotonic_now(), std::memory_order_relaxed);
   watcher_.store(Watcher::kNobody, std::memory_order_seq_cst);
@@ -294,6 +295,12 @@ bool Progress::has_waiters() const {
   return monotonic_now() - left_at_.load(std::memory_order_relaxed) < kOff;
 }
 
+// A signal handler has left the wait by siglongjmp(): nothing has been unwound.
+bool Progress::watches_here() const {
+  return watcher_.load(std::memory_order_relaxed) == Watcher::kApplication &&
+         watching_thread_.load(std::memory_order_relaxed) == this_thread();
+}
+
 Waited Progress::wait_for_event(const std::function<bool()>& has_event, int fd) {
   if (!started_) return Waited::kUnable;
   struct Candidate {
@@ -301,6 +308,7 @@ Waited Progress::wait_for_event(const std::function<bool()>& has_event, int fd) 
     ~Candidate() { all_.fetch_sub(1, std::memory_order_seq_cst); }
     std::atomic<int>& all_;
   };
+  if (watches_here()) leave_watch();
   while (true) {
     Watcher watcher = Watcher::kNobody;
     if (watcher_.compare_exchange_strong(watcher, Watcher::kApplication, std::memory_order_seq_cst)) {
@@ -321,6 +329,7 @@ Waited Progress::wait_for_event(const std::function<bool()>& has_event, int fd) 
 
 Waited Progress::watch(const std::function<bool()>& has_event, int fd) {
   const Watching watching(*this);
+  watching_thread_.store(this_thread(), std::memory_order_relaxed);
   offered_.store(false);
   for_each_shard([](Shard& shard) { shard.awake(); });
   watcher_kicked_.store(false, std::memory_order_seq_cst);

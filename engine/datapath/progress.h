@@ -111,6 +111,7 @@ class Progress {
   bool takes_watch();
   void leave_watch();
   void stand_by();
+  bool watches_here() const;
   Waited watch(const std::function<bool()>& has_event, int fd);
   std::optional<Duration> prepare_to_sleep();
   static void pause(int pauses);
@@ -130,12 +131,13 @@ class Progress {
   int offer_descriptor_ = -1;    // of those that would watch: nobody does
   // Only who watches calls what Shard has for that, and sleeps on the packet I/O.
   alignas(64) std::atomic<Watcher> watcher_{Watcher::kNobody};
-  std::atomic<bool> watcher_kicked_{false};  // since it last looked
-  std::atomic<int> candidates_{0};           // threads that wait for an event while another one watches
-  std::atomic<Time> left_at_{Time{}};        // when such a thread last left, or the background thread did for one
-  std::atomic<bool> offered_{false};         // the watch, to candidates, and nobody has taken it so far
-  std::atomic<bool> off_{false};             // the background thread sleeps until it is kicked, or the network has news
-  std::vector<pollfd> watched_;              // of the application thread that watches; kept to spare allocations
+  std::atomic<const void*> watching_thread_{nullptr};  // the application's, by the address of something of its own
+  std::atomic<bool> watcher_kicked_{false};            // since it last looked
+  std::atomic<int> candidates_{0};                     // threads that wait for an event while another one watches
+  std::atomic<Time> left_at_{Time{}};  // when such a thread last left, or the background thread did for one
+  std::atomic<bool> offered_{false};   // the watch, to candidates, and nobody has taken it so far
+  std::atomic<bool> off_{false};       // the background thread sleeps until it is kicked, or the network has news
+  std::vector<pollfd> watched_;        // of the application thread that watches; kept to spare allocations
   // The background thread's:
   alignas(64) Time waited_at_{};     // when it last looked at its descriptors
   bool look_again_ = false;          // there was no memory for what the network had to say

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "engine/datapath/progress.h"
 #include "engine/memory/memory_access.h"
 
@@ -24,11 +25,6 @@ constexpr Duration kMinPressure = std::chrono::microseconds(50);
 constexpr Duration kMaxPressure = std::chrono::milliseconds(1);
 // How exactly it is known when one polled: not every poll writes to memory that all threads share.
 constexpr Duration kPollNoted = std::chrono::microseconds(20);
-
-const void* this_thread() {
-  [[gnu::tls_model("initial-exec")]] static thread_local char own;
-  return &own;
-}
 
 }  // namespace
 

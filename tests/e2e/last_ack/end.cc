@@ -40,7 +40,7 @@ void end_in_handler(int) {
   _exit(0);
 }
 
-// A null pointer is written to, as it happens to programs. Their handlers print a trace and leave.
+// As a program that crashes, whose handler prints a trace and leaves.
 void crash() {
   std::signal(SIGSEGV, end_in_handler);
   raise(SIGSEGV);

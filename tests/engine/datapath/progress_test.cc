@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <csetjmp>
 #include <csignal>
+#include <fstream>
 #include <gtest/gtest.h>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <pthread.h>
+#include <string>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <thread>
@@ -380,6 +383,46 @@ TEST_F(Waiting, AThreadThatIsCancelledLeavesTheWatchToOthers) {
   send(c, 1);
   EXPECT_TRUE(eventually([&] { return !c.cq_b.empty(); }));
   EXPECT_EQ(wait(c.cq_b), Waited::kLook);
+}
+
+bool sleeps(pid_t thread) {
+  std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  const size_t name_ends = text.rfind(')');
+  return name_ends != std::string::npos && text.compare(name_ends, 3, ") S") == 0;
+}
+
+sigjmp_buf out_of_the_wait;
+
+// It leaves the watch behind, without anything having been unwound, and comes again.
+TEST_F(Waiting, AThreadMayLeaveByAJumpOutOfASignalHandler) {
+  struct sigaction action {
+  }, before{};
+  action.sa_handler = [](int) { siglongjmp(out_of_the_wait, 1); };
+  ASSERT_EQ(sigaction(SIGUSR1, &action, &before), 0);
+  std::atomic<bool> jumped{false};
+  Waited how = Waited::kUnable;
+  std::atomic<pid_t> tid{0};
+  std::thread thread([&] {
+    tid = gettid();
+    waiter = std::this_thread::get_id();
+    if (sigsetjmp(out_of_the_wait, 1) == 0) {
+      wait(c.cq_b);
+    } else {
+      jumped = true;
+      how = wait(c.cq_b);
+    }
+  });
+  EXPECT_TRUE(eventually([&] { return rounds_of_waiter > 0; }));
+  EXPECT_TRUE(eventually([&] { return sleeps(tid); })) << "no program may jump out of a round";
+  pthread_kill(thread.native_handle(), SIGUSR1);
+  EXPECT_TRUE(eventually([&] { return jumped.load(); }));
+  send(c, 1);
+  thread.join();
+  EXPECT_EQ(how, Waited::kLook);
+  EXPECT_FALSE(c.cq_b.empty());
+  sigaction(SIGUSR1, &before, nullptr);
 }
 
 void on_signal(int) {}
