@@ -78,9 +78,9 @@ void Engine::progress() {
   for (uint32_t i = 0; i < device_->progress.shard_count(); ++i) device_->progress.shard(i).poll();
 }
 
-Waited Engine::wait_for_event(const std::function<bool()>& has_event, int fd) {
+Waited Engine::wait_for_event(const LookForEvent& look, int fd) {
   if (!device_->has_opened()) return Waited::kUnable;
-  return device_->progress.wait_for_event(has_event, fd);
+  return device_->progress.wait_for_event(look, fd);
 }
 
 void Engine::expect_sleep() {

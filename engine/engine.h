@@ -115,9 +115,9 @@ class Engine {
   void progress();
   // The caller is about to sleep (armed a CQ): the background thread has to watch from now on.
   void expect_sleep();
-  // The calling thread sleeps until has_event() holds or `fd` is readable, and moves packets meanwhile. A cancellation
-  // point.
-  Waited wait_for_event(const std::function<bool()>& has_event, int fd);
+  // The calling thread sleeps until `look` finds an event or `fd` is readable, and moves packets meanwhile. A
+  // cancellation point, which may also be left by a jump out of a signal handler.
+  Waited wait_for_event(const LookForEvent& look, int fd);
   // The queue was armed while it had completions that were not reported: reports them now.
   void report_missed(queue::CompletionQueue& cq);
 

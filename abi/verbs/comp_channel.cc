@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <fcntl.h>
+#include <functional>
 #include <new>
 #include <unistd.h>
 
@@ -16,8 +17,12 @@ void Channel::on_completion(queue::CompletionQueue& cq) {
 }
 
 engine::Waited Channel::wait(engine::Engine& engine) {
-  const EventQueue::Taker taker(events);
-  return engine.wait_for_event([this] { return events.pending(); }, fd);
+  const auto look = [this](const std::function<void()>& rounds) {
+    const EventQueue::Taker taker(events);
+    rounds();
+    return events.pending();
+  };
+  return engine.wait_for_event(look, fd);
 }
 
 namespace {

@@ -295,26 +295,44 @@ bool Progress::has_waiters() const {
   return monotonic_now() - left_at_.load(std::memory_order_relaxed) < kOff;
 }
 
-// A signal handler has left the wait by siglongjmp(): nothing has been unwound.
-bool Progress::watches_here() const {
-  return watcher_.load(std::memory_order_relaxed) == Watcher::kApplication &&
-         watching_thread_.load(std::memory_order_relaxed) == this_thread();
+// Who waits while another one watches.
+class Progress::Candidate {
+ public:
+  explicit Candidate(Progress& progress) : progress_(progress) {
+    progress_.candidates_.fetch_add(1, std::memory_order_seq_cst);
+    here = &progress_;
+  }
+  ~Candidate() {
+    here = nullptr;
+    progress_.candidates_.fetch_sub(1, std::memory_order_seq_cst);
+  }
+  Candidate(const Candidate&) = delete;
+  Candidate& operator=(const Candidate&) = delete;
+
+  [[gnu::tls_model("initial-exec")]] static inline thread_local const Progress* here = nullptr;  // this thread is one
+
+ private:
+  Progress& progress_;
+};
+
+// A signal handler has left the thread's last wait by siglongjmp(): nothing has been unwound.
+void Progress::forget_jump() {
+  if (std::exchange(Candidate::here, nullptr) == this) candidates_.fetch_sub(1, std::memory_order_seq_cst);
+  if (watcher_.load(std::memory_order_relaxed) == Watcher::kApplication &&
+      watching_thread_.load(std::memory_order_relaxed) == this_thread()) {
+    leave_watch();
+  }
 }
 
-Waited Progress::wait_for_event(const std::function<bool()>& has_event, int fd) {
+Waited Progress::wait_for_event(const LookForEvent& look, int fd) {
   if (!started_) return Waited::kUnable;
-  struct Candidate {
-    explicit Candidate(std::atomic<int>& all) : all_(all) { all_.fetch_add(1, std::memory_order_seq_cst); }
-    ~Candidate() { all_.fetch_sub(1, std::memory_order_seq_cst); }
-    std::atomic<int>& all_;
-  };
-  if (watches_here()) leave_watch();
+  forget_jump();
   while (true) {
     Watcher watcher = Watcher::kNobody;
     if (watcher_.compare_exchange_strong(watcher, Watcher::kApplication, std::memory_order_seq_cst)) {
-      return watch(has_event, fd);
+      return watch(look, fd);
     }
-    const Candidate candidate(candidates_);
+    const Candidate candidate(*this);
     if (watcher == Watcher::kBackground) {
       offered_.store(false);  // somebody is there to take it
       wake();
@@ -323,19 +341,18 @@ Waited Progress::wait_for_event(const std::function<bool()>& has_event, int fd) 
     const int ready = ppoll(descriptors.data(), descriptors.size(), nullptr, nullptr);
     if (ready < 0) return errno == EINTR && calls_go_on_after_signals() ? Waited::kLook : Waited::kInterrupted;
     if (descriptors[1].revents != 0) take_from(offer_descriptor_);
-    if (descriptors[0].revents != 0 || has_event()) return Waited::kLook;
+    if (descriptors[0].revents != 0 || look([] {})) return Waited::kLook;
   }
 }
 
-Waited Progress::watch(const std::function<bool()>& has_event, int fd) {
+Waited Progress::watch(const LookForEvent& look, int fd) {
   const Watching watching(*this);
   watching_thread_.store(this_thread(), std::memory_order_relaxed);
   offered_.store(false);
   for_each_shard([](Shard& shard) { shard.awake(); });
   watcher_kicked_.store(false, std::memory_order_seq_cst);
   while (true) {
-    for_each_shard([](Shard& shard) { shard.serve(); });
-    if (has_event()) return Waited::kLook;
+    if (look([this] { for_each_shard([](Shard& shard) { shard.serve(); }); })) return Waited::kLook;
     std::optional<Duration> time;
     try {
       watched_.assign({{watcher_descriptor_, POLLIN, 0}, {fd, POLLIN, 0}});

@@ -71,7 +71,7 @@ class Progress {
 
   // --- a thread that waits for an event
   // Engine::wait_for_event(). Meanwhile the calling thread watches the packet I/O, unless another one does.
-  Waited wait_for_event(const std::function<bool()>& has_event, int fd);
+  Waited wait_for_event(const LookForEvent& look, int fd);
   // Waits have ended so of late, so the next one will: nobody has to watch for who is about to wait.
   bool has_waiters() const;
 
@@ -105,14 +105,15 @@ class Progress {
   }
   enum class Watcher : uint8_t { kNobody, kBackground, kApplication };
   class Watching;
+  class Candidate;
   void run();
   void turn();
   bool kick_application();
   bool takes_watch();
   void leave_watch();
   void stand_by();
-  bool watches_here() const;
-  Waited watch(const std::function<bool()>& has_event, int fd);
+  void forget_jump();
+  Waited watch(const LookForEvent& look, int fd);
   std::optional<Duration> prepare_to_sleep();
   static void pause(int pauses);
   void wait(Duration time);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 namespace uroce::engine {
 
@@ -11,5 +12,8 @@ enum class Waited : uint8_t {
   kInterrupted,  // by a signal, after which calls of the application do not go on (no SA_RESTART)
   kUnable,       // there is no packet I/O to be watched: the descriptor is all there is to wait for
 };
+
+// Runs the rounds that it is given, in which the event may be reported, and says whether there is one.
+using LookForEvent = std::function<bool(const std::function<void()>& rounds)>;
 
 }  // namespace uroce::engine

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <csetjmp>
 #include <csignal>
 #include <fcntl.h>
 #include <poll.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include "fixture.h"
+#include "tests/thread_state.h"
 
 namespace {
 
@@ -256,6 +258,37 @@ TEST_F(EventTest, SeveralThreadsWaitOnOneChannel) {
   take_event();
   ibv_ack_cq_events(cq_, 1);
   drain(2);
+}
+
+sigjmp_buf out_of_the_wait;
+
+// Nothing has been unwound. What the thread's own polls report from then on is for whoever waits for the descriptor.
+TEST_F(EventTest, AJumpOutOfAWaitLosesNoEvent) {
+  struct sigaction action {
+  }, before{};
+  action.sa_handler = [](int) { siglongjmp(out_of_the_wait, 1); };
+  ASSERT_EQ(sigaction(SIGUSR1, &action, &before), 0);
+  std::atomic<pid_t> tid{0};
+  std::thread thread([&] {
+    tid = gettid();
+    if (sigsetjmp(out_of_the_wait, 1) == 0) {
+      ibv_cq* cq = nullptr;
+      void* context = nullptr;
+      ibv_get_cq_event(channel_, &cq, &context);
+    }
+    for (int i = 0; i < 20; ++i) {
+      ASSERT_EQ(ibv_req_notify_cq(cq_, 0), 0);
+      send(0);
+      drain(2);
+      ASSERT_TRUE(becomes_readable(channel_->fd, 10000)) << "event " << i;
+      take_event();
+      ibv_ack_cq_events(cq_, 1);
+    }
+  });
+  while (tid == 0 || !uroce::test::sleeps(tid)) std::this_thread::yield();
+  pthread_kill(thread.native_handle(), SIGUSR1);
+  thread.join();
+  sigaction(SIGUSR1, &before, nullptr);
 }
 
 void on_signal(int) {}
