@@ -79,13 +79,30 @@ void Engine::progress() {
 }
 
 Waited Engine::wait_for_event(const LookForEvent& look, int fd) {
-  if (!device_->has_opened()) return Waited::kUnable;
-  return device_->progress.wait_for_event(look, fd);
+  if (device_->has_opened()) return device_->progress.wait_for_event(look, fd);
+  expect_sleep();
+  return Progress::wait_without_packets(fd);
 }
 
 void Engine::expect_sleep() {
   if (device_->progress.has_waiters()) return;  // they watch themselves
   for (uint32_t i = 0; i < device_->progress.shard_count(); ++i) device_->progress.shard(i).expect_sleep();
+}
+
+bool Engine::claim_packets(const std::shared_ptr<PollSet>& set) {
+  return device_->has_opened() && device_->progress.claim(set);
+}
+void Engine::serve() {
+  device_->progress.serve();
+}
+void Engine::serve_stream(const std::function<bool()>& has_event) {
+  device_->progress.serve_stream(has_event);
+}
+void Engine::leave() {
+  device_->progress.leave();
+}
+void Engine::release_packets(const PollSet& set) {
+  device_->progress.release(set);
 }
 
 void Engine::report_missed(queue::CompletionQueue& cq) {

@@ -21,6 +21,7 @@
 #include "engine/net/net_view.h"
 #include "engine/objects/init.h"
 #include "engine/objects/limits.h"
+#include "engine/objects/poll_set.h"
 #include "engine/objects/quota.h"
 #include "engine/objects/waited.h"
 #include "engine/queue/completion_queue.h"
@@ -118,6 +119,13 @@ class Engine {
   // The calling thread sleeps until `look` finds an event or `fd` is readable, and moves packets meanwhile. A
   // cancellation point, which may also be left by a jump out of a signal handler.
   Waited wait_for_event(const LookForEvent& look, int fd);
+  // A program that polls the descriptor of a channel (datapath/attendance.h). True: one of its sets, which may be
+  // `set`, tells of packets, and the caller looks after them by serve() and, before the program may sleep, by leave().
+  bool claim_packets(const std::shared_ptr<PollSet>& set);
+  void serve();
+  void serve_stream(const std::function<bool()>& has_event);
+  void leave();
+  void release_packets(const PollSet& set);
   // The queue was armed while it had completions that were not reported: reports them now.
   void report_missed(queue::CompletionQueue& cq);
 

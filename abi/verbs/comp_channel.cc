@@ -5,8 +5,10 @@
 #include <fcntl.h>
 #include <functional>
 #include <new>
+#include <sys/epoll.h>
 #include <unistd.h>
 
+#include "abi/channel_mark.h"
 #include "abi/verbs/objects.h"
 #include "abi/verbs/orphan.h"
 
@@ -16,22 +18,52 @@ void Channel::on_completion(queue::CompletionQueue& cq) {
   events.push(static_cast<Cq&>(cq));
 }
 
+int Channel::open() {
+  if (const int error = events.open(); error != 0) return error;
+  UniqueFd made(::epoll_create1(EPOLL_CLOEXEC));
+  if (!made) return errno;
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = kChannelMark;
+  if (::epoll_ctl(made.get(), EPOLL_CTL_ADD, events.descriptor(), &event) != 0) return errno;
+  fd = made.release();
+  set = std::make_shared<engine::PollSet>(fd, events.descriptor());
+  return 0;
+}
+
 engine::Waited Channel::wait(engine::Engine& engine) {
   const auto look = [this](const std::function<void()>& rounds) {
     const EventQueue::Taker taker(events);
     rounds();
     return events.pending();
   };
-  return engine.wait_for_event(look, fd);
+  return engine.wait_for_event(look, events.descriptor());
 }
 
-namespace {
+bool Channel::leave(engine::Engine& engine) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  if (flags < 0 || (flags & O_NONBLOCK) == 0) {
+    block(engine);
+    return false;
+  }
+  polled.store(true, std::memory_order_relaxed);
+  if (!attends(engine)) return false;
+  engine.leave();
+  return true;
+}
 
-// What looks like an event and cannot be taken is looked at so often: the application may have made the descriptor
-// another's, and before Linux 5.8 a token is taken by read() alone.
-constexpr int kMostLooks = 16;
+void Channel::attend(engine::Engine& engine) {
+  polled.store(true, std::memory_order_relaxed);
+  if (!attends(engine)) return;
+  const EventQueue::Taker taker(events);
+  engine.serve_stream([this] { return events.pending(); });
+  if (!events.pending()) engine.leave();
+}
 
-}  // namespace
+// As hardware has it, a descriptor that blocks is readable only when there is an event.
+void Channel::block(engine::Engine& engine) {
+  if (polled.load(std::memory_order_relaxed) && polled.exchange(false)) engine.release_packets(*set);
+}
 
 }  // namespace uroce::verbs
 
@@ -47,7 +79,7 @@ ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
   const int error = without_exceptions([&] {
     auto created = std::make_unique<Channel>();
     created->context = context;
-    if (const int failure = created->events.open(created->fd)) return failure;
+    if (const int failure = created->open()) return failure;
     channel = created.release();
     return 0;
   });
@@ -64,6 +96,7 @@ int ibv_destroy_comp_channel(ibv_comp_channel* verbs) {
     return abandon(channel);
   }
   if (channel.users != 0) return answer(EBUSY);
+  if (Engine* const engine = from(channel.context).engine.get()) engine->release_packets(*channel.set);
   ::close(channel.fd);
   drop_user(from(channel.context));
   delete &channel;
@@ -81,22 +114,17 @@ int ibv_get_cq_event(ibv_comp_channel* verbs, ibv_cq** cq, void** cq_context) {
     *cq = ibv_cq_ex_to_cq(&taken);
     *cq_context = taken.cq_context;
   };
-  for (int looks = 0; looks < kMostLooks; ++looks) {
-    if (channel.events.try_take(hand_out)) return 0;
+  while (!channel.events.try_take(hand_out)) {
     const int flags = ::fcntl(channel.fd, F_GETFL);
     if (flags < 0) return -1;
-    if ((flags & O_NONBLOCK) != 0) break;
-    switch (channel.wait(engine)) {
-      case Waited::kLook:
-        continue;
-      case Waited::kInterrupted:
-        return fail_minus_one(EINTR);
-      case Waited::kUnable:
-        looks = kMostLooks;
+    if ((flags & O_NONBLOCK) != 0) {
+      channel.attend(engine);
+      return channel.events.try_take(hand_out) ? 0 : fail_minus_one(EAGAIN);
     }
+    channel.block(engine);
+    if (channel.wait(engine) == Waited::kInterrupted) return fail_minus_one(EINTR);
   }
-  engine.expect_sleep();
-  return channel.events.take(channel.fd, hand_out) ? 0 : -1;
+  return 0;
 }
 
 void ibv_ack_cq_events(ibv_cq* cq, unsigned int nevents) {

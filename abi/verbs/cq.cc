@@ -77,10 +77,7 @@ int poll_cq(ibv_cq* verbs, int num_entries, ibv_wc* wc) {
   if (orphaned(cq.context)) return 0;
   const auto limit = static_cast<uint32_t>(std::max(num_entries, 0));
   uint32_t count = take(cq, limit, wc);
-  if (count == 0) {
-    cq.engine->progress(cq);
-    count = take(cq, limit, wc);
-  }
+  if (count == 0) progress(cq, [&] { return (count = take(cq, limit, wc)) != 0; });
   return static_cast<int>(count);
 }
 
@@ -89,7 +86,8 @@ int req_notify_cq(ibv_cq* verbs, int solicited_only) {
   if (orphaned(cq.context)) return answer(EIO);
   cq.arm(solicited_only ? queue::CompletionQueue::Arm::kSolicited : queue::CompletionQueue::Arm::kAny);
   if (cq.has_missed()) cq.engine->report_missed(cq);
-  cq.engine->expect_sleep();
+  cq.empty_polls.store(0, std::memory_order_relaxed);
+  if (cq.channel == nullptr || !from(cq.channel).leave(*cq.engine)) cq.engine->expect_sleep();
   return 0;
 }
 

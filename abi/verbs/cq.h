@@ -16,6 +16,26 @@ struct CqRequest {
   Pd* parent_domain = nullptr;
 };
 
+// A program that has armed the queue and finds it empty is about to wait, unless it goes on like that.
+inline bool may_wait_next(Cq& cq) {
+  constexpr uint32_t kPolls = 16;
+  if (cq.channel == nullptr || !cq.armed() || cq.empty_polls.load(std::memory_order_relaxed) >= kPolls) return false;
+  cq.empty_polls.fetch_add(1, std::memory_order_relaxed);
+  return from(cq.channel).attends(*cq.engine);
+}
+
+// The queue is empty. take() says whether there is something now.
+template <class Take>
+void progress(Cq& cq, Take&& take) {
+  if (!may_wait_next(cq)) {
+    cq.engine->progress(cq);
+    take();
+  } else {
+    cq.engine->serve();
+    if (!take()) cq.engine->leave();
+  }
+}
+
 // Null with errno set on failure.
 Cq* create_cq(ibv_context* context, const CqRequest& request);
 

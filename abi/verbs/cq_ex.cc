@@ -40,8 +40,9 @@ int start_poll(ibv_cq_ex* verbs, ibv_poll_cq_attr* attr) {
     return false;
   };
   if (take_and_keep()) return 0;
-  cq.engine->progress(cq);  // without the lock: others that poll this queue do not wait for a whole round
-  return take_and_keep() ? 0 : ENOENT;
+  bool taken = false;
+  progress(cq, [&] { return taken = take_and_keep(); });  // others that poll this queue do not wait for a whole round
+  return taken ? 0 : ENOENT;
 }
 
 int next_poll(ibv_cq_ex* verbs) {

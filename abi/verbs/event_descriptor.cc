@@ -21,13 +21,20 @@ int EventDescriptor::open(int& application_fd) {
   application_fd = -1;
   UniqueFd made(::eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC));
   if (!made) return errno;
-  {
-    ForkGuard guard;
-    fd_ = ::fcntl(made.get(), F_DUPFD_CLOEXEC, 0);
-    if (fd_ < 0) return errno;
-    guard.close_in_children(fd_);
-  }
+  ForkGuard guard;
+  fd_ = ::fcntl(made.get(), F_DUPFD_CLOEXEC, 0);
+  if (fd_ < 0) return errno;
+  guard.close_in_children(fd_);
   application_fd = made.release();
+  return 0;
+}
+
+int EventDescriptor::open() {
+  ForkGuard guard;
+  fd_ = ::eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC | EFD_NONBLOCK);
+  if (fd_ < 0) return errno;
+  guard.close_in_children(fd_);
+  own_ = true;
   return 0;
 }
 
@@ -41,6 +48,7 @@ bool EventDescriptor::retract() {
   // Non-blocking whatever the application made of the shared open file description. Before Linux 5.8 eventfds cannot be
   // read so: the token stays, and the descriptor is readable once without an event.
   uint64_t token;
+  if (own_) return ::read(fd_, &token, sizeof(token)) == static_cast<ssize_t>(sizeof(token));
   const iovec destination{&token, sizeof(token)};
   return ::preadv2(fd_, &destination, 1, -1, RWF_NOWAIT) == static_cast<ssize_t>(sizeof(token));
 }

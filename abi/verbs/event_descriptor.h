@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// A file descriptor that counts pending events: what comp_channel->fd and async_fd are.
-// An eventfd in semaphore mode, so that it can be polled, made non-blocking and dup2()ed like the kernel's uverbs
-// files. Used by EventQueue.
+// A file descriptor that counts pending events: an eventfd in semaphore mode. async_fd is one, which can be polled,
+// made non-blocking and dup2()ed like the kernel's uverbs files. That of a completion channel is an epoll set with one
+// in it (objects.h). Used by EventQueue.
 #pragma once
 
 namespace uroce::verbs {
@@ -16,6 +16,9 @@ class EventDescriptor {
   // Returns 0 or an errno value. `application_fd` belongs to the caller, who may replace or close it: the object writes
   // through a duplicate of its own.
   int open(int& application_fd);
+  // The application has none.
+  int open();
+  int fd() const { return fd_; }
 
   // Adds one token.
   void signal();
@@ -27,6 +30,7 @@ class EventDescriptor {
 
  private:
   int fd_ = -1;
+  bool own_ = false;
 };
 
 }  // namespace uroce::verbs

@@ -34,6 +34,8 @@ class EventQueue {
  public:
   // As EventDescriptor::open().
   int open(int& application_fd) { return descriptor_.open(application_fd); }
+  int open() { return descriptor_.open(); }
+  int descriptor() const { return descriptor_.fd(); }
 
   void push(EventSource& source) noexcept {
     std::lock_guard guard(mutex_);

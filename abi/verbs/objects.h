@@ -233,13 +233,26 @@ inline Pd& from(ibv_pd* pd) {
 
 // --- completion channel and queue ------------------------------------------------------------------------------------
 
+// Its descriptor is an epoll set: the events are in it, and for a program that polls it packets as well
+// (engine/datapath/attendance.h).
 struct Channel final : ibv_comp_channel, queue::CompletionNotifier {
-  EventQueue events;               // the sources are Cqs
-  std::atomic<uint32_t> users{0};  // CQs
+  EventQueue events;                     // the sources are Cqs
+  std::shared_ptr<engine::PollSet> set;  // of `fd`
+  std::atomic<uint32_t> users{0};        // CQs
+  std::atomic<bool> polled{false};       // `fd` was O_NONBLOCK when it was looked at last
 
+  // Makes `fd`. 0 or an errno value.
+  int open();
   void on_completion(queue::CompletionQueue& cq) override;
   // Until there may be an event. A cancellation point.
   engine::Waited wait(engine::Engine& engine);
+  // A queue has been armed, and the program may wait next. False: somebody has to watch for it.
+  bool leave(engine::Engine& engine);
+  // The program looks after packets itself when it polls the descriptor.
+  bool attends(engine::Engine& engine) { return polled.load(std::memory_order_relaxed) && engine.claim_packets(set); }
+  // Where it does: takes what has come.
+  void attend(engine::Engine& engine);
+  void block(engine::Engine& engine);
 };
 
 inline Channel& from(ibv_comp_channel* channel) {
@@ -265,6 +278,7 @@ struct Cq : ibv_cq_ex, CqMemory, queue::CompletionQueue, EventSource {
   // Events handed to the application; ibv_cq counts the acknowledged ones. Under the lock of the respective queue.
   uint32_t completion_events_taken = 0;
   uint32_t async_events_taken = 0;
+  std::atomic<uint32_t> empty_polls{0};  // since it was armed
   // ibv_start_poll .. ibv_end_poll.
   OptionalLock extended_poll_lock;
   queue::Cqe current;

@@ -29,8 +29,8 @@ class Latency {
   }
   // Writes the members of a JSON object, without the braces.
   void print_json(std::FILE* out) const {
-    std::fprintf(out, R"("samples": %zu, "min_us": %.3f, "median_us": %.3f, "p99_us": %.3f)", samples_.size(),
-                 quantile_us(0), quantile_us(0.5), quantile_us(0.99));
+    std::fprintf(out, R"("samples": %zu, "min_us": %.3f, "median_us": %.3f, "p99_us": %.3f, "max_us": %.3f)",
+                 samples_.size(), quantile_us(0), quantile_us(0.5), quantile_us(0.99), quantile_us(1));
   }
 
  private:

@@ -40,10 +40,10 @@ Datapath::Moved Datapath::iterate(Caller caller, Time now) {
   if (caller != Caller::kPosting) next_hops_.look_after(now, schedule_);
   moved.sent += transmit(caller, now);
   if (caller == Caller::kPosting && !moved.many()) return moved;
-  moved.received += receive(now);
+  moved += receive(now);
   schedule_.expire_timers(now, kTimerLimit);
   moderated_cqs_.expire(now);
-  if (caller >= Caller::kWaiting) schedule_.acks().end_delay();  // nobody answers in this thread
+  if (caller >= Caller::kAttending) schedule_.acks().end_delay();  // nobody answers in this thread
   moved.sent += transmit(caller, now);
   return moved;
 }
@@ -69,18 +69,19 @@ size_t Datapath::transmit(Caller caller, Time now) {
 
 // From the wire as many as were sent since, or all that are there: who sends a lot is answered a lot, and may be sent
 // as much. What comes after the end was found is left to the next round. From QPs of this process all that are there.
-size_t Datapath::receive(Time now) {
+Datapath::Moved Datapath::receive(Time now) {
   const size_t wanted = std::min(std::exchange(sent_since_receive_, 0), kReceiveLimit);
-  size_t received = 0;
+  Moved moved;
   do {
     const size_t count = receive_burst(*wire_, now);
     if (count == 0) break;
-    received += count;
-  } while (received < wanted && !wire_->drained());
+    moved.received += count;
+    moved.more_to_come = rx_.more_to_come(count);
+  } while (moved.received < wanted && !wire_->drained());
   if (looped()) {  // the last look, which finds nothing, gives the frames back
-    while (const size_t count = receive_burst(*loop_, now)) received += count;
+    while (const size_t count = receive_burst(*loop_, now)) moved.received += count;
   }
-  return received;
+  return moved;
 }
 
 size_t Datapath::receive_burst(io::PacketIo& io, Time now) {

@@ -25,17 +25,20 @@ namespace uroce::engine {
 
 class Datapath {
  public:
-  // Who runs a round: a thread that has posted, one that polls, one that waits for an event, or the background thread.
-  enum class Caller : uint8_t { kPosting, kPolling, kWaiting, kBackground };
+  // Who runs a round: a thread that has posted, one that polls, one that may wait for a descriptor next, one that waits
+  // here for an event, or the background thread.
+  enum class Caller : uint8_t { kPosting, kPolling, kAttending, kWaiting, kBackground };
   struct Moved {  // packets
     size_t received = 0;
     size_t sent = 0;
+    bool more_to_come = false;  // the last that were received have left a message incomplete
     explicit operator bool() const { return received + sent > 0; }
     // What takes so long to send that arrivals are not left for the next poll.
     bool many() const { return received + sent >= 32; }
     Moved& operator+=(const Moved& other) {
       received += other.received;
       sent += other.sent;
+      if (other.received > 0) more_to_come = other.more_to_come;
       return *this;
     }
   };
@@ -114,7 +117,7 @@ class Datapath {
   void attach_loop(std::unique_ptr<io::PacketIo> loop);
   void answer_doorbells(size_t limit, Time now);
   size_t transmit(Caller caller, Time now);
-  size_t receive(Time now);
+  Moved receive(Time now);
   size_t receive_burst(io::PacketIo& io, Time now);
   void share_runs(Qp& qp, const Path& path) const;
   static void purge_completions(Qp& qp);

@@ -36,6 +36,13 @@ constexpr Duration kNoMemory = std::chrono::milliseconds(1);
 // While threads wait for events in this place of the background thread: after so long without one it is off.
 constexpr Duration kOff = std::chrono::milliseconds(100);
 
+// What another thread's rounds take, unless they move a lot.
+constexpr Duration kShortRounds = std::chrono::microseconds(5);
+// When a stream has paused for so long it is over. The program has other things to do as well.
+constexpr Duration kStreamPause = std::chrono::microseconds(30), kLongestService = std::chrono::microseconds(500);
+// How often a program that is about to wait tries to leave nothing behind.
+constexpr int kMostLooks = 4;
+
 // The watch is not offered to more, since that wakes all of them.
 constexpr int kMostCandidates = 8;
 
@@ -183,6 +190,7 @@ Progress::Guard::Guard(Progress& progress) : progress_(progress) {
 
 Progress::Guard::~Guard() {
   progress_.for_each_shard([](Shard& shard) { shard.end_setup(); });
+  progress_.attendance_.note_setup();
   for (uint32_t i = progress_.shard_count(); i-- > 0;) progress_.shard(i).unlock();
   if (!progress_.started_) return;
   progress_.for_each_shard([](Shard& shard) {
@@ -245,12 +253,12 @@ void Progress::stand_by() {
 // Looks after every shard, and waits as the one that can wait for the shortest time allows.
 void Progress::turn() {
   using Wait = WaitPolicy::Wait;
-  kicked_ = false;
+  const bool needed = std::exchange(kicked_, false);
   std::array<Wait, io::kMaxShards> waits;
   bool spin = false, streams = true;
   const uint32_t shards = shard_count();
   for (uint32_t i = 0; i < shards; ++i) {
-    waits[i] = shards_[i]->turn(waited_at_);
+    waits[i] = shards_[i]->turn(waited_at_, needed);
     if (waits[i] != Wait::kSpin) continue;
     spin = true;
     streams &= shards_[i]->streaming();
@@ -292,7 +300,8 @@ class Progress::Watching {
 };
 
 bool Progress::has_waiters() const {
-  return monotonic_now() - left_at_.load(std::memory_order_relaxed) < kOff;
+  const Time now = monotonic_now();
+  return now - left_at_.load(std::memory_order_relaxed) < kOff || attendance_.lasts(now);
 }
 
 // Who waits while another one watches.
@@ -325,7 +334,7 @@ void Progress::forget_jump() {
 }
 
 Waited Progress::wait_for_event(const LookForEvent& look, int fd) {
-  if (!started_) return Waited::kUnable;
+  if (!started_) return wait_without_packets(fd);
   forget_jump();
   while (true) {
     Watcher watcher = Watcher::kNobody;
@@ -345,6 +354,13 @@ Waited Progress::wait_for_event(const LookForEvent& look, int fd) {
   }
 }
 
+Waited Progress::wait_without_packets(int fd) {
+  pollfd descriptor{fd, POLLIN, 0};
+  if (ppoll(&descriptor, 1, nullptr, nullptr) >= 0 || (errno == EINTR && calls_go_on_after_signals()))
+    return Waited::kLook;
+  return Waited::kInterrupted;
+}
+
 Waited Progress::watch(const LookForEvent& look, int fd) {
   const Watching watching(*this);
   watching_thread_.store(this_thread(), std::memory_order_relaxed);
@@ -358,7 +374,8 @@ Waited Progress::watch(const LookForEvent& look, int fd) {
       watched_.assign({{watcher_descriptor_, POLLIN, 0}, {fd, POLLIN, 0}});
       time = prepare_to_sleep();
     } catch (const std::bad_alloc&) {
-      return Waited::kUnable;
+      time = kNoMemory;
+      watched_.clear();
     }
     int ready = 0;
     if (time) {
@@ -391,6 +408,64 @@ std::optional<Duration> Progress::prepare_to_sleep() {
   });
   if (go_on) return std::nullopt;
   return time;
+}
+
+// --- a program that polls the descriptor of a channel ---------------------------------------------------------------
+
+// Several shards exchange by memory, which no descriptor tells of.
+bool Progress::claim(const std::shared_ptr<PollSet>& set) {
+  if (!started_ || shard_count() != 1) return false;
+  return attendance_.claim(set, monotonic_now());
+}
+
+void Progress::serve() {
+  for_each_shard([](Shard& shard) { shard.serve_inline(); });
+}
+
+// Who receives a long message is not to be woken for every few packets of it.
+void Progress::serve_stream(const std::function<bool()>& has_event) {
+  const Time began = monotonic_now();
+  Time now = began, came_at{};
+  do {
+    const std::optional<Datapath::Moved> moved = shards_[0]->serve_inline();
+    if (has_event()) return;
+    now = monotonic_now();
+    if (!moved) {
+      now - began < kShortRounds ? pause(kStreamPauses) : std::this_thread::sleep_for(kBrief);
+      came_at = now;
+    } else if (moved->more_to_come || moved->sent > 0) {
+      came_at = now;
+    }
+  } while (now - came_at < kStreamPause && now - began < kLongestService);
+}
+
+void Progress::leave() {
+  attendance_.leave(true);
+  bool left = false;
+  try {
+    left = leave_nothing();
+  } catch (const std::bad_alloc&) {  // for the list of descriptors
+  }
+  if (!left) for_each_shard([](Shard& shard) { shard.hand_over_to_sleep(); });
+}
+
+// False: there is more to do than one call should, or another thread is at it.
+bool Progress::leave_nothing() {
+  std::vector<pollfd> descriptors;
+  for (int looks = 0; looks < kMostLooks; ++looks) {
+    const uint32_t setups = attendance_.setups();
+    const bool has_all = attendance_.has_all(setups);
+    switch (shards_[0]->leave(has_all ? nullptr : &descriptors)) {
+      case Shard::Left::kDone:
+        return has_all || attendance_.put(descriptors, setups);
+      case Shard::Left::kBusy:
+        pause(kStreamPauses);
+        break;
+      case Shard::Left::kMore:
+        shards_[0]->serve_inline();
+    }
+  }
+  return false;
 }
 
 // Between two looks at the ring. Looking at it slows down who fills it, because the cache lines go back and forth;

@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "base/caller_state.h"
+#include "engine/datapath/attendance.h"
 #include "engine/datapath/shard.h"
 #include "engine/io/steering.h"
 #include "engine/objects/waited.h"
@@ -72,8 +73,22 @@ class Progress {
   // --- a thread that waits for an event
   // Engine::wait_for_event(). Meanwhile the calling thread watches the packet I/O, unless another one does.
   Waited wait_for_event(const LookForEvent& look, int fd);
-  // Waits have ended so of late, so the next one will: nobody has to watch for who is about to wait.
+  // The same where there is no packet I/O to be watched.
+  static Waited wait_without_packets(int fd);
+  // The program takes the packets itself, waiting so or by a set that it polls: nobody has to watch for who is about to
+  // wait.
   bool has_waiters() const;
+
+  // --- a program that polls the descriptor of a channel (attendance.h)
+  // Engine::claim_packets().
+  bool claim(const std::shared_ptr<PollSet>& set);
+  void release(const PollSet& set) { attendance_.release(set); }
+  // A few rounds of a thread that waits, though not here.
+  void serve();
+  // The same as long as a stream of packets comes, or there is an event.
+  void serve_stream(const std::function<bool()>& has_event);
+  // After claim(): the program is about to wait for its sets. What is left to do is the background thread's.
+  void leave();
 
   // Exclusive use of all shards for set-up calls (create, modify, destroy, registration). What was posted before them
   // and waits for company leaves first. Runs the rounds that others left to it and wakes the background thread
@@ -92,6 +107,7 @@ class Progress {
 
   // --- for shards ---------------------------------------------------------------------------------------------------
   bool setup_waits() const { return waiting_.load(std::memory_order_seq_cst) > 0; }
+  Attendance& attendance() { return attendance_; }
   // Ends the wait of whoever watches.
   void kick();
   // `from` has sent packets to another shard.
@@ -99,6 +115,7 @@ class Progress {
 
  private:
   static bool lock_soon(Shard& shard, Time limit);
+  bool leave_nothing();
   template <class F>
   void for_each_shard(F&& f) {
     for (uint32_t i = 0; i < shard_count(); ++i) f(*shards_[i]);
@@ -130,6 +147,7 @@ class Progress {
   int kick_descriptor_ = -1;     // of the background thread
   int watcher_descriptor_ = -1;  // of an application thread that watches
   int offer_descriptor_ = -1;    // of those that would watch: nobody does
+  Attendance attendance_;
   // Only who watches calls what Shard has for that, and sleeps on the packet I/O.
   alignas(64) std::atomic<Watcher> watcher_{Watcher::kNobody};
   std::atomic<const void*> watching_thread_{nullptr};  // the application's, by the address of something of its own

@@ -56,6 +56,13 @@ size_t RxDemux::receive(io::PacketIo& io, bool looped, Time now) {
   return count;
 }
 
+bool RxDemux::more_to_come(size_t count) const {
+  const std::span<const uint8_t> ib = arrived_[count - 1].ib;
+  if (ib.empty()) return false;
+  const wire::OpcodeInfo& info = wire::opcode_info(wire::Opcode{ib[0]});
+  return info.known && info.has_payload && !info.last;
+}
+
 // Where many QPs take turns their state is in no cache. While one packet is delivered, what those behind it need is on
 // its way: the places of their QPs in the table, then the QPs. Of the QP that had the packet before, it is there.
 void RxDemux::deliver_burst(size_t count, bool looped, Time now) {

@@ -24,6 +24,8 @@ class RxDemux {
 
   // Takes a burst of packets. `looped`: from QPs of this process. Returns how many there were.
   size_t receive(io::PacketIo& io, bool looped, Time now);
+  // The last of the burst was not the end of its message. `count`: as receive() has returned it.
+  bool more_to_come(size_t count) const;
 
  private:
   static constexpr size_t kBurst = 64;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <mutex>
 #include <new>
+#include <span>
 #include <utility>
 
 #include "base/clock.h"
@@ -33,7 +34,8 @@ Shard::Shard(Progress& progress, std::unique_ptr<Datapath> datapath)
 
 // --- application threads --------------------------------------------------------------------------------------------
 
-void Shard::rounds(Caller caller) {
+// Nothing: another thread was at it.
+std::optional<Datapath::Moved> Shard::rounds(Caller caller) {
   const CallerState kept;
   Datapath::Moved moved;
   Time began{};
@@ -46,10 +48,12 @@ void Shard::rounds(Caller caller) {
     // The holder looks for doorbells when it is done.
     if (round(caller, began, moved) == Round::kBusy) {
       if (rounds == 0 && caller == Caller::kPolling) note_poll(monotonic_now());
+      if (rounds == 0) return std::nullopt;
       break;
     }
     ++rounds;
   } while (datapath_->rung());
+  return moved;
 }
 
 // Every round is told the time anew, and reads the clock when it has the lock: time never goes backwards, nor stands
@@ -64,7 +68,10 @@ Shard::Round Shard::round(Caller caller, Time& began, Datapath::Moved& moved) {
   if (!holding) return Round::kBusy;
   if (datapath_->wire() == nullptr) return Round::kIdle;  // before the first QP
   const Time now = began = monotonic_now();
-  if (caller == Caller::kPolling) note_poll(now);
+  if (caller == Caller::kPolling) {
+    note_poll(now);
+    if (progress_.attendance().is_left()) progress_.attendance().leave(false);
+  }
   if (caller != Caller::kBackground) memory::keep_faults_unblocked(now);
   Datapath::Moved here;
   iterate(caller, now, here);
@@ -78,9 +85,11 @@ Shard::Round Shard::round(Caller caller, Time& began, Datapath::Moved& moved) {
 void Shard::iterate(Caller caller, Time now, Datapath::Moved& moved) {
   try {
     moved += datapath_->iterate(caller, now);
+    // Nothing waits for company: this may be the last that the program does before it sleeps.
+    if (caller == Caller::kPosting && progress_.attendance().is_left()) datapath_->flush();
   } catch (const std::bad_alloc&) {
   }
-  if (caller < Caller::kWaiting) wake_if_needed();
+  if (caller < Caller::kWaiting) wake_if_needed(caller, now);
 }
 
 // This thread has done its share. The background thread clears the flag before it looks for doorbells.
@@ -89,16 +98,27 @@ void Shard::hand_over() {
   if (background_.load(std::memory_order_seq_cst) != Background::kRunning) progress_.kick();
 }
 
+void Shard::hand_over_to_sleep() {
+  sleep_expected_.store(true, std::memory_order_seq_cst);
+  hand_over();
+}
+
 void Shard::expect_sleep() {
   if (sleep_expected_.exchange(true, std::memory_order_seq_cst)) return;
   if (background_.load(std::memory_order_seq_cst) == Background::kDeferring) progress_.kick();
 }
 
-// With the lock held. A deferring thread looks by itself soon, and polling goes on meanwhile.
-void Shard::wake_if_needed() {
+// With the lock held. A deferring thread looks by itself soon, and polling goes on meanwhile; but who relies on a
+// program that may sleep is woken.
+void Shard::wake_if_needed(Caller caller, Time now) {
   if (datapath_->wire() == nullptr) return;
   if (progress_.shard_count() > 1 && datapath_->sent_to_others()) progress_.wake_others(*this);
-  if (!asleep()) return;
+  const Background state = background_.load(std::memory_order_seq_cst);
+  if (state == Background::kRunning) return;
+  if (state == Background::kDeferring) {
+    if (caller == Caller::kPosting && progress_.attendance().lasts(now) && datapath_->unfinished()) wake();
+    return;
+  }
   const int64_t deadline = datapath_->next_deadline().time_since_epoch().count();
   if (datapath_->unfinished() || deadline < wakes_at_.load(std::memory_order_relaxed)) wake();
 }
@@ -113,6 +133,29 @@ void Shard::wake() {
 void Shard::wake_if_asleep() {
   Background state = Background::kAsleep;
   if (background_.compare_exchange_strong(state, Background::kRunning, std::memory_order_seq_cst)) progress_.kick();
+}
+
+std::optional<Datapath::Moved> Shard::serve_inline() {
+  const std::optional<Datapath::Moved> moved = rounds(Caller::kAttending);
+  note_poll(monotonic_now());
+  return moved;
+}
+
+Shard::Left Shard::leave(std::vector<pollfd>* descriptors) {
+  const CallerState kept;
+  const std::unique_lock holding(lock_, std::try_to_lock);
+  if (!holding) return Left::kBusy;
+  io::PacketIo* const wire = datapath_->wire();
+  if (wire == nullptr) return Left::kDone;  // before the first QP, which is a set-up
+  // What waits for room is tried again by the background thread, or when the peer has answered.
+  const bool pressed = datapath_->backpressured();
+  if ((!pressed && datapath_->unfinished()) || !wire->prepare_to_wait()) return Left::kMore;
+  if (pressed && asleep()) wake();
+  if (descriptors != nullptr) {
+    const std::span<const pollfd> all = wire->wait_descriptors();
+    descriptors->assign(all.begin(), all.end());
+  }
+  return Left::kDone;
 }
 
 void Shard::serve() {
@@ -148,14 +191,19 @@ void Shard::end_setup() {
     Datapath::Moved moved;
     iterate(Caller::kPolling, monotonic_now(), moved);
   } else {
-    wake_if_needed();
+    wake_if_needed(Caller::kPolling, monotonic_now());
   }
 }
 
 // --- the background thread ------------------------------------------------------------------------------------------
 
-WaitPolicy::Wait Shard::turn(Time looked) {
+WaitPolicy::Wait Shard::turn(Time looked, bool needed) {
   WaitPolicy::Turn turn;
+  // The program has just been there: a round would only keep it from its own.
+  if (!needed && policy_.relies(looked) && progress_.attendance().lasts(looked) &&
+      looked - polled_at() < WaitPolicy::kAttended && !handed_over_.load(std::memory_order_relaxed)) {
+    return WaitPolicy::Wait::kDefer;
+  }
   turn.polled_before = polled_at();
   turn.round = iterate_as_watcher(Caller::kBackground, turn.began);
   // While the thread spins, the clock is read once a turn: to find nothing takes no time that would matter.
@@ -164,6 +212,7 @@ WaitPolicy::Wait Shard::turn(Time looked) {
   if (!known) turn.began = turn.ended;
   turn.polled = polled_at();
   turn.looked = looked;
+  turn.attended = progress_.attendance().lasts(turn.ended);
   turn.sleep_expected = sleep_expected_.load(std::memory_order_relaxed) && sleep_expected_.exchange(false);
   return policy_.after(turn);
 }

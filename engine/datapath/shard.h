@@ -32,6 +32,18 @@ class Shard {
   void poll() { rounds(Caller::kPolling); }
   // The caller is about to sleep: the background thread must not rely on it.
   void expect_sleep();
+  // Likewise, and there is something to do for it.
+  void hand_over_to_sleep();
+  // A few rounds of a program that waits for packets by their descriptors; it may do so when leave() says kDone.
+  // Nothing: another thread is at it.
+  std::optional<Datapath::Moved> serve_inline();
+  enum class Left : uint8_t {
+    kDone,  // from now on the descriptors tell of packets
+    kMore,  // there is more to do; or no room for what is to be sent
+    kBusy,  // another thread is at it
+  };
+  // `descriptors`: what they are, if not null.
+  Left leave(std::vector<pollfd>* descriptors);
   // A few rounds of a thread that watches the packet I/O while it waits for an event; then sleep() or doze().
   void serve();
 
@@ -45,8 +57,8 @@ class Shard {
 
   // --- the thread that watches the packet I/O (progress.h) ----------------------------------------------------------
   // The background thread's: a few rounds, and how to wait after them. `looked`: when it last looked at its
-  // descriptors.
-  WaitPolicy::Wait turn(Time looked);
+  // descriptors. `needed`: somebody has woken it.
+  WaitPolicy::Wait turn(Time looked, bool needed);
   // Before a wait on a timer only, while application threads take the packets. False: do not wait, somebody needs the
   // thread.
   bool doze();
@@ -70,12 +82,12 @@ class Shard {
   using Round = WaitPolicy::Round;
   enum class Background : uint8_t { kRunning, kDeferring, kAsleep };
 
-  void rounds(Caller caller);
+  std::optional<Datapath::Moved> rounds(Caller caller);
   Round round(Caller caller, Time& began, Datapath::Moved& moved);
   void iterate(Caller caller, Time now, Datapath::Moved& moved);
   Round iterate_as_watcher(Caller caller, Time& began);
   void hand_over();
-  void wake_if_needed();
+  void wake_if_needed(Caller caller, Time now);
   void wake();
   bool asleep() const { return background_.load(std::memory_order_seq_cst) == Background::kAsleep; }
   Time polled_at() const { return Time(Duration(polled_at_.load(std::memory_order_relaxed))); }

@@ -2,6 +2,7 @@
 #include "engine/datapath/wait_policy.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace uroce::engine {
 
@@ -19,24 +20,26 @@ constexpr Duration kMaxDistrust = std::chrono::seconds(1);
 }  // namespace
 
 WaitPolicy::Wait WaitPolicy::after(const Turn& turn) {
-  const bool polled = turn.round == Round::kBusy || turn.ended - turn.polled < kAttended;
+  const bool polled = turn.round == Round::kBusy || turn.attended || turn.ended - turn.polled < kAttended;
   judge(turn, polled);
   if (turn.round == Round::kMoved) busy_at_ = turn.ended;
   deferred_ = polled && turn.ended >= trust_from_;
   if (deferred_) return Wait::kDefer;
   if (turn.round == Round::kBusy) return Wait::kMakeWay;
   if (turn.ended - turn.looked >= kLookInterval) return Wait::kLook;
-  const bool passive = turn.ended - turn.polled >= kPassive;
+  const bool passive = !turn.attended && turn.ended - turn.polled >= kPassive;
   return passive && turn.ended - busy_at_ < kSpinTime ? Wait::kSpin : Wait::kSleep;
 }
 
 void WaitPolicy::judge(const Turn& turn, bool polled) {
   if (turn.sleep_expected) trust_from_ = turn.ended + kMinDistrust;
   if (turn.round == Round::kMoved && turn.began - turn.polled_before >= kAttended) {  // nobody came for the packets
+    if (turn.attended && !std::exchange(missed_, true)) return;
     if (deferred_) distrust_ = std::min<Duration>(4 * distrust_, kMaxDistrust);
     trust_from_ = turn.ended + distrust_;
   } else if (deferred_ && polled) {
     distrust_ = kMinDistrust;
+    missed_ = false;
   }
 }
 

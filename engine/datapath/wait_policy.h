@@ -26,6 +26,7 @@ class WaitPolicy {
     Round round = Round::kIdle;
     Time began{}, ended{};
     Time polled_before{}, polled{};  // when an application thread polled last, as known when the round began and ended
+    bool attended = false;           // a program is relied on that may sleep (attendance.h)
     Time looked{};                   // when the thread last looked at its descriptors
     bool sleep_expected = false;     // an application thread has said that it is about to sleep
   };
@@ -36,6 +37,8 @@ class WaitPolicy {
   explicit WaitPolicy(Time now) : busy_at_(now) {}
 
   Wait after(const Turn& turn);
+  // It has deferred to application threads last, and would do so again.
+  bool relies(Time now) const { return deferred_ && now >= trust_from_; }
 
  private:
   // Until when polling applications are not relied on, what with the packets that this round found.
@@ -43,6 +46,7 @@ class WaitPolicy {
 
   Time busy_at_;           // when a round moved packets last
   bool deferred_ = false;  // the last time
+  bool missed_ = false;    // packets were found that such a program had not taken; perhaps they had just come
   Time trust_from_{};      // until then polling applications are not relied on
   Duration distrust_ = kMinDistrust;
 

@@ -10,7 +10,6 @@ namespace uroce::engine {
 enum class Waited : uint8_t {
   kLook,         // the event may be there
   kInterrupted,  // by a signal, after which calls of the application do not go on (no SA_RESTART)
-  kUnable,       // there is no packet I/O to be watched: the descriptor is all there is to wait for
 };
 
 // Runs the rounds that it is given, in which the event may be reported, and says whether there is one.

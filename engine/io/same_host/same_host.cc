@@ -160,8 +160,8 @@ void SameHost::watch(Peer& peer, Time now) {
   }
 }
 
-// Takes the rings of all peers. Only the thread that sleeps calls this, before it does: if another took a ring, that
-// thread would sleep on, and as the peer's ring says that its reader is awake, nobody would wake it again
+// Takes the rings of all peers. Only who then says that this side is to be woken again calls this: else another thread
+// would sleep on, and as the peer's ring says that its reader is awake, nobody would wake it again
 // (tests/models/wake_up.pml). The looks are bounded: who rings on keeps this side from nothing but its sleep.
 void SameHost::answer_bells() {
   std::array<epoll_event, 64> events;

@@ -25,6 +25,7 @@ class WaitPolicyTest : public testing::Test {
                          .ended = now,
                          .polled_before = polled,
                          .polled = polled,
+                         .attended = attended,
                          .looked = looked,
                          .sleep_expected = std::exchange(sleep_expected, false)});
   }
@@ -46,7 +47,7 @@ class WaitPolicyTest : public testing::Test {
   }
 
   Time now{seconds(1)}, polled{}, looked{seconds(1000)};
-  bool polls = false, sleep_expected = false;
+  bool polls = false, attended = false, sleep_expected = false;
   WaitPolicy policy{now};
 };
 
@@ -104,6 +105,19 @@ TEST_F(WaitPolicyTest, DistrustEndsWithARoundThatFoundThemThere) {
   for (int i = 0; i < 6; ++i) disappoint();
   turn(kMoved);
   EXPECT_LT(disappoint(), milliseconds(5));
+}
+
+TEST_F(WaitPolicyTest, ProgramThatMaySleepIsReliedOn) {
+  attended = true;
+  EXPECT_EQ(turn(kIdle, milliseconds(50)), Wait::kDefer);
+  EXPECT_TRUE(policy.relies(now));
+  EXPECT_EQ(turn(kMoved, milliseconds(1)), Wait::kDefer) << "they may just have come";
+  EXPECT_EQ(turn(kIdle, milliseconds(1)), Wait::kDefer);
+  EXPECT_EQ(turn(kMoved, milliseconds(1)), Wait::kDefer) << "others had been taken";
+  EXPECT_EQ(turn(kMoved, milliseconds(1)), Wait::kSleep) << "it does not come, and nobody spins beside it";
+  EXPECT_FALSE(policy.relies(now));
+  attended = false;
+  EXPECT_EQ(turn(kMoved, milliseconds(100)), Wait::kSpin);
 }
 
 TEST_F(WaitPolicyTest, NetworkIsHeardHoweverManyPacketsCome) {

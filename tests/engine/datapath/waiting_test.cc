@@ -8,6 +8,7 @@
 #include <functional>
 #include <gtest/gtest.h>
 #include <memory>
+#include <optional>
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <thread>
@@ -166,7 +167,7 @@ TEST_F(Waiting, AThreadMayLeaveByAJumpOutOfASignalHandler) {
   action.sa_handler = [](int) { siglongjmp(out_of_the_wait, 1); };
   ASSERT_EQ(sigaction(SIGUSR1, &action, &before), 0);
   std::atomic<bool> jumped{false};
-  Waited how = Waited::kUnable;
+  std::optional<Waited> how;
   std::atomic<pid_t> tid{0};
   std::thread thread([&] {
     tid = gettid();
@@ -201,7 +202,7 @@ TEST_F(Waiting, SignalsInterruptAsTheirHandlersSay) {
     ASSERT_EQ(sigaction(SIGUSR1, &action, &before), 0);
     rounds_of_waiter = 0;
     std::atomic<bool> ended{false};
-    Waited how = Waited::kUnable;
+    std::optional<Waited> how;
     std::thread thread([&] {
       waiter = std::this_thread::get_id();
       // Whoever waits looks again where nothing has come.

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-2-Clause
+// A program that polls the descriptor of a completion channel (O_NONBLOCK, in epoll(7) beside its sockets): packets
+// make the descriptor readable, and the program's own calls move them. So no thread of ours stands between a packet and
+// the program, and none that it does not have anyway is woken.
+//
+// The descriptor is an epoll set. One set of a device has the packet I/O's descriptors in it: to wake all of a
+// program's channels for each packet would be dear, and where one thread polls them all one is enough. It passes to
+// another one when it has not been looked after for a while.
+//
+// Nobody knows when the program sleeps, or whether it polls the set at all. So the background thread looks every half
+// millisecond as long as the program has been there lately (wait_policy.h); later it sleeps on the packet I/O as well.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <poll.h>
+#include <span>
+
+#include "base/time.h"
+#include "engine/objects/poll_set.h"
+
+namespace uroce::engine {
+
+class Attendance {
+ public:
+  // How long the program is relied on after it has looked last.
+  static constexpr Duration kLasts = std::chrono::milliseconds(100);
+
+  // --- any thread
+  // The program looks after the channel of `set`. True: this one or another one of its sets tells of packets.
+  bool claim(const std::shared_ptr<PollSet>& set, Time now);
+  // It ends, or is not polled any more.
+  void release(const PollSet& set);
+  // The program is there to take packets.
+  bool lasts(Time now) const {
+    return held_.load(std::memory_order_relaxed) != nullptr && now - at_.load(std::memory_order_relaxed) < kLasts;
+  }
+  // It has taken all that there was, and may be asleep by now.
+  bool is_left() const { return left_.load(std::memory_order_relaxed); }
+  void leave(bool left) { left_.store(left, std::memory_order_relaxed); }
+
+  // The packet I/O may have other descriptors from now on.
+  void note_setup() { setups_.fetch_add(1, std::memory_order_relaxed); }
+  uint32_t setups() const { return setups_.load(std::memory_order_relaxed); }
+  // The set that tells of packets has the descriptors that there were at setups().
+  bool has_all(uint32_t setups) const { return has_all_of_.load(std::memory_order_relaxed) == setups; }
+  // From now on it has these. False: it cannot have all. Throws std::bad_alloc.
+  bool put(std::span<const pollfd> descriptors, uint32_t setups);
+
+ private:
+  void hold(std::shared_ptr<PollSet> set);
+
+  std::atomic<const PollSet*> held_{nullptr};  // the set that tells of packets
+  std::atomic<Time> at_{Time{}};               // when the program has looked last
+  std::atomic<Time> held_at_{Time{}};          // when it has looked after this set last
+  std::atomic<bool> left_{false};
+  std::atomic<uint32_t> setups_{1}, has_all_of_{0};
+  std::mutex changes_;                 // taken under no other lock
+  std::shared_ptr<PollSet> held_set_;  // held_
+};
+
+}  // namespace uroce::engine

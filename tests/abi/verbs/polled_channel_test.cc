@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: BSD-2-Clause
+// Completion channels whose descriptor the program polls: packets and events that come through the packet I/O, and what
+// else a program may do with such a descriptor. The ways to wait for it are in tests/e2e/channel_waits.py.
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <fcntl.h>
+#include <memory>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#include "fixture.h"
+#include "wire_fixture.h"
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr int kLong = 20'000;  // ms; until then something that comes has come
+
+bool readable(int fd, int ms = 0) {
+  pollfd entry{fd, POLLIN, 0};
+  return poll(&entry, 1, ms) == 1;
+}
+void set_non_blocking(int fd, bool set) {
+  const int flags = fcntl(fd, F_GETFL);
+  ASSERT_EQ(fcntl(fd, F_SETFL, set ? flags | O_NONBLOCK : flags & ~O_NONBLOCK), 0);
+}
+void arm(Side& side) {
+  ASSERT_EQ(ibv_req_notify_cq(side.cq, 0), 0);
+}
+int get_event(ibv_comp_channel* channel) {
+  ibv_cq* cq = nullptr;
+  void* context = nullptr;
+  if (ibv_get_cq_event(channel, &cq, &context) != 0) return errno;
+  ibv_ack_cq_events(cq, 1);
+  return 0;
+}
+int get_event(Side& side) {
+  return get_event(side.channel);
+}
+
+void post_receive(Side& side) {
+  ibv_sge list{reinterpret_cast<uintptr_t>(side.memory.data()), 64, side.mr->lkey};
+  ibv_recv_wr wr{}, *bad = nullptr;
+  wr.sg_list = &list;
+  wr.num_sge = 1;
+  ASSERT_EQ(ibv_post_recv(side.qp, &wr, &bad), 0);
+}
+void post(Side& from, Side& to, ibv_wr_opcode opcode) {
+  ibv_sge list{reinterpret_cast<uintptr_t>(from.memory.data()), 8, from.mr->lkey};
+  ibv_send_wr wr{}, *bad = nullptr;
+  wr.sg_list = &list;
+  wr.num_sge = 1;
+  wr.opcode = opcode;
+  wr.send_flags = IBV_SEND_SIGNALED;
+  wr.wr.rdma = {reinterpret_cast<uintptr_t>(to.memory.data()), to.mr->rkey};
+  ASSERT_EQ(ibv_post_send(from.qp, &wr, &bad), 0);
+}
+int drain(ibv_cq* cq) {
+  ibv_wc wc;
+  int count = 0;
+  while (ibv_poll_cq(cq, 1, &wc) == 1) {
+    EXPECT_EQ(wc.status, IBV_WC_SUCCESS) << ibv_wc_status_str(wc.status);
+    ++count;
+  }
+  return count;
+}
+void wait_for_completion(Side& side) {
+  ibv_wc wc{};
+  ASSERT_EQ(client_wait(side.cq, &wc), 1);
+  ASSERT_EQ(wc.status, IBV_WC_SUCCESS) << ibv_wc_status_str(wc.status);
+}
+// As a server has it: until a message has come.
+void take_message(Side& side, int fd) {
+  for (int taken = 0; taken == 0;) {
+    ASSERT_TRUE(readable(fd, kLong));
+    const int error = get_event(side);
+    ASSERT_TRUE(error == 0 || error == EAGAIN) << error;
+    if (error == EAGAIN) continue;
+    arm(side);
+    taken = drain(side.cq);
+  }
+}
+
+// Over the wire, from near to far; near polls.
+class PolledChannel : public testing::TestWithParam<const char*> {
+ protected:
+  struct Pair {
+    Pair() {
+      EXPECT_EQ(near.connect(far, "192.0.2.1", "192.0.2.2"), 0);
+      EXPECT_EQ(far.connect(near, "192.0.2.2", "192.0.2.1"), 0);
+    }
+    void poll_far() {
+      set_non_blocking(far.channel->fd, true);
+      arm(far);
+    }
+    void send() {
+      post_receive(far);
+      post(near, far, IBV_WR_SEND);
+    }
+    Side near{"rdma0"}, far{"other0"};
+  };
+  static bool alone_with_io() {
+    if (!alone(std::string(kAllNetdevs) + " UROCE_IO=" + GetParam())) return false;
+    set_up_wire();
+    return true;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Io, PolledChannel, testing::Values("udp", "af_xdp"),
+                         [](const auto& io) { return std::string(io.param); });
+
+TEST_P(PolledChannel, ThatBlocksTellsOfEventsOnly) {
+  if (!alone_with_io()) return;
+  Pair pair;
+  arm(pair.far);
+  for (int i = 0; i < 200; ++i) {
+    post(pair.near, pair.far, IBV_WR_RDMA_WRITE);
+    ASSERT_FALSE(readable(pair.far.channel->fd)) << i;
+    wait_for_completion(pair.near);
+    ASSERT_FALSE(readable(pair.far.channel->fd)) << i;
+  }
+  pair.send();
+  EXPECT_TRUE(readable(pair.far.channel->fd, kLong));
+  EXPECT_EQ(get_event(pair.far), 0);
+}
+
+// Packets without an event: they are moved by the call that finds none. Now and then the background thread is faster.
+TEST_P(PolledChannel, TellsOfPackets) {
+  if (!alone_with_io()) return;
+  Pair pair;
+  pair.poll_far();
+  int told = 0;
+  for (int i = 0; i < 200; ++i) {
+    post(pair.near, pair.far, IBV_WR_RDMA_WRITE);
+    told += readable(pair.far.channel->fd);
+    ASSERT_EQ(get_event(pair.far), EAGAIN);
+    wait_for_completion(pair.near);
+    ASSERT_EQ(get_event(pair.far), EAGAIN);
+    ASSERT_FALSE(readable(pair.far.channel->fd)) << i;
+  }
+  EXPECT_GT(told, 20);
+}
+
+TEST_P(PolledChannel, MayBlockAgain) {
+  if (!alone_with_io()) return;
+  Pair pair;
+  pair.poll_far();
+  pair.send();
+  take_message(pair.far, pair.far.channel->fd);
+  set_non_blocking(pair.far.channel->fd, false);
+  arm(pair.far);
+  wait_for_completion(pair.near);
+  for (int i = 0; i < 100; ++i) {
+    post(pair.near, pair.far, IBV_WR_RDMA_WRITE);
+    ASSERT_FALSE(readable(pair.far.channel->fd)) << i;
+    wait_for_completion(pair.near);
+  }
+  pair.send();
+  EXPECT_EQ(get_event(pair.far), 0);
+}
+
+// Shorter and longer than the program is relied on.
+TEST_P(PolledChannel, TellsAfterPausesOfAnyLength) {
+  if (!alone_with_io()) return;
+  Pair pair;
+  pair.poll_far();
+  for (const int pause : {0, 1, 0, 20, 90, 0, 110, 250, 0, 3, 400, 100, 101}) {
+    std::this_thread::sleep_for(milliseconds(pause));
+    pair.send();
+    take_message(pair.far, pair.far.channel->fd);
+    wait_for_completion(pair.near);
+  }
+}
+
+// The program is there all the time and takes nothing: others are served.
+TEST_P(PolledChannel, KeepsNobodyWaitingWhoDoesNotLook) {
+  if (!alone_with_io()) return;
+  Pair pair;
+  pair.poll_far();
+  for (int i = 0; i < 100; ++i) {
+    pair.send();
+    take_message(pair.far, pair.far.channel->fd);
+    wait_for_completion(pair.near);
+    post(pair.near, pair.far, IBV_WR_RDMA_WRITE);
+    wait_for_completion(pair.near);
+  }
+}
+
+TEST_P(PolledChannel, MayBeDuplicatedAndPassedOn) {
+  if (!alone_with_io()) return;
+  Pair pair;
+  std::array<int, 2> ends;
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
+  char byte = 0;
+  iovec data{&byte, 1};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(header), &pair.far.channel->fd, sizeof(int));
+  ASSERT_EQ(sendmsg(ends[0], &message, 0), 1);
+  ASSERT_EQ(recvmsg(ends[1], &message, 0), 1);
+  int passed = -1;
+  std::memcpy(&passed, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(int));
+  const int duplicate = dup(pair.far.channel->fd);
+  pair.poll_far();
+  for (const int fd : {passed, duplicate, pair.far.channel->fd, passed}) {
+    pair.send();
+    take_message(pair.far, fd);
+    wait_for_completion(pair.near);
+  }
+  for (const int fd : {passed, duplicate, ends[0], ends[1]}) close(fd);
+}
+
+// Each has its context, channel and queue, as a server has for its clients. They come and go, the one that tells of
+// packets as well.
+TEST_P(PolledChannel, OneOfManyTellsOfPackets) {
+  if (!alone_with_io()) return;
+  std::vector<std::unique_ptr<Pair>> pairs;
+  const int set = epoll_create1(EPOLL_CLOEXEC);
+  const auto add = [&] {
+    Pair& pair = *pairs.emplace_back(std::make_unique<Pair>());
+    pair.poll_far();
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.ptr = &pair;
+    ASSERT_EQ(epoll_ctl(set, EPOLL_CTL_ADD, pair.far.channel->fd, &event), 0);
+  };
+  for (int i = 0; i < 4; ++i) add();
+  for (int round = 0; round < 40; ++round) {
+    if (round % 5 == 4) {
+      pairs.erase(pairs.begin());
+      add();
+    }
+    for (const auto& pair : pairs) pair->send();
+    for (size_t taken = 0; taken < pairs.size();) {
+      epoll_event event;
+      ASSERT_EQ(epoll_wait(set, &event, 1, kLong), 1);
+      Side& side = static_cast<Pair*>(event.data.ptr)->far;
+      const int error = get_event(side);
+      ASSERT_TRUE(error == 0 || error == EAGAIN) << error;
+      if (error != 0) continue;
+      arm(side);
+      taken += static_cast<size_t>(drain(side.cq));
+    }
+    for (const auto& pair : pairs) wait_for_completion(pair->near);
+  }
+  close(set);
+}
+
+TEST_P(PolledChannel, MayHaveSeveralThreads) {
+  if (!alone_with_io()) return;
+  constexpr int kMessages = 300, kAhead = 10;  // that have not been taken; the queue has room for more
+  Pair pair;
+  pair.poll_far();
+  std::atomic<int> taken{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&] {
+      const int set = epoll_create1(EPOLL_CLOEXEC);
+      epoll_event event{};
+      event.events = EPOLLIN;
+      ASSERT_EQ(epoll_ctl(set, EPOLL_CTL_ADD, pair.far.channel->fd, &event), 0);
+      while (taken < kMessages) {
+        if (epoll_wait(set, &event, 1, 100) == 0 || get_event(pair.far) != 0) continue;
+        arm(pair.far);
+        taken += drain(pair.far.cq);
+      }
+      close(set);
+    });
+  }
+  const auto becomes = [&taken](int count) {
+    const auto limit = std::chrono::steady_clock::now() + milliseconds(kLong);
+    while (taken < count && std::chrono::steady_clock::now() < limit) std::this_thread::sleep_for(milliseconds(1));
+    return taken >= count;
+  };
+  for (int i = 0; i < kMessages && becomes(i - kAhead); ++i) {
+    pair.send();
+    wait_for_completion(pair.near);
+  }
+  becomes(kMessages);
+  EXPECT_EQ(taken.exchange(kMessages), kMessages);
+  for (std::thread& thread : threads) thread.join();
+}
+
+// AF_XDP is opened anew where the MTU grows.
+TEST_P(PolledChannel, TellsWhenThePacketIoIsAnotherOne) {
+  if (!alone_with_io()) return;
+  Pair pair;
+  pair.poll_far();
+  for (int mtu = 1500; mtu < 3500; mtu += 500) {
+    run("ip link set rdma0 mtu " + std::to_string(mtu) + " && ip link set other0 mtu " + std::to_string(mtu));
+    for (int i = 0; i < 10; ++i) {
+      pair.send();
+      take_message(pair.far, pair.far.channel->fd);
+      wait_for_completion(pair.near);
+    }
+  }
+}
+
+TEST_P(PolledChannel, IsTheParentsAfterFork) {
+  if (!alone_with_io()) return;
+  Pair pair;
+  pair.poll_far();
+  pair.send();
+  take_message(pair.far, pair.far.channel->fd);
+  wait_for_completion(pair.near);
+  for (int i = 0; i < 5; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      readable(pair.far.channel->fd, 20);
+      const bool refused = get_event(pair.far) == EIO && ibv_req_notify_cq(pair.far.cq, 0) == EIO;
+      ibv_destroy_cq(pair.far.cq);
+      ibv_destroy_comp_channel(pair.far.channel);
+      _exit(refused ? 0 : 1);
+    }
+    pair.send();
+    take_message(pair.far, pair.far.channel->fd);
+    wait_for_completion(pair.near);
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    pair.send();
+    take_message(pair.far, pair.far.channel->fd);
+    wait_for_completion(pair.near);
+  }
+}
+
+// --- between QPs of one device ---------------------------------------------------------------------------------------
+
+class PolledChannelOfManyQueues : public ClientTest {};
+
+TEST_F(PolledChannelOfManyQueues, TellsOfEach) {
+  constexpr size_t kQueues = 8;
+  ibv_comp_channel* const channel = ibv_create_comp_channel(client_.context);
+  ASSERT_NE(channel, nullptr);
+  set_non_blocking(channel->fd, true);
+  struct One {
+    ibv_cq *sends, *receives;
+    ibv_qp* qp;
+  };
+  std::array<One, kQueues> all{};
+  for (One& one : all) {
+    one.sends = ibv_create_cq(client_.context, 16, nullptr, nullptr, 0);
+    one.receives = ibv_create_cq(client_.context, 16, nullptr, channel, 0);
+    ibv_qp_init_attr attributes = client_qp_attributes(one.sends);
+    attributes.recv_cq = one.receives;
+    one.qp = ibv_create_qp(client_.pd, &attributes);
+    ASSERT_NE(one.qp, nullptr);
+    ASSERT_EQ(client_connect(&client_, one.qp, one.qp->qp_num), 0);
+    ASSERT_EQ(ibv_req_notify_cq(one.receives, 0), 0);
+  }
+  for (size_t i = 0; i < 5 * kQueues; ++i) {
+    One& one = all[i * 3 % kQueues];
+    ibv_sge list{reinterpret_cast<uintptr_t>(client_.memory), 8, client_.mr->lkey};
+    ibv_recv_wr receive{}, *bad_receive = nullptr;
+    receive.sg_list = &list;
+    receive.num_sge = 1;
+    ASSERT_EQ(ibv_post_recv(one.qp, &receive, &bad_receive), 0);
+    ibv_send_wr send{}, *bad_send = nullptr;
+    send.sg_list = &list;
+    send.num_sge = 1;
+    send.opcode = IBV_WR_SEND;
+    send.send_flags = IBV_SEND_SIGNALED;
+    ASSERT_EQ(ibv_post_send(one.qp, &send, &bad_send), 0);
+    ibv_cq* cq = nullptr;
+    void* context = nullptr;
+    int error = EAGAIN;
+    while (error == EAGAIN) {
+      ASSERT_TRUE(readable(channel->fd, kLong));
+      error = ibv_get_cq_event(channel, &cq, &context) == 0 ? 0 : errno;
+    }
+    ASSERT_EQ(error, 0);
+    EXPECT_EQ(cq, one.receives);
+    ibv_ack_cq_events(cq, 1);
+    ASSERT_EQ(ibv_req_notify_cq(cq, 0), 0);
+    EXPECT_EQ(drain(one.receives), 1);
+    ibv_wc wc{};
+    ASSERT_EQ(client_wait(one.sends, &wc), 1);
+  }
+  for (const One& one : all) {
+    EXPECT_EQ(ibv_destroy_qp(one.qp), 0);
+    EXPECT_EQ(ibv_destroy_cq(one.sends), 0);
+    EXPECT_EQ(ibv_destroy_cq(one.receives), 0);
+  }
+  EXPECT_EQ(ibv_destroy_comp_channel(channel), 0);
+}
+
+}  // namespace
