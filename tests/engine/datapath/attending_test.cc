@@ -21,15 +21,15 @@ namespace uroce::engine::test {
 namespace {
 
 // As a completion channel: an epoll set with an eventfd in it.
-class Channel final : public queue::CompletionNotifier {
+class PolledChannel final : public queue::CompletionNotifier {
  public:
-  explicit Channel(Engine& engine) : engine_(engine) {
+  explicit PolledChannel(Engine& engine) : engine_(engine) {
     epoll_event event{};
     event.events = EPOLLIN;
     EXPECT_EQ(epoll_ctl(fd, EPOLL_CTL_ADD, events_, &event), 0);
     set_ = std::make_shared<PollSet>(fd, events_);
   }
-  ~Channel() {
+  ~PolledChannel() {
     engine_.release_packets(*set_);
     close(fd);
     close(events_);
@@ -73,7 +73,7 @@ class Attending : public testing::Test {
  protected:
   struct Server {
     explicit Server(Engine& engine) : channel(engine), connection(engine, {.waiter = &channel}) {}
-    Channel channel;
+    PolledChannel channel;
     Connection connection;
   };
   // A message from a to b, by a thread that does not poll.
