@@ -98,6 +98,12 @@ void Engine::serve() {
 void Engine::serve_stream(const std::function<bool()>& has_event) {
   device_->progress.serve_stream(has_event);
 }
+bool Engine::linger(const std::function<bool()>& has_event) {
+  return device_->progress.linger(has_event);
+}
+void Engine::end_wait() {
+  Progress::end_wait();
+}
 void Engine::leave() {
   device_->progress.leave();
 }

@@ -124,6 +124,8 @@ class Engine {
   bool claim_packets(const std::shared_ptr<PollSet>& set);
   void serve();
   void serve_stream(const std::function<bool()>& has_event);
+  bool linger(const std::function<bool()>& has_event);
+  static void end_wait();
   void leave();
   void release_packets(const PollSet& set);
   // The queue was armed while it had completions that were not reported: reports them now.

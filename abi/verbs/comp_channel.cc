@@ -56,8 +56,9 @@ void Channel::attend(engine::Engine& engine) {
   polled.store(true, std::memory_order_relaxed);
   if (!attends(engine)) return;
   const EventQueue::Taker taker(events);
-  engine.serve_stream([this] { return events.pending(); });
-  if (!events.pending()) engine.leave();
+  const auto has_event = [this] { return events.pending(); };
+  engine.serve_stream(has_event);
+  if (!has_event() && !engine.linger(has_event)) engine.leave();
 }
 
 // As hardware has it, a descriptor that blocks is readable only when there is an event.
@@ -119,11 +120,13 @@ int ibv_get_cq_event(ibv_comp_channel* verbs, ibv_cq** cq, void** cq_context) {
     if (flags < 0) return -1;
     if ((flags & O_NONBLOCK) != 0) {
       channel.attend(engine);
-      return channel.events.try_take(hand_out) ? 0 : fail_minus_one(EAGAIN);
+      if (!channel.events.try_take(hand_out)) return fail_minus_one(EAGAIN);
+      break;
     }
     channel.block(engine);
     if (channel.wait(engine) == Waited::kInterrupted) return fail_minus_one(EINTR);
   }
+  if (channel.polled.load(std::memory_order_relaxed)) Engine::end_wait();
   return 0;
 }
 

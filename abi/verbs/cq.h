@@ -32,7 +32,7 @@ void progress(Cq& cq, Take&& take) {
     take();
   } else {
     cq.engine->serve();
-    if (!take()) cq.engine->leave();
+    if (!take() && !cq.engine->linger(take)) cq.engine->leave();
   }
 }
 

@@ -4,13 +4,17 @@
 //   delayed        An ACK waits for the next round. The application that polls sees the message first, and what it
 //                  answers leaves ahead of the ACK; one ACK covers everything that came meanwhile. In the background
 //                  it leaves with the round that owes it.
-//   waiting        That of a single WRITE, of which no completion tells the application, waits longer where it has
-//                  answered the last one: until it posts something to the QP, or in vain (answer_habit.h).
+//   waiting        That of a single WRITE, of which no completion tells the application, and that of a message for
+//   which
+//                  a completion event is raised, wait longer where the application has answered the last one: until it
+//                  posts something to the QP, or in vain (answer_habit.h). A peer that sleeps is woken once then, not
+//                  twice.
 //   due            It leaves with the next transmission, behind the round's data.
-//   ahead of data  Three do not wait: the ACK that the transport calls urgent, because it has covered enough messages;
-//                  that of a message for which a completion event is raised, since perftest has one channel for both
-//                  queues and takes the next event for that of its own send; and that of a QP that is about to stop
-//                  answering, whose peer would ask until it gives up.
+//   ahead of data  Three go first: the ACK that the transport calls urgent, because it has covered enough messages;
+//   that
+//                  of a message for which a completion event is raised, since perftest has one channel for both queues
+//                  and takes the next event for that of its own send; and that of a QP that is about to stop answering,
+//                  whose peer would ask until it gives up. The first and the last do not wait.
 //
 // A QP that waits for its next hop owes nothing until that is found. Part of Schedule, which calls owe(); TxScheduler
 // sends what ahead_of_data() and behind_data() hold. Under the progress lock.
@@ -39,11 +43,15 @@ class AckScheduler {
   }
   // The application has posted something.
   void on_posted(Qp& qp, Time now) {
-    if (qp.answer_habit.on_posted(now) && qp.ack_hook.is_linked()) move(qp, due_);
+    const bool ahead = qp.answer_habit.is_of_event();
+    if (qp.answer_habit.on_posted(now) && qp.ack_hook.is_linked()) move(qp, ahead ? urgent_ : due_);
   }
-  // An event tells of a message that the QP has taken: the ACK that it owes, if any, leaves ahead of the answer.
-  void on_event(Qp& qp) {
-    if (qp.ack_hook.is_linked()) move(qp, urgent_);
+  // An event tells of a message that the QP has taken: the ACK that it owes, if any, leaves ahead of the answer. With
+  // it, if the application answers.
+  void on_event(Qp& qp, Time now) {
+    if (!qp.ack_hook.is_linked()) return;
+    qp.answer_habit.stop_waiting();
+    move(qp, qp.answer_habit.on_event(now) ? waiting_ : urgent_);
   }
   // The QP is about to stop answering: its ACK is the first to leave.
   void put_first(Qp& qp) {
@@ -59,6 +67,11 @@ class AckScheduler {
       waiting_.front().answer_habit.on_missed();
       due_.splice(due_.end(), waiting_, waiting_.begin());
     }
+  }
+  // The application is back, and has not answered so far.
+  void expect_no_answer() {
+    for (Qp& qp : waiting_) qp.answer_habit.stop_waiting();
+    due_.splice(due_.end(), waiting_);
   }
   // Nobody is going to answer any more: all that is owed leaves ahead of data.
   void end_waits() {
@@ -80,8 +93,8 @@ class AckScheduler {
   Time deadline() const { return waiting_.empty() ? kNever : waiting_.front().answer_habit.waits_until(); }
 
  private:
-  static void move(Qp& qp, AckList& to) {
-    qp.answer_habit.stop_waiting();
+  void move(Qp& qp, AckList& to) {
+    if (&to != &waiting_) qp.answer_habit.stop_waiting();
     qp.ack_hook.unlink();
     to.push_back(qp);
   }

@@ -37,6 +37,7 @@ Datapath::Moved Datapath::iterate(Caller caller, Time now) {
   Moved moved;
   answer_doorbells(kDoorbellLimit, now);
   schedule_.acks().begin_round(now);
+  if (caller == Caller::kAttending || caller == Caller::kWaiting) schedule_.acks().expect_no_answer();
   if (caller != Caller::kPosting) next_hops_.look_after(now, schedule_);
   moved.sent += transmit(caller, now);
   if (caller == Caller::kPosting && !moved.many()) return moved;
@@ -45,6 +46,7 @@ Datapath::Moved Datapath::iterate(Caller caller, Time now) {
   moderated_cqs_.expire(now);
   if (caller >= Caller::kAttending) schedule_.acks().end_delay();  // nobody answers in this thread
   moved.sent += transmit(caller, now);
+  moved.pressed = backpressured();
   return moved;
 }
 

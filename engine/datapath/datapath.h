@@ -32,6 +32,7 @@ class Datapath {
     size_t received = 0;
     size_t sent = 0;
     bool more_to_come = false;  // the last that were received have left a message incomplete
+    bool pressed = false;       // some wait for room
     explicit operator bool() const { return received + sent > 0; }
     // What takes so long to send that arrivals are not left for the next poll.
     bool many() const { return received + sent >= 32; }
@@ -39,6 +40,7 @@ class Datapath {
       received += other.received;
       sent += other.sent;
       if (other.received > 0) more_to_come = other.more_to_come;
+      pressed = other.pressed;
       return *this;
     }
   };

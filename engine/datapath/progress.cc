@@ -16,7 +16,9 @@
 #include "base/clock.h"
 #include "base/fork.h"
 #include "base/signals.h"
+#include "base/spare_cpu.h"
 #include "base/thread.h"
+#include "engine/datapath/spin_habit.h"
 
 namespace uroce::engine {
 
@@ -284,6 +286,9 @@ void Progress::turn() {
 
 // --- a thread that waits for an event -------------------------------------------------------------------------------
 
+// Of this thread.
+[[gnu::tls_model("initial-exec")]] thread_local SpinHabit spin_habit;
+
 // Also where the thread is cancelled.
 class Progress::Watching {
  public:
@@ -367,8 +372,18 @@ Waited Progress::watch(const LookForEvent& look, int fd) {
   offered_.store(false);
   for_each_shard([](Shard& shard) { shard.awake(); });
   watcher_kicked_.store(false, std::memory_order_seq_cst);
+  const Time began = monotonic_now();
+  Duration awake = has_spare_cpu(began) ? spin_habit.begin(began) : Duration{};
   while (true) {
-    if (look([this] { for_each_shard([](Shard& shard) { shard.serve(); }); })) return Waited::kLook;
+    if (look([this] { for_each_shard([](Shard& shard) { shard.serve(); }); })) {
+      end_wait();
+      return Waited::kLook;
+    }
+    if (awake > Duration{}) {
+      pause(1);
+      if (monotonic_now() - began < awake) continue;
+      awake = {};
+    }
     std::optional<Duration> time;
     try {
       watched_.assign({{watcher_descriptor_, POLLIN, 0}, {fd, POLLIN, 0}});
@@ -389,7 +404,10 @@ Waited Progress::watch(const LookForEvent& look, int fd) {
       watcher_kicked_.store(false, std::memory_order_seq_cst);  // before the next look
       take_from(watcher_descriptor_);
     }
-    if (ready > 0 && watched_[1].revents != 0) return Waited::kLook;
+    if (ready > 0 && watched_[1].revents != 0) {
+      end_wait();
+      return Waited::kLook;
+    }
   }
 }
 
@@ -433,10 +451,27 @@ void Progress::serve_stream(const std::function<bool()>& has_event) {
     if (!moved) {
       now - began < kShortRounds ? pause(kStreamPauses) : std::this_thread::sleep_for(kBrief);
       came_at = now;
-    } else if (moved->more_to_come || moved->sent > 0) {
+    } else if (moved->more_to_come || moved->pressed || moved->sent > 0) {
       came_at = now;
     }
   } while (now - came_at < kStreamPause && now - began < kLongestService);
+}
+
+bool Progress::linger(const std::function<bool()>& has_event) {
+  const Time began = monotonic_now();
+  const Duration awake = has_spare_cpu(began) ? spin_habit.begin(began) : Duration{};
+  for (Time now = began; now - began < awake; now = monotonic_now()) {
+    pause(1);
+    serve();
+    if (!has_event()) continue;
+    end_wait();
+    return true;
+  }
+  return false;
+}
+
+void Progress::end_wait() {
+  spin_habit.end(monotonic_now());
 }
 
 void Progress::leave() {

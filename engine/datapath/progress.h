@@ -87,6 +87,11 @@ class Progress {
   void serve();
   // The same as long as a stream of packets comes, or there is an event.
   void serve_stream(const std::function<bool()>& has_event);
+  // The program is about to wait: looks for packets for as long as that is worth while (spin_habit.h). True: there is
+  // an event.
+  bool linger(const std::function<bool()>& has_event);
+  // What the calling thread has waited for has come.
+  static void end_wait();
   // After claim(): the program is about to wait for its sets. What is left to do is the background thread's.
   void leave();
 

@@ -150,7 +150,7 @@ void RxDemux::continue_row(Row& row, Qp& qp, Time now) {
 void RxDemux::end_row(const Row& row, Time now) {
   if (row.qp == nullptr) return;
   schedule_.reschedule(*row.qp, now);
-  if (events_raised(*row.qp) != row.raised_before) schedule_.acks().on_event(*row.qp);
+  if (events_raised(*row.qp) != row.raised_before) schedule_.acks().on_event(*row.qp, now);
 }
 
 // Of long messages come many packets that differ in PSN and payload only: what was found of the first of them, and is

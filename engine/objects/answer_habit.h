@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// Whether the application answers a WRITE that a QP receives, by posting something to the QP some microseconds later.
-// Then the ACK is worth waiting with: it leaves behind the answer, in one system call, and the peer has both at a time.
+// Whether the application answers a WRITE that a QP receives, or a message for which an event is raised, by posting
+// something to the QP some microseconds later. Then the ACK is worth waiting with: it leaves behind the answer (that of
+// an event ahead of it), in one system call, and the peer has both at a time.
 // One that leaves before ends the polling of a peer that polls for it and then watches memory for the answer
 // (ib_write_lat), and the answer waits for the peer's background thread, up to a time slice where both have one CPU.
 //
@@ -22,16 +23,10 @@ class AnswerHabit {
   static constexpr Duration kAnswerTime = std::chrono::microseconds(50);
 
   // An ACK is owed for a WRITE. Whether it waits for an answer, until waits_until().
-  bool on_owed(Time now) {
-    const bool answered = std::exchange(answered_, false);
-    owed_at_ = now;
-    if (!answered) return false;
-    if (left_out_ > 0) {
-      --left_out_;
-      return false;
-    }
-    return waits_ = true;
-  }
+  bool on_owed(Time now) { return owe(now, false); }
+  // The same for a message for which an event is raised.
+  bool on_event(Time now) { return owe(now, true); }
+  bool is_of_event() const { return of_event_; }
   // It is owed for more than that. Whether it has waited for an answer.
   bool on_more() {
     owed_at_ = {};
@@ -58,10 +53,22 @@ class AnswerHabit {
   static constexpr int kMissWeight = 4;  // doubt grows unless four waits in five end with an answer
   static constexpr int kMostDoubt = 12;  // 4096 left out after each wait in vain
 
+  bool owe(Time now, bool of_event) {
+    of_event_ = of_event;
+    const bool answered = std::exchange(answered_, false);
+    owed_at_ = now;
+    if (!answered) return false;
+    if (left_out_ > 0) {
+      --left_out_;
+      return false;
+    }
+    return waits_ = true;
+  }
+
   Time owed_at_{};
   uint32_t left_out_ = 0;  // that many are not waited with
   int doubt_ = 0;
-  bool answered_ = false, waits_ = false;
+  bool answered_ = false, waits_ = false, of_event_ = false;
 };
 
 }  // namespace uroce::engine

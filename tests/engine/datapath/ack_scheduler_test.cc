@@ -190,6 +190,68 @@ TEST_P(AckOfAnEvent, LeavesAheadOfTheAnswer) {
 
 INSTANTIATE_TEST_SUITE_P(, AckOfAnEvent, testing::Values(kPolling, kBackground));
 
+// A program that sleeps until an event comes, and answers or not.
+class AckOfAnEventThatIsAnswered : public Acks, public testing::WithParamInterface<Datapath::Caller> {
+ protected:
+  void SetUp() override { answering.recv_cq.arm(queue::CompletionQueue::Arm::kAny); }
+  void arrives() {
+    b.post_receive(answering, 3, 0, 64);
+    a.post(asking, work(WrOpcode::kSend, 3), 4096, 8);
+    a.run();
+    event();
+  }
+  void event() {
+    b.run(GetParam());
+    answering.recv_cq.arm(queue::CompletionQueue::Arm::kAny);
+  }
+  void answer_now() {
+    a.post_receive(asking, 4, 0, 64);
+    answer();
+    b.run(kPosting);
+  }
+};
+
+// The peer is woken once.
+TEST_P(AckOfAnEventThatIsAnswered, LeavesWithTheAnswer) {
+  event();
+  EXPECT_THAT(sent(), ElementsAre(Opcode::kRcAcknowledge)) << "nobody has answered so far";
+  answer_now();
+  sent();
+  for (int i = 0; i < 3; ++i) {
+    arrives();
+    EXPECT_THAT(sent(), IsEmpty());
+    EXPECT_FALSE(b.datapath.unfinished());
+    answer_now();
+    EXPECT_THAT(sent(), ElementsAre(Opcode::kRcAcknowledge, Opcode::kRcSendOnly)) << "in this order: see above";
+    a.run();
+    b.run(kPosting);
+  }
+}
+
+TEST_P(AckOfAnEventThatIsAnswered, LeavesWhenTheProgramIsBackWithoutOne) {
+  event();
+  answer_now();
+  arrives();
+  sent();
+  b.run(GetParam());
+  EXPECT_THAT(sent(), ElementsAre(Opcode::kRcAcknowledge));
+  arrives();
+  EXPECT_THAT(sent(), ElementsAre(Opcode::kRcAcknowledge)) << "the last one has not been answered";
+}
+
+TEST_P(AckOfAnEventThatIsAnswered, LeavesAfterSomeTimeWithoutOne) {
+  event();
+  answer_now();
+  arrives();
+  sent();
+  EXPECT_EQ(b.datapath.next_deadline(), b.now + AnswerHabit::kAnswerTime);
+  b.now += AnswerHabit::kAnswerTime;
+  b.run(kBackground);
+  EXPECT_THAT(sent(), ElementsAre(Opcode::kRcAcknowledge));
+}
+
+INSTANTIATE_TEST_SUITE_P(, AckOfAnEventThatIsAnswered, testing::Values(kAttending, kWaiting));
+
 // --- that wait for an answer -----------------------------------------------------------------------------------------
 
 // ib_write_lat: each host watches memory for the WRITE of the other one and answers with one.
