@@ -31,8 +31,9 @@ void progress(Cq& cq, Take&& take) {
     cq.engine->progress(cq);
     take();
   } else {
-    cq.engine->serve();
-    if (!take() && !cq.engine->linger(take)) cq.engine->leave();
+    bool taken = false;
+    cq.engine->serve_stream([&taken, &take] { return taken = taken || take(); });
+    if (!taken && !cq.engine->linger(take)) cq.engine->leave();
   }
 }
 

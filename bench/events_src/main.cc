@@ -24,7 +24,7 @@ using namespace uroce::limits;
 
 constexpr uint64_t kWarmUpNs = 200'000'000;
 
-// What this process has used so far, all of its threads.
+// What this process has used so far, all of its threads. Printed are sums.
 struct Used {
   double cpu_us;
   long switches;
@@ -37,10 +37,8 @@ struct Used {
     };
     return {us(usage.ru_utime) + us(usage.ru_stime), usage.ru_nvcsw + usage.ru_nivcsw};
   }
-  void print_since(const Used& before, uint64_t messages) const {
-    const auto each = static_cast<double>(std::max<uint64_t>(messages, 1));
-    std::printf(R"("cpu_us": %.3f, "switches": %.3f)", (cpu_us - before.cpu_us) / each,
-                static_cast<double>(switches - before.switches) / each);
+  void print_since(const Used& before) const {
+    std::printf(R"("cpu_us": %.0f, "switches": %ld)", cpu_us - before.cpu_us, switches - before.switches);
   }
 };
 
@@ -99,15 +97,9 @@ class Meeting {
 
 void serve(Exchange& exchange) {
   const Used before = Used::now();
-  uint64_t messages = 0;
-  while (!stop_requested()) {
-    exchange.wait([&](uint32_t connection) {
-      ++messages;
-      exchange.send(connection);
-    });
-  }
+  while (!stop_requested()) exchange.wait([&exchange](uint32_t connection) { exchange.send(connection); });
   std::printf("{");
-  Used::now().print_since(before, messages);
+  Used::now().print_since(before);
   std::puts("}");
 }
 
@@ -123,19 +115,16 @@ void ask(const Options& options, Exchange& exchange) {
   for (uint32_t connection = 0; connection < options.connections; ++connection) {
     for (uint32_t i = 0; i < options.window; ++i) send(connection);
   }
+  const Used before = Used::now();
+  uint64_t all = 0;
   const uint64_t begin = now_ns() + kWarmUpNs, end = begin + static_cast<uint64_t>(options.seconds * 1e9);
-  Used before{};
-  bool begun = false;
   uint64_t now = 0;
   while (now < end && !stop_requested()) {
     exchange.wait([&](uint32_t connection) {
       now = now_ns();
-      if (!begun && now >= begin) {
-        begun = true;
-        before = Used::now();
-      }
+      ++all;
       const uint64_t since = sent[connection][turns[connection].second++ % options.window];
-      if (begun && now < end) round_trips.push_back(now - since);
+      if (now >= begin && now < end) round_trips.push_back(now - since);
       if (now < end) send(connection);
     });
   }
@@ -145,8 +134,9 @@ void ask(const Options& options, Exchange& exchange) {
   std::printf(R"({"per_second": %.0f, "mb_per_second": %.1f, )", static_cast<double>(messages) / options.seconds,
               static_cast<double>(messages) * bytes / options.seconds / 1e6);
   Latency(std::move(round_trips)).print_json(stdout);
-  std::printf(", ");
-  Used::now().print_since(before, messages);
+  // Of all of them, as it is with the server: those of the warm-up included.
+  std::printf(R"(, "requests": %llu, )", static_cast<unsigned long long>(all));
+  Used::now().print_since(before);
   std::puts("}");
 }
 

@@ -147,10 +147,7 @@ Shard::Left Shard::leave(std::vector<pollfd>* descriptors) {
   if (!holding) return Left::kBusy;
   io::PacketIo* const wire = datapath_->wire();
   if (wire == nullptr) return Left::kDone;  // before the first QP, which is a set-up
-  // What waits for room is tried again by the background thread, or when the peer has answered.
-  const bool pressed = datapath_->backpressured();
-  if ((!pressed && datapath_->unfinished()) || !wire->prepare_to_wait()) return Left::kMore;
-  if (pressed && asleep()) wake();
+  if (datapath_->unfinished() || !wire->prepare_to_wait()) return Left::kMore;
   if (descriptors != nullptr) {
     const std::span<const pollfd> all = wire->wait_descriptors();
     descriptors->assign(all.begin(), all.end());
