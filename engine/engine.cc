@@ -90,16 +90,13 @@ void Engine::expect_sleep() {
 }
 
 bool Engine::claim_packets(const std::shared_ptr<PollSet>& set) {
-  return device_->has_opened() && device_->progress.claim(set);
+  return !device_->events_only() && device_->has_opened() && device_->progress.claim(set);
 }
-void Engine::serve() {
-  device_->progress.serve();
+bool Engine::serve_stream(const LookForEvent& look, bool woken) {
+  return device_->progress.serve_stream(look, woken);
 }
-void Engine::serve_stream(const std::function<bool()>& has_event) {
-  device_->progress.serve_stream(has_event);
-}
-bool Engine::linger(const std::function<bool()>& has_event) {
-  return device_->progress.linger(has_event);
+bool Engine::linger(const LookForEvent& look) {
+  return device_->progress.linger(look);
 }
 void Engine::end_wait() {
   Progress::end_wait();
@@ -113,6 +110,7 @@ void Engine::release_packets(const PollSet& set) {
 
 void Engine::report_missed(queue::CompletionQueue& cq) {
   Progress::Guard guard(device_->progress);
+  guard.keep_descriptors();
   cq.report_missed();
 }
 

@@ -120,11 +120,11 @@ class Engine {
   // cancellation point, which may also be left by a jump out of a signal handler.
   Waited wait_for_event(const LookForEvent& look, int fd);
   // A program that polls the descriptor of a channel (datapath/attendance.h). True: one of its sets, which may be
-  // `set`, tells of packets, and the caller looks after them by serve() and, before the program may sleep, by leave().
+  // `set`, tells of packets, and the caller looks after them by serve_stream() and linger(), and calls leave() before
+  // the program may sleep.
   bool claim_packets(const std::shared_ptr<PollSet>& set);
-  void serve();
-  void serve_stream(const std::function<bool()>& has_event);
-  bool linger(const std::function<bool()>& has_event);
+  bool serve_stream(const LookForEvent& look, bool woken);
+  bool linger(const LookForEvent& look);
   static void end_wait();
   void leave();
   void release_packets(const PollSet& set);

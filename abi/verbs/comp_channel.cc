@@ -26,17 +26,19 @@ int Channel::open() {
   event.events = EPOLLIN;
   event.data.u64 = kChannelMark;
   if (::epoll_ctl(made.get(), EPOLL_CTL_ADD, events.descriptor(), &event) != 0) return errno;
-  fd = made.release();
   set = std::make_shared<engine::PollSet>(fd, events.descriptor());
+  fd = made.release();
   return 0;
 }
 
+bool Channel::look_for_event(const std::function<void()>& rounds) {
+  const EventQueue::Taker taker(events);
+  rounds();
+  return events.pending();
+}
+
 engine::Waited Channel::wait(engine::Engine& engine) {
-  const auto look = [this](const std::function<void()>& rounds) {
-    const EventQueue::Taker taker(events);
-    rounds();
-    return events.pending();
-  };
+  const auto look = [this](const std::function<void()>& rounds) { return look_for_event(rounds); };
   return engine.wait_for_event(look, events.descriptor());
 }
 
@@ -54,11 +56,9 @@ bool Channel::leave(engine::Engine& engine) {
 
 void Channel::attend(engine::Engine& engine) {
   polled.store(true, std::memory_order_relaxed);
-  if (!attends(engine)) return;
-  const EventQueue::Taker taker(events);
-  const auto has_event = [this] { return events.pending(); };
-  engine.serve_stream(has_event);
-  if (!has_event() && !engine.linger(has_event)) engine.leave();
+  if (!attends(engine)) return engine.expect_sleep();
+  const engine::LookForEvent look = [this](const std::function<void()>& rounds) { return look_for_event(rounds); };
+  if (!engine.serve_stream(look, true) && !engine.linger(look)) engine.leave();
 }
 
 // As hardware has it, a descriptor that blocks is readable only when there is an event.
@@ -80,6 +80,7 @@ ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
   const int error = without_exceptions([&] {
     auto created = std::make_unique<Channel>();
     created->context = context;
+    created->origin = from(context).engine;
     if (const int failure = created->open()) return failure;
     channel = created.release();
     return 0;
@@ -97,7 +98,7 @@ int ibv_destroy_comp_channel(ibv_comp_channel* verbs) {
     return abandon(channel);
   }
   if (channel.users != 0) return answer(EBUSY);
-  if (Engine* const engine = from(channel.context).engine.get()) engine->release_packets(*channel.set);
+  if (const auto engine = channel.origin.lock()) engine->release_packets(*channel.set);
   ::close(channel.fd);
   drop_user(from(channel.context));
   delete &channel;

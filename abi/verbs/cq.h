@@ -32,8 +32,12 @@ void progress(Cq& cq, Take&& take) {
     take();
   } else {
     bool taken = false;
-    cq.engine->serve_stream([&taken, &take] { return taken = taken || take(); });
-    if (!taken && !cq.engine->linger(take)) cq.engine->leave();
+    // Not more than std::function holds without an allocation.
+    const engine::LookForEvent look = [&taken, &take](const std::function<void()>& rounds) {
+      rounds();
+      return taken = take();
+    };
+    if (!cq.engine->serve_stream(look, false) && !cq.engine->linger(look)) cq.engine->leave();
   }
 }
 

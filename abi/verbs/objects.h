@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <infiniband/verbs.h>
 #include <memory>
 #include <mutex>
@@ -240,6 +241,7 @@ struct Channel final : ibv_comp_channel, queue::CompletionNotifier {
   std::shared_ptr<engine::PollSet> set;  // of `fd`
   std::atomic<uint32_t> users{0};        // CQs
   std::atomic<bool> polled{false};       // `fd` was O_NONBLOCK when it was looked at last
+  std::weak_ptr<engine::Engine> origin;  // of the context, which may be closed first
 
   // Makes `fd`. 0 or an errno value.
   int open();
@@ -252,6 +254,8 @@ struct Channel final : ibv_comp_channel, queue::CompletionNotifier {
   bool attends(engine::Engine& engine) { return polled.load(std::memory_order_relaxed) && engine.claim_packets(set); }
   // Where it does: takes what has come.
   void attend(engine::Engine& engine);
+  // engine::LookForEvent.
+  bool look_for_event(const std::function<void()>& rounds);
   void block(engine::Engine& engine);
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/datapath/attendance.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace uroce::engine {
@@ -9,11 +10,14 @@ namespace {
 
 // A program that has several sets, which it looks after by turns: so long one of them tells of packets at least.
 constexpr Duration kHeld = std::chrono::milliseconds(10);
+constexpr uint32_t kMostInVain = 64;
+constexpr Duration kLongestPause = std::chrono::seconds(10);
 
 }  // namespace
 
 bool Attendance::claim(const std::shared_ptr<PollSet>& set, Time now) {
   const PollSet* const held = held_.load(std::memory_order_relaxed);
+  if (held == nullptr && now < paused_until_.load(std::memory_order_relaxed)) return false;
   if (held != set.get() && (held == nullptr || now - held_at_.load(std::memory_order_relaxed) >= kHeld)) {
     const std::lock_guard changing(changes_);
     if (held_.load(std::memory_order_relaxed) == held && set->open()) hold(set);
@@ -22,6 +26,21 @@ bool Attendance::claim(const std::shared_ptr<PollSet>& set, Time now) {
   if (holds == set.get()) held_at_.store(now, std::memory_order_relaxed);
   at_.store(now, std::memory_order_relaxed);
   return holds != nullptr;
+}
+
+void Attendance::note(bool found, bool woken, Time now) {
+  if (found) {
+    if (in_vain_.load(std::memory_order_relaxed) != 0) in_vain_.store(0, std::memory_order_relaxed);
+    if (woken) pause_.store(kShortestPause, std::memory_order_relaxed);
+    return;
+  }
+  if (!woken || in_vain_.fetch_add(1, std::memory_order_relaxed) < kMostInVain) return;
+  in_vain_.store(0, std::memory_order_relaxed);
+  const Duration pause = pause_.load(std::memory_order_relaxed);
+  pause_.store(std::min<Duration>(2 * pause, kLongestPause), std::memory_order_relaxed);
+  paused_until_.store(now + pause, std::memory_order_relaxed);
+  const std::lock_guard changing(changes_);
+  hold(nullptr);
 }
 
 void Attendance::release(const PollSet& set) {
@@ -40,7 +59,11 @@ void Attendance::hold(std::shared_ptr<PollSet> set) {
 
 bool Attendance::put(std::span<const pollfd> descriptors, uint32_t setups) {
   const std::lock_guard changing(changes_);
-  if (!held_set_ || !held_set_->put(descriptors)) return false;
+  // Another thread may have put in newer ones.
+  if (!held_set_ || static_cast<int32_t>(setups - put_at_) < 0) return false;
+  has_all_of_.store(0, std::memory_order_relaxed);
+  put_at_ = setups;
+  if (!held_set_->put(descriptors)) return false;
   has_all_of_.store(setups, std::memory_order_relaxed);
   return true;
 }

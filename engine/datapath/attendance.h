@@ -33,6 +33,8 @@ class Attendance {
   bool claim(const std::shared_ptr<PollSet>& set, Time now);
   // It ends, or is not polled any more.
   void release(const PollSet& set);
+  // The program has looked, and packets or an event were there. `woken`: the set may have brought it.
+  void note(bool found, bool woken, Time now);
   // The program is there to take packets.
   bool lasts(Time now) const {
     return held_.load(std::memory_order_relaxed) != nullptr && now - at_.load(std::memory_order_relaxed) < kLasts;
@@ -46,18 +48,26 @@ class Attendance {
   uint32_t setups() const { return setups_.load(std::memory_order_relaxed); }
   // The set that tells of packets has the descriptors that there were at setups().
   bool has_all(uint32_t setups) const { return has_all_of_.load(std::memory_order_relaxed) == setups; }
-  // From now on it has these. False: it cannot have all. Throws std::bad_alloc.
+  // From now on it has these, which were there at `setups`. False: it cannot have all. Throws std::bad_alloc.
   bool put(std::span<const pollfd> descriptors, uint32_t setups);
 
  private:
+  static constexpr Duration kShortestPause = std::chrono::milliseconds(100);
+
   void hold(std::shared_ptr<PollSet> set);
 
   std::atomic<const PollSet*> held_{nullptr};  // the set that tells of packets
   std::atomic<Time> at_{Time{}};               // when the program has looked last
   std::atomic<Time> held_at_{Time{}};          // when it has looked after this set last
   std::atomic<bool> left_{false};
+  // Looks in a row that found nothing: others take the packets, or the descriptors tell of none. Then no set tells of
+  // packets for a while.
+  std::atomic<uint32_t> in_vain_{0};
+  std::atomic<Time> paused_until_{Time{}};
+  std::atomic<Duration> pause_{kShortestPause};
   std::atomic<uint32_t> setups_{1}, has_all_of_{0};
   std::mutex changes_;                 // taken under no other lock
+  uint32_t put_at_ = 0;                // setups() of the last put()
   std::shared_ptr<PollSet> held_set_;  // held_
 };
 

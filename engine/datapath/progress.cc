@@ -24,8 +24,6 @@ namespace uroce::engine {
 
 namespace {
 
-// While applications poll: how soon the background thread notices that they stopped.
-constexpr Duration kDefer = std::chrono::microseconds(500);
 // How long it waits between two looks at the ring while a stream comes in (about a microsecond).
 constexpr int kStreamPauses = 60;
 // How long a process that ends waits for a lock: about as long as leaving the netdev itself takes.
@@ -38,8 +36,6 @@ constexpr Duration kNoMemory = std::chrono::milliseconds(1);
 // While threads wait for events in this place of the background thread: after so long without one it is off.
 constexpr Duration kOff = std::chrono::milliseconds(100);
 
-// What another thread's rounds take, unless they move a lot.
-constexpr Duration kShortRounds = std::chrono::microseconds(5);
 // When a stream has paused for so long it is over. The program has other things to do as well.
 constexpr Duration kStreamPause = std::chrono::microseconds(30), kLongestService = std::chrono::microseconds(500);
 // How often a program that is about to wait tries to leave nothing behind.
@@ -192,7 +188,7 @@ Progress::Guard::Guard(Progress& progress) : progress_(progress) {
 
 Progress::Guard::~Guard() {
   progress_.for_each_shard([](Shard& shard) { shard.end_setup(); });
-  progress_.attendance_.note_setup();
+  if (!keeps_descriptors_) progress_.attendance_.note_setup();
   for (uint32_t i = progress_.shard_count(); i-- > 0;) progress_.shard(i).unlock();
   if (!progress_.started_) return;
   progress_.for_each_shard([](Shard& shard) {
@@ -432,38 +428,47 @@ std::optional<Duration> Progress::prepare_to_sleep() {
 
 // Several shards exchange by memory, which no descriptor tells of.
 bool Progress::claim(const std::shared_ptr<PollSet>& set) {
+  const CallerState kept;
   if (!started_ || shard_count() != 1) return false;
   return attendance_.claim(set, monotonic_now());
 }
 
-void Progress::serve() {
-  for_each_shard([](Shard& shard) { shard.serve_inline(); });
+void Progress::release(const PollSet& set) {
+  const CallerState kept;
+  attendance_.release(set);
 }
 
 // Who receives a long message is not to be woken for every few packets of it.
-void Progress::serve_stream(const std::function<bool()>& has_event) {
+bool Progress::serve_stream(const LookForEvent& look, bool woken) {
+  const CallerState kept;
   const Time began = monotonic_now();
   Time now = began, came_at{};
+  bool found = false, any = false, again = false;
+  int busy = 0;
   do {
-    const std::optional<Datapath::Moved> moved = shards_[0]->serve_inline();
-    if (has_event()) return;
+    std::optional<Datapath::Moved> moved;
+    found = look([this, &moved] { moved = shards_[0]->serve_inline(); });
     now = monotonic_now();
-    if (!moved) {
-      now - began < kShortRounds ? pause(kStreamPauses) : std::this_thread::sleep_for(kBrief);
-      came_at = now;
-    } else if (moved->more_to_come || moved->pressed || moved->sent > 0) {
-      came_at = now;
+    if (found) break;
+    if (!moved) {  // another thread moves them
+      if (++busy > kMostLooks) break;
+      pause(kStreamPauses);
     }
-  } while (now - came_at < kStreamPause && now - began < kLongestService);
+    again = !moved || moved->received > 0;
+    any |= moved && moved->received > 0;
+    if (moved && (moved->more_to_come || moved->pressed || moved->sent > 0)) came_at = now;
+  } while ((again || now - came_at < kStreamPause) && now - began < kLongestService);
+  attendance_.note(found || any, woken, now);
+  return found;
 }
 
-bool Progress::linger(const std::function<bool()>& has_event) {
+bool Progress::linger(const LookForEvent& look) {
+  const CallerState kept;
   const Time began = monotonic_now();
   const Duration awake = has_spare_cpu(began) ? spin_habit.begin(began) : Duration{};
   for (Time now = began; now - began < awake; now = monotonic_now()) {
     pause(1);
-    serve();
-    if (!has_event()) continue;
+    if (!look([this] { shards_[0]->serve_inline(); })) continue;
     end_wait();
     return true;
   }
@@ -475,6 +480,7 @@ void Progress::end_wait() {
 }
 
 void Progress::leave() {
+  const CallerState kept;
   attendance_.leave(true);
   bool left = false;
   try {
@@ -487,12 +493,11 @@ void Progress::leave() {
 // False: there is more to do than one call should, or another thread is at it.
 bool Progress::leave_nothing() {
   std::vector<pollfd> descriptors;
+  std::optional<uint32_t> setups;
   for (int looks = 0; looks < kMostLooks; ++looks) {
-    const uint32_t setups = attendance_.setups();
-    const bool has_all = attendance_.has_all(setups);
-    switch (shards_[0]->leave(has_all ? nullptr : &descriptors)) {
+    switch (shards_[0]->leave(descriptors, setups)) {
       case Shard::Left::kDone:
-        return has_all || attendance_.put(descriptors, setups);
+        return !setups || attendance_.put(descriptors, *setups);
       case Shard::Left::kBusy:
         pause(kStreamPauses);
         break;

@@ -41,6 +41,8 @@ class Progress {
  public:
   // How long the background thread keeps away from a core whose application thread holds the lock.
   static constexpr Duration kBrief = std::chrono::microseconds(50);
+  // While applications take the packets: how soon the background thread notices that they stopped.
+  static constexpr Duration kDefer = std::chrono::microseconds(500);
 
   // `datapath`: of the first shard. `network_descriptor` is slept on as well. `look_at_network` is called after every
   // sleep, without the lock, and told whether the descriptor is readable; it returns when to call it again at the
@@ -82,14 +84,13 @@ class Progress {
   // --- a program that polls the descriptor of a channel (attendance.h)
   // Engine::claim_packets().
   bool claim(const std::shared_ptr<PollSet>& set);
-  void release(const PollSet& set) { attendance_.release(set); }
-  // A few rounds of a thread that waits, though not here.
-  void serve();
-  // The same as long as a stream of packets comes, or there is an event.
-  void serve_stream(const std::function<bool()>& has_event);
+  void release(const PollSet& set);
+  // A few rounds of a thread that waits, though not here; more as long as a stream of packets comes. True: there is an
+  // event. `woken`: the set may have woken the program.
+  bool serve_stream(const LookForEvent& look, bool woken);
   // The program is about to wait: looks for packets for as long as that is worth while (spin_habit.h). True: there is
   // an event.
-  bool linger(const std::function<bool()>& has_event);
+  bool linger(const LookForEvent& look);
   // What the calling thread has waited for has come.
   static void end_wait();
   // After claim(): the program is about to wait for its sets. What is left to do is the background thread's.
@@ -102,12 +103,15 @@ class Progress {
    public:
     explicit Guard(Progress& progress);
     ~Guard();
+    // The packet I/O keeps its descriptors. (For calls that are made for each message.)
+    void keep_descriptors() { keeps_descriptors_ = true; }
     Guard(const Guard&) = delete;
     Guard& operator=(const Guard&) = delete;
 
    private:
     const CallerState caller_;
     Progress& progress_;
+    bool keeps_descriptors_ = false;
   };
 
   // --- for shards ---------------------------------------------------------------------------------------------------
@@ -152,7 +156,7 @@ class Progress {
   int kick_descriptor_ = -1;     // of the background thread
   int watcher_descriptor_ = -1;  // of an application thread that watches
   int offer_descriptor_ = -1;    // of those that would watch: nobody does
-  Attendance attendance_;
+  alignas(64) Attendance attendance_;
   // Only who watches calls what Shard has for that, and sleeps on the packet I/O.
   alignas(64) std::atomic<Watcher> watcher_{Watcher::kNobody};
   std::atomic<const void*> watching_thread_{nullptr};  // the application's, by the address of something of its own

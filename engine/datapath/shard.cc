@@ -116,7 +116,8 @@ void Shard::wake_if_needed(Caller caller, Time now) {
   const Background state = background_.load(std::memory_order_seq_cst);
   if (state == Background::kRunning) return;
   if (state == Background::kDeferring) {
-    if (caller == Caller::kPosting && progress_.attendance().lasts(now) && datapath_->unfinished()) wake();
+    const Attendance& attendance = progress_.attendance();
+    if (caller == Caller::kPosting && attendance.is_left() && attendance.lasts(now) && datapath_->unfinished()) wake();
     return;
   }
   const int64_t deadline = datapath_->next_deadline().time_since_epoch().count();
@@ -141,22 +142,29 @@ std::optional<Datapath::Moved> Shard::serve_inline() {
   return moved;
 }
 
-Shard::Left Shard::leave(std::vector<pollfd>* descriptors) {
+Shard::Left Shard::leave(std::vector<pollfd>& descriptors, std::optional<uint32_t>& setups) {
   const CallerState kept;
-  const std::unique_lock holding(lock_, std::try_to_lock);
+  std::unique_lock holding(lock_, std::try_to_lock);
   if (!holding) return Left::kBusy;
   io::PacketIo* const wire = datapath_->wire();
   if (wire == nullptr) return Left::kDone;  // before the first QP, which is a set-up
   if (datapath_->unfinished() || !wire->prepare_to_wait()) return Left::kMore;
-  if (descriptors != nullptr) {
+  const Attendance& attendance = progress_.attendance();
+  setups = attendance.setups();
+  if (attendance.has_all(*setups)) {
+    setups.reset();
+  } else {
     const std::span<const pollfd> all = wire->wait_descriptors();
-    descriptors->assign(all.begin(), all.end());
+    descriptors.assign(all.begin(), all.end());
   }
-  return Left::kDone;
+  holding.unlock();
+  // Who found the lock taken has left its doorbells to its holder.
+  return datapath_->rung() ? Left::kMore : Left::kDone;
 }
 
 void Shard::serve() {
   const CallerState kept;
+  if (sleep_expected_.load(std::memory_order_relaxed)) sleep_expected_.store(false, std::memory_order_seq_cst);
   Time began{};
   iterate_as_watcher(Caller::kWaiting, began);
 }
@@ -197,8 +205,10 @@ void Shard::end_setup() {
 WaitPolicy::Wait Shard::turn(Time looked, bool needed) {
   WaitPolicy::Turn turn;
   // The program has just been there: a round would only keep it from its own.
-  if (!needed && policy_.relies(looked) && progress_.attendance().lasts(looked) &&
-      looked - polled_at() < WaitPolicy::kAttended && !handed_over_.load(std::memory_order_relaxed)) {
+  const bool left_to_it =
+      handed_over_.load(std::memory_order_relaxed) || sleep_expected_.load(std::memory_order_relaxed);
+  if (!needed && !left_to_it && policy_.relies(looked) && progress_.attendance().lasts(looked) &&
+      looked - polled_at() < WaitPolicy::kAttended) {
     return WaitPolicy::Wait::kDefer;
   }
   turn.polled_before = polled_at();

@@ -42,8 +42,9 @@ class Shard {
     kMore,  // there is more to do; or no room for what is to be sent
     kBusy,  // another thread is at it
   };
-  // `descriptors`: what they are, if not null.
-  Left leave(std::vector<pollfd>* descriptors);
+  // `descriptors`: what they are, as of `setups` (attendance.h), where the program's set has not got them all. Throws
+  // std::bad_alloc.
+  Left leave(std::vector<pollfd>& descriptors, std::optional<uint32_t>& setups);
   // A few rounds of a thread that watches the packet I/O while it waits for an event; then sleep() or doze().
   void serve();
 

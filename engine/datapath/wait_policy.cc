@@ -2,7 +2,6 @@
 #include "engine/datapath/wait_policy.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace uroce::engine {
 
@@ -34,12 +33,14 @@ WaitPolicy::Wait WaitPolicy::after(const Turn& turn) {
 void WaitPolicy::judge(const Turn& turn, bool polled) {
   if (turn.sleep_expected) trust_from_ = turn.ended + kMinDistrust;
   if (turn.round == Round::kMoved && turn.began - turn.polled_before >= kAttended) {  // nobody came for the packets
-    if (turn.attended && !std::exchange(missed_, true)) return;
+    if (turn.attended && turn.polled_before >= missed_at_) {  // it has been there since the last time
+      missed_at_ = turn.ended;
+      return;
+    }
     if (deferred_) distrust_ = std::min<Duration>(4 * distrust_, kMaxDistrust);
     trust_from_ = turn.ended + distrust_;
   } else if (deferred_ && polled) {
     distrust_ = kMinDistrust;
-    missed_ = false;
   }
 }
 

@@ -46,7 +46,7 @@ class WaitPolicy {
 
   Time busy_at_;           // when a round moved packets last
   bool deferred_ = false;  // the last time
-  bool missed_ = false;    // packets were found that such a program had not taken; perhaps they had just come
+  Time missed_at_{};       // when packets were found that such a program had not taken; perhaps they had just come
   Time trust_from_{};      // until then polling applications are not relied on
   Duration distrust_ = kMinDistrust;
 

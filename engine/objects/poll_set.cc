@@ -19,8 +19,7 @@ PollSet::~PollSet() {
 
 bool PollSet::open() {
   if (set_ >= 0) return true;
-  epoll_event event{};
-  event.events = EPOLLIN;
+  epoll_event event{};  // of no events: it may be another set
   if (epoll_ctl(application_fd_, EPOLL_CTL_ADD, member_, &event) == 0) {
     epoll_ctl(application_fd_, EPOLL_CTL_DEL, member_, nullptr);
     return false;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // Who serves what is posted (engine/datapath/shard.{h,cc}, progress.{h,cc}, doorbells.h, Engine::doorbell() and
 // receive_doorbell()): an application thread that posts, one that polls and then sleeps on its channel, a set-up call,
-// and the background thread. All of them run rounds, under a lock that they only try (the set-up call waits for it).
-// And a thread that drives another shard sends to this one.
+// one that is about to wait for a descriptor (attendance.h), and the background thread. All of them run rounds, under a
+// lock that they only try (the set-up call waits for it). And a thread that drives another shard sends to this one.
 //
 // All orders of their steps: nothing that is posted stays where it is while all threads are elsewhere or asleep; a
 // doorbell that was handed over, and a thread that said that it is about to sleep, are not left to the timer of the
@@ -18,7 +18,7 @@
 #define POLLS 1
 
 mtype = { RUNNING, DEFERRING, ASLEEP };
-mtype = { NOBODY, SETUP, OTHER_SHARD, FAILURE };
+mtype = { NOBODY, SETUP, OTHER_SHARD, FAILURE, PROGRAM };
 mtype background = RUNNING;      // Shard::background_
 bool kicked = false;             // the eventfd of Progress
 bool locked = false;             // Shard::lock_
@@ -190,6 +190,7 @@ init {
   :: company = SETUP
   :: company = OTHER_SHARD
   :: company = FAILURE
+  :: company = PROGRAM
   fi
 }
 
@@ -228,6 +229,28 @@ active proctype poller() {
   :: break
   od;
   expect_sleep()  // ibv_get_cq_event(), in which it stays
+}
+
+// Shard::leave() of a program that is about to wait for a descriptor, and Progress::leave_nothing()
+active proctype program() {
+  byte n;
+  bool again, was;
+  company == PROGRAM;
+  if
+  :: atomic { !locked -> locked = true };
+#ifdef LEAVES_BEFORE_IT_UNLOCKS
+     again = stack;
+     locked = false;
+#else
+     locked = false;
+     again = stack;
+#endif
+     if
+     :: again -> rounds(true)
+     :: else
+     fi
+  :: locked -> hand_over()
+  fi
 }
 
 // Progress::Guard

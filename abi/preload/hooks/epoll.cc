@@ -16,7 +16,7 @@ namespace uroce::files {
 namespace {
 
 bool is_channel(int fd) {
-  char path[32], mark[32], text[4096];
+  char path[32], mark[32], text[16384];  // some 180 members
   std::snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
   std::snprintf(mark, sizeof(mark), "data: %16llx", static_cast<unsigned long long>(verbs::kChannelMark));
   const int file = ::open(path, O_RDONLY | O_CLOEXEC);

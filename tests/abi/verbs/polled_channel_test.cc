@@ -194,6 +194,80 @@ TEST_P(PolledChannel, KeepsNobodyWaitingWhoDoesNotLook) {
   }
 }
 
+// Who finds the lock taken leaves its doorbells to the holder, which is a thread that looks after its channel here.
+TEST_P(PolledChannel, PostsOfOtherThreadsLeave) {
+  if (!alone_with_io()) return;
+  Pair pair;
+  set_non_blocking(pair.near.channel->fd, true);
+  arm(pair.near);
+  std::atomic<bool> ends{false};
+  std::thread attending([&] {
+    while (!ends) ASSERT_EQ(get_event(pair.near), EAGAIN);
+  });
+  for (int i = 0; i < 2000; ++i) {
+    post_receive(pair.far);
+    ibv_sge list{reinterpret_cast<uintptr_t>(pair.near.memory.data()), 8, pair.near.mr->lkey};
+    ibv_send_wr wr{}, *bad = nullptr;
+    wr.sg_list = &list;
+    wr.num_sge = 1;
+    wr.opcode = IBV_WR_SEND;  // not signaled: no event
+    ASSERT_EQ(ibv_post_send(pair.near.qp, &wr, &bad), 0);
+    wait_for_completion(pair.far);
+    if (i % 8 == 7) std::this_thread::sleep_for(std::chrono::microseconds(i % 700));
+  }
+  ends = true;
+  attending.join();
+}
+
+TEST_P(PolledChannel, TellsOfEventsOnlyWhereThatIsWanted) {
+  if (!alone(std::string(kAllNetdevs) + " UROCE_EVENTS_ONLY=1 UROCE_IO=" + GetParam())) return;
+  set_up_wire();
+  Pair pair;
+  pair.poll_far();
+  for (int i = 0; i < 200; ++i) {
+    post(pair.near, pair.far, IBV_WR_RDMA_WRITE);
+    ASSERT_FALSE(readable(pair.far.channel->fd)) << i;
+    wait_for_completion(pair.near);
+  }
+  for (int i = 0; i < 20; ++i) {
+    pair.send();
+    ASSERT_TRUE(readable(pair.far.channel->fd, kLong));
+    ASSERT_EQ(get_event(pair.far), 0) << "no EAGAIN where the descriptor was readable";
+    arm(pair.far);
+    drain(pair.far.cq);
+    wait_for_completion(pair.near);
+  }
+}
+
+// Another thread takes all packets: the one that sleeps is not woken for them for long.
+TEST_P(PolledChannel, IsLeftAloneWhereAnotherThreadPolls) {
+  if (!alone_with_io()) return;
+  Pair pair;
+  pair.poll_far();
+  Side other_near("rdma0"), other_far("other0");
+  ASSERT_EQ(other_near.connect(other_far, "192.0.2.1", "192.0.2.2"), 0);
+  ASSERT_EQ(other_far.connect(other_near, "192.0.2.2", "192.0.2.1"), 0);
+  std::atomic<bool> ends{false};
+  std::thread polling([&] {
+    while (!ends) drain(other_far.cq);
+  });
+  int told = 0;
+  for (int i = 0; i < 3000; ++i) {
+    post(other_near, other_far, IBV_WR_RDMA_WRITE);
+    if (readable(pair.far.channel->fd)) {
+      ++told;
+      ASSERT_EQ(get_event(pair.far), EAGAIN);
+    }
+    wait_for_completion(other_near);
+  }
+  EXPECT_LT(told, 1500);
+  pair.send();
+  take_message(pair.far, pair.far.channel->fd);
+  wait_for_completion(pair.near);
+  ends = true;
+  polling.join();
+}
+
 TEST_P(PolledChannel, MayBeDuplicatedAndPassedOn) {
   if (!alone_with_io()) return;
   Pair pair;

@@ -43,7 +43,12 @@ class PolledChannel final : public queue::CompletionNotifier {
   bool take_event() {
     if (take()) return true;
     if (!attends()) return false;
-    engine_.serve();
+    engine_.serve_stream(
+        [](const std::function<void()>& rounds) {
+          rounds();
+          return false;
+        },
+        true);
     engine_.leave();
     return take();
   }
