@@ -101,8 +101,8 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
       ->option_text("NAME");
   run->add_flag("--keep-capabilities", options.keep_capabilities,
                 "Do not give up these capabilities once the packet I/O is open");
-  run->add_flag("--events-only", options.events_only,
-                "A completion channel's descriptor is readable by events only, never by packets (slower)");
+  run->add_flag("--wake-by-packets", options.wakes_by_packets,
+                "Packets wake a program that polls a non-blocking channel; it may get EAGAIN then");
   run->add_flag("--quiet", options.quiet, "No line about the packet I/O on stderr");
   run->footer(
       "Examples:\n"

@@ -20,7 +20,7 @@ struct RunOptions {
   bool alone = false;                // without broker
   std::string user;                  // who the program runs as; empty: who runs this
   bool quiet = false;                // UROCE_QUIET=1
-  bool events_only = false;          // UROCE_EVENTS_ONLY=1
+  bool wakes_by_packets = false;     // UROCE_WAKE_BY_PACKETS=1
   bool counters = false;             // UROCE_COUNTERS=1
   bool keep_capabilities = false;    // UROCE_KEEP_CAPABILITIES=1
   bool no_files = false;             // without liburoce_files.so

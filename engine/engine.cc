@@ -90,7 +90,7 @@ void Engine::expect_sleep() {
 }
 
 bool Engine::claim_packets(const std::shared_ptr<PollSet>& set) {
-  return !device_->events_only() && device_->has_opened() && device_->progress.claim(set);
+  return device_->wakes_by_packets() && device_->has_opened() && device_->progress.claim(set);
 }
 bool Engine::serve_stream(const LookForEvent& look, bool woken) {
   return device_->progress.serve_stream(look, woken);

@@ -141,7 +141,7 @@ std::optional<std::string> Options::from_environment(Options& out) {
     return concat("UROCE_NETDEV=", out.netdev, ": names of netdevs or patterns, with commas between, e.g. eth0,ens*");
   }
   if (!out.dpdk_tap.empty()) out.netdev = out.dpdk_tap;
-  out.events_only = is_on("UROCE_EVENTS_ONLY");
+  out.wakes_by_packets = is_on("UROCE_WAKE_BY_PACKETS");
   out.quiet = is_on("UROCE_QUIET");
   out.keep_capabilities = is_on("UROCE_KEEP_CAPABILITIES");
   out.print_counters = is_on("UROCE_COUNTERS");
@@ -151,7 +151,8 @@ std::optional<std::string> Options::from_environment(Options& out) {
 DeviceOptions Options::of_devices() const {
   // As long as nothing else is known: what the kernel allows a socket if it was not told otherwise.
   constexpr uint32_t kGroupsOfALease = 20;
-  DeviceOptions device{.congestion = congestion, .patience = patience, .events_only = events_only, .shards = shards};
+  DeviceOptions device{
+      .congestion = congestion, .patience = patience, .wakes_by_packets = wakes_by_packets, .shards = shards};
   if (broker != "none") {
     device.max_qps = broker::LeaseRange::count();
     device.max_multicast_groups = kGroupsOfALease;

@@ -36,7 +36,7 @@ class Device {
   const std::string& name() const { return name_; }
   bool present() const { return present_; }
   Duration patience() const { return options_.patience; }
-  bool events_only() const { return options_.events_only; }
+  bool wakes_by_packets() const { return options_.wakes_by_packets; }
   PortStatus port_status();
   uint32_t max_qp() const { return max_qp_.load(std::memory_order_relaxed); }                    // as Engine::max_qp()
   uint32_t max_multicast_groups() const { return max_groups_.load(std::memory_order_relaxed); }  // likewise

@@ -12,9 +12,9 @@ namespace uroce::engine {
 
 struct DeviceOptions {
   congestion::Algorithm congestion = congestion::Algorithm::kAuto;
-  Duration patience{};       // a peer that is away is waited for so long at least
-  bool events_only = false;  // no program's descriptors tell of packets (datapath/attendance.h)
-  uint32_t shards = 0;       // at most, a power of two; 0: as many as CPUs
+  Duration patience{};            // a peer that is away is waited for so long at least
+  bool wakes_by_packets = false;  // a program's non-blocking channels tell of packets (datapath/attendance.h)
+  uint32_t shards = 0;            // at most, a power of two; 0: as many as CPUs
   // What is told of the device before its packet I/O is open.
   uint32_t max_qps = Limits::kMaxQp;
   uint32_t max_multicast_groups = Limits::kMaxMulticastGroups;

@@ -9,6 +9,7 @@ sleeps on. Names of cases say WAY-WAIT. See suite.py.
          else          for the descriptor, which does not block (bench/events_src/descriptor_wait.h)
   -write, -read        other operations than SEND
   -long                messages of 256 KiB
+  -by-events           without --wake-by-packets
   -idle                pauses longer than uroce relies on the program for (engine/datapath/attendance.h)
 """
 
@@ -25,14 +26,15 @@ KINDS = {"": (), "-write": ("--request", "write"), "-read": ("--request", "read"
 SLEPT_ON_US = 3e6  # a message that is late by so much has been found by a timer, if at all
 
 
-def exchange(way, wait, kind, seconds, connections, lab):
+def exchange(way, wait, kind, seconds, connections, by_packets, lab):
     command = [lab.build / "bin/events_bench", "--connections", connections, *KINDS[kind]]
     command += ["--wait", "blocking"] if wait == "blocking" else ["--wait", "epoll", "--descriptor", wait]
     io = "af_xdp" if way == "af_xdp" else "udp"
-    server = lab.a.start([*command, "--dev", lab.a.device, "server"], io=io)
+    options = ("--wake-by-packets",) if by_packets else ()
+    server = lab.a.start([*command, "--dev", lab.a.device, "server"], io=io, options=options)
     server.wait_listening(PORT)
     host = lab.a if way == "one-host" else lab.b
-    client = host.start([*command, "--dev", host.device, "--peer", lab.a.ipv4, "--seconds", seconds, "client"], io=io)
+    client = host.start([*command, "--dev", host.device, "--peer", lab.a.ipv4, "--seconds", seconds, "client"], io=io, options=options)
     code = client.wait(60)
     check(code == 0 and server.running(), f"exit code {code} (None: hangs)\n{client.output}\n--- server\n{server.output}")
     figures = json.loads(client.stdout.strip().splitlines()[-1])
@@ -42,10 +44,10 @@ def exchange(way, wait, kind, seconds, connections, lab):
     return f"{figures['per_second']} messages/s, the latest after {figures['max_us'] / 1e3:.1f} ms"
 
 
-def case(way, wait, kind, seconds, quick):
+def case(way, wait, kind, seconds, quick, by_packets=True):
     connections = 1 if kind == "-idle" or wait == "blocking" else 3
-    name = f"{way}-{wait}{kind}" + ("" if quick else "-all")
-    return Case(name, lambda lab: exchange(way, wait, kind, seconds, connections, lab), quick=quick)
+    name = f"{way}-{wait}{kind}" + ("" if by_packets else "-by-events") + ("" if quick else "-all")
+    return Case(name, lambda lab: exchange(way, wait, kind, seconds, connections, by_packets, lab), quick=quick)
 
 
 def cases():
@@ -55,6 +57,7 @@ def cases():
     for number, kind in enumerate(KINDS):
         yield case(WAYS[number % 3], "epoll", kind, 0.5, True)
         yield case(WAYS[(number + 1) % 3], "edge", kind, 0.5, True)
+        yield case(WAYS[(number + 2) % 3], "epoll", kind, 0.3, True, by_packets=False)
     for way in WAYS:
         for wait in WAITS:
             for kind in KINDS:

@@ -108,7 +108,7 @@ class PolledChannel : public testing::TestWithParam<const char*> {
     Side near{"rdma0"}, far{"other0"};
   };
   static bool alone_with_io() {
-    if (!alone(std::string(kAllNetdevs) + " UROCE_IO=" + GetParam())) return false;
+    if (!alone(std::string(kAllNetdevs) + " UROCE_WAKE_BY_PACKETS=1 UROCE_IO=" + GetParam())) return false;
     set_up_wire();
     return true;
   }
@@ -194,33 +194,8 @@ TEST_P(PolledChannel, KeepsNobodyWaitingWhoDoesNotLook) {
   }
 }
 
-// Who finds the lock taken leaves its doorbells to the holder, which is a thread that looks after its channel here.
-TEST_P(PolledChannel, PostsOfOtherThreadsLeave) {
-  if (!alone_with_io()) return;
-  Pair pair;
-  set_non_blocking(pair.near.channel->fd, true);
-  arm(pair.near);
-  std::atomic<bool> ends{false};
-  std::thread attending([&] {
-    while (!ends) ASSERT_EQ(get_event(pair.near), EAGAIN);
-  });
-  for (int i = 0; i < 2000; ++i) {
-    post_receive(pair.far);
-    ibv_sge list{reinterpret_cast<uintptr_t>(pair.near.memory.data()), 8, pair.near.mr->lkey};
-    ibv_send_wr wr{}, *bad = nullptr;
-    wr.sg_list = &list;
-    wr.num_sge = 1;
-    wr.opcode = IBV_WR_SEND;  // not signaled: no event
-    ASSERT_EQ(ibv_post_send(pair.near.qp, &wr, &bad), 0);
-    wait_for_completion(pair.far);
-    if (i % 8 == 7) std::this_thread::sleep_for(std::chrono::microseconds(i % 700));
-  }
-  ends = true;
-  attending.join();
-}
-
-TEST_P(PolledChannel, TellsOfEventsOnlyWhereThatIsWanted) {
-  if (!alone(std::string(kAllNetdevs) + " UROCE_EVENTS_ONLY=1 UROCE_IO=" + GetParam())) return;
+TEST_P(PolledChannel, TellsOfEventsOnlyUnlessAsked) {
+  if (!alone(std::string(kAllNetdevs) + " UROCE_IO=" + GetParam())) return;
   set_up_wire();
   Pair pair;
   pair.poll_far();

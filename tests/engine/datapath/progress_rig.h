@@ -12,7 +12,8 @@ namespace uroce::engine::test {
 
 inline std::shared_ptr<Engine> make_engine(IoOpener opener, std::shared_ptr<FixedNetView> view = nullptr) {
   if (!view) view = std::make_shared<FixedNetView>();
-  return std::make_shared<Engine>(std::make_unique<Device>(*view->netdev(1), view, DeviceOptions{}, std::move(opener)));
+  return std::make_shared<Engine>(
+      std::make_unique<Device>(*view->netdev(1), view, DeviceOptions{.wakes_by_packets = true}, std::move(opener)));
 }
 // `hook` runs in every round.
 inline IoOpener with_hook(HookedIo::Hook hook) {
