@@ -4,16 +4,14 @@
 //   delayed        An ACK waits for the next round. The application that polls sees the message first, and what it
 //                  answers leaves ahead of the ACK; one ACK covers everything that came meanwhile. In the background
 //                  it leaves with the round that owes it.
-//   waiting        That of a single WRITE, of which no completion tells the application, and that of a message for
-//   which
-//                  a completion event is raised, wait longer where the application has answered the last one: until it
+//   waiting        That of a single WRITE, of which no completion tells the application, and that of a message that
+//                  raises a completion event, wait longer where the application has answered the last one: until it
 //                  posts something to the QP, or in vain (answer_habit.h). A peer that sleeps is woken once then, not
 //                  twice.
 //   due            It leaves with the next transmission, behind the round's data.
 //   ahead of data  Three go first: the ACK that the transport calls urgent, because it has covered enough messages;
-//   that
-//                  of a message for which a completion event is raised, since perftest has one channel for both queues
-//                  and takes the next event for that of its own send; and that of a QP that is about to stop answering,
+//                  that of a message that raises a completion event, since perftest has one channel for both queues and
+//                  takes the next event for that of its own send; and that of a QP that is about to stop answering,
 //                  whose peer would ask until it gives up. The first and the last do not wait.
 //
 // A QP that waits for its next hop owes nothing until that is found. Part of Schedule, which calls owe(); TxScheduler

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // A program that polls the descriptor of a completion channel (O_NONBLOCK, in epoll(7) beside its sockets): packets
 // make the descriptor readable, and the program's own calls move them. So no thread of ours stands between a packet and
-// the program, and none that it does not have anyway is woken.
+// the program, and none that it does not have anyway is woken. Only where it is asked for (`uroce run
+// --wake-by-packets`), as the program has to bear that there is no event where the descriptor was readable.
 //
 // The descriptor is an epoll set. One set of a device has the packet I/O's descriptors in it: to wake all of a
 // program's channels for each packet would be dear, and where one thread polls them all one is enough. It passes to

@@ -19,6 +19,9 @@
 //
 // Set-up calls go first, and exclude everybody. Who would run a round while one waits leaves the round to it, so
 // neither starves: between two set-up calls there is one round.
+//
+// progress.cc has the background thread and set-up calls, waiting.cc the application's threads that wait, here or for a
+// descriptor.
 #pragma once
 
 #include <array>
@@ -123,6 +126,13 @@ class Progress {
   void wake_others(const Shard& from);
 
  private:
+  // While threads wait for events in the place of the background thread: after so long without one it is off.
+  static constexpr Duration kOff = std::chrono::milliseconds(100);
+  // How long to wait where there is no memory for the list of descriptors.
+  static constexpr Duration kNoMemory = std::chrono::milliseconds(1);
+  // How long to wait between two looks at the ring while a stream comes in (about a microsecond).
+  static constexpr int kStreamPauses = 60;
+
   static bool lock_soon(Shard& shard, Time limit);
   bool leave_nothing();
   template <class F>
