@@ -161,7 +161,7 @@ def rows_panel(heading: str, unit: str, rows: list[Row], figure: str) -> Panel:
         out += [text(ROW_LEFT - 8, at + 16, label, anchor="end"), box(ROW_LEFT, at + 3, x(median) - ROW_LEFT, ROW - 6, colour)]
         if min(values) < max(values):
             out.append(line("spread", x(min(values)), at + ROW / 2, x(max(values)), at + ROW / 2))
-        out.append(text(x(max(values)) + 6, at + 16, f"{median:.2f}" if median < 10 else f"{median:.1f}", size=12))
+        out.append(text(x(max(values)) + 6, at + 16, f"{median:.2f}" if median < 10 else f"{median:.1f}" if median < 1000 else f"{median:.0f}", size=12))
     out += [line("spread", ROW_LEFT, top, ROW_LEFT, bottom), text((ROW_LEFT + right) / 2, bottom + 36, unit, "pale", "middle", 12)]
     return Panel(bottom + 60, out)
 
