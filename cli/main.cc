@@ -101,8 +101,8 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
       ->option_text("NAME");
   run->add_flag("--keep-capabilities", options.keep_capabilities,
                 "Do not give up these capabilities once the packet I/O is open");
-  run->add_flag("--wake-by-packets", options.wakes_by_packets,
-                "Packets wake a program that polls a non-blocking channel; it may get EAGAIN then");
+  run->add_flag("--no-wake-by-packets", options.wakes_by_events_only,
+                "Only events wake a program that polls a non-blocking channel: slower, and never for an empty queue");
   run->add_flag("--quiet", options.quiet, "No line about the packet I/O on stderr");
   run->footer(
       "Examples:\n"

@@ -245,7 +245,7 @@ void set_environment(const RunOptions& options, const std::string& library) {
     if (!value.empty()) setenv(name, value.c_str(), 1);
   }
   if (options.quiet) setenv("UROCE_QUIET", "1", 1);
-  if (options.wakes_by_packets) setenv("UROCE_WAKE_BY_PACKETS", "1", 1);
+  if (options.wakes_by_events_only) setenv("UROCE_WAKE_BY_PACKETS", "0", 1);
   if (options.counters) setenv("UROCE_COUNTERS", "1", 1);
   if (options.keep_capabilities) setenv("UROCE_KEEP_CAPABILITIES", "1", 1);
   const std::string libraries = libraries_to_preload(options, library);

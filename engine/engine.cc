@@ -101,13 +101,21 @@ bool Engine::linger(const LookForEvent& look) {
 void Engine::end_wait() {
   Progress::end_wait();
 }
-void Engine::leave() {
-  device_->progress.leave();
+void Engine::leave(PollSet& set) {
+  device_->progress.leave(set);
+}
+bool Engine::may_have_woken(PollSet& set) const {
+  return set.may_have_woken(device_->progress.attendance().moves());
 }
 void Engine::release_packets(const PollSet& set) {
   device_->progress.release(set);
 }
 
+void Engine::report_early(queue::CompletionQueue* cq) {
+  Progress::Guard guard(device_->progress);
+  guard.keep_descriptors();
+  if (cq != nullptr) cq->report_early();
+}
 void Engine::report_missed(queue::CompletionQueue& cq) {
   Progress::Guard guard(device_->progress);
   guard.keep_descriptors();

@@ -141,7 +141,7 @@ std::optional<std::string> Options::from_environment(Options& out) {
     return concat("UROCE_NETDEV=", out.netdev, ": names of netdevs or patterns, with commas between, e.g. eth0,ens*");
   }
   if (!out.dpdk_tap.empty()) out.netdev = out.dpdk_tap;
-  out.wakes_by_packets = is_on("UROCE_WAKE_BY_PACKETS");
+  out.wakes_by_packets = variable("UROCE_WAKE_BY_PACKETS") != "0";
   out.quiet = is_on("UROCE_QUIET");
   out.keep_capabilities = is_on("UROCE_KEEP_CAPABILITIES");
   out.print_counters = is_on("UROCE_COUNTERS");

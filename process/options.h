@@ -24,7 +24,7 @@ struct Options {
   std::string dpdk_tap;        // UROCE_DPDK_TAP: netdev whose frames are the port's (io/dpdk/tap_path.h)
   congestion::Algorithm congestion = congestion::Algorithm::kAuto;  // UROCE_CC
   Duration patience{};                 // UROCE_PATIENCE: a peer that is away is waited for so long at least
-  bool wakes_by_packets = false;       // UROCE_WAKE_BY_PACKETS=1: of programs that poll a channel (attendance.h)
+  bool wakes_by_packets = true;        // UROCE_WAKE_BY_PACKETS: of programs that poll a channel (attendance.h)
   uint32_t shards = 0;                 // of a device at most, a power of two; 0: as many as CPUs
   std::string broker;                  // UROCE_BROKER: where to look for it (broker/client/link.h)
   std::string netdev;                  // UROCE_NETDEV: which netdevs become devices (devices_of)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // Completion channels: descriptors that become readable when an armed CQ gets a completion.
 
+#include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
 #include <functional>
@@ -50,15 +51,37 @@ bool Channel::leave(engine::Engine& engine) {
   }
   polled.store(true, std::memory_order_relaxed);
   if (!attends(engine)) return false;
-  engine.leave();
+  engine.leave(*set);
   return true;
 }
 
 void Channel::attend(engine::Engine& engine) {
   polled.store(true, std::memory_order_relaxed);
-  if (!attends(engine)) return engine.expect_sleep();
+  if (!attends(engine)) {
+    if (!tell_early(engine)) engine.expect_sleep();
+    return;
+  }
   const engine::LookForEvent look = [this](const std::function<void()>& rounds) { return look_for_event(rounds); };
-  if (!engine.serve_stream(look, true) && !engine.linger(look)) engine.leave();
+  if (engine.serve_stream(look, true) || engine.linger(look) || tell_early(engine)) return;
+  engine.leave(*set);
+}
+
+bool Channel::tell_early(engine::Engine& engine) {
+  if (!engine.may_have_woken(*set)) return false;
+  const std::lock_guard lasting(queues_mutex);
+  const auto armed = std::find_if(queues.begin(), queues.end(), [](const Cq* cq) { return cq->armed(); });
+  return look_for_event([&] { engine.report_early(armed != queues.end() ? *armed : nullptr); });
+}
+
+void Channel::add(Cq& cq) {
+  const std::lock_guard adding(queues_mutex);
+  queues.push_back(&cq);
+  ++users;
+}
+
+void Channel::remove(Cq& cq) {
+  const std::lock_guard removing(queues_mutex);
+  std::erase(queues, &cq);
 }
 
 // As hardware has it, a descriptor that blocks is readable only when there is an event.
@@ -127,7 +150,10 @@ int ibv_get_cq_event(ibv_comp_channel* verbs, ibv_cq** cq, void** cq_context) {
     channel.block(engine);
     if (channel.wait(engine) == Waited::kInterrupted) return fail_minus_one(EINTR);
   }
-  if (channel.polled.load(std::memory_order_relaxed)) Engine::end_wait();
+  if (channel.polled.load(std::memory_order_relaxed)) {
+    channel.set->note_event();
+    Engine::end_wait();
+  }
   return 0;
 }
 

@@ -50,6 +50,7 @@ Cq* create_cq(ibv_context* context, const CqRequest& request) {
       if (failure != 0) return failure;
     }
     cq = std::make_unique<Cq>(request.entries, request.channel, request.overrun, request.consumers, std::move(memory));
+    if (request.channel != nullptr) from(request.channel).add(*cq);
     return 0;
   });
   if (error != 0) {
@@ -68,7 +69,6 @@ Cq* create_cq(ibv_context* context, const CqRequest& request) {
   cq->parent_domain = request.parent_domain;
   if (cq->parent_domain != nullptr) ++cq->parent_domain->users;
   ++from(context).users;
-  if (request.channel != nullptr) ++from(request.channel).users;
   return cq.release();
 }
 
@@ -125,6 +125,7 @@ int ibv_destroy_cq(ibv_cq* verbs) {
   if (cq.users != 0) return answer(EBUSY);
   if (from(cq.context).moderated_cqs.remove(&cq)) cq.engine->moderate_cq(cq, 0, {});  // else closed, or never was
   if (cq.channel != nullptr) {
+    from(cq.channel).remove(cq);
     from(cq.channel).events.purge(cq);
     wait_for_acknowledgements(cq.mutex, cq.cond, verbs->comp_events_completed, cq.completion_events_taken);
     --from(cq.channel).users;

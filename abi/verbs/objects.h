@@ -17,6 +17,7 @@
 #include <stdexcept>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "abi/verbs/async_source.h"
 #include "abi/verbs/event_queue.h"
@@ -234,12 +235,16 @@ inline Pd& from(ibv_pd* pd) {
 
 // --- completion channel and queue ------------------------------------------------------------------------------------
 
+struct Cq;
+
 // Its descriptor is an epoll set: the events are in it, and for a program that polls it packets as well
 // (engine/datapath/attendance.h).
 struct Channel final : ibv_comp_channel, queue::CompletionNotifier {
   EventQueue events;                     // the sources are Cqs
   std::shared_ptr<engine::PollSet> set;  // of `fd`
   std::atomic<uint32_t> users{0};        // CQs
+  std::mutex queues_mutex;               // taken under no other lock
+  std::vector<Cq*> queues;               // under queues_mutex
   std::atomic<bool> polled{false};       // `fd` was O_NONBLOCK when it was looked at last
   std::weak_ptr<engine::Engine> origin;  // of the context, which may be closed first
 
@@ -254,6 +259,10 @@ struct Channel final : ibv_comp_channel, queue::CompletionNotifier {
   bool attends(engine::Engine& engine) { return polled.load(std::memory_order_relaxed) && engine.claim_packets(set); }
   // Where it does: takes what has come.
   void attend(engine::Engine& engine);
+  // If packets may have woken the program, there is an event for it, if a queue is armed.
+  bool tell_early(engine::Engine& engine);
+  void add(Cq& cq);  // throws std::bad_alloc
+  void remove(Cq& cq);
   // engine::LookForEvent.
   bool look_for_event(const std::function<void()>& rounds);
   void block(engine::Engine& engine);

@@ -19,6 +19,7 @@ bool Attendance::claim(const std::shared_ptr<PollSet>& set, Time now) {
   const PollSet* const held = held_.load(std::memory_order_relaxed);
   if (held == nullptr && now < paused_until_.load(std::memory_order_relaxed)) return false;
   if (held != set.get() && (held == nullptr || now - held_at_.load(std::memory_order_relaxed) >= kHeld)) {
+    if (!set->is_used()) return false;
     const std::lock_guard changing(changes_);
     if (held_.load(std::memory_order_relaxed) == held && set->open()) hold(set);
   }
@@ -51,10 +52,18 @@ void Attendance::release(const PollSet& set) {
 
 // From now on this one tells of packets, when put() has been called.
 void Attendance::hold(std::shared_ptr<PollSet> set) {
+  note_moved();
   if (held_set_) held_set_->take_out();
   has_all_of_.store(0, std::memory_order_relaxed);
   held_.store(set.get(), std::memory_order_relaxed);
   held_set_ = std::move(set);
+}
+
+void Attendance::forget_descriptors() {
+  const std::lock_guard changing(changes_);
+  put_at_ = setups();
+  has_all_of_.store(0, std::memory_order_relaxed);
+  if (held_set_) held_set_->take_out();
 }
 
 bool Attendance::put(std::span<const pollfd> descriptors, uint32_t setups) {

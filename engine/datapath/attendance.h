@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // A program that polls the descriptor of a completion channel (O_NONBLOCK, in epoll(7) beside its sockets): packets
 // make the descriptor readable, and the program's own calls move them. So no thread of ours stands between a packet and
-// the program, and none that it does not have anyway is woken. Only where it is asked for (`uroce run
-// --wake-by-packets`), as the program has to bear that there is no event where the descriptor was readable.
+// the program, and none that it does not have anyway is woken. Where the packets were none of an armed queue, the
+// program is told of an event all the same (Engine::report_early): it finds that queue empty, for which
+// ibv_get_cq_event(3) prepares programs; EAGAIN behind a readable descriptor is an error to some.
 //
 // The descriptor is an epoll set. One set of a device has the packet I/O's descriptors in it: to wake all of a
 // program's channels for each packet would be dear, and where one thread polls them all one is enough. It passes to
@@ -30,7 +31,8 @@ class Attendance {
   static constexpr Duration kLasts = std::chrono::milliseconds(100);
 
   // --- any thread
-  // The program looks after the channel of `set`. True: this one or another one of its sets tells of packets.
+  // The program looks after the channel of `set`. True: another one of its sets tells of packets, or this one, if it is
+  // used.
   bool claim(const std::shared_ptr<PollSet>& set, Time now);
   // It ends, or is not polled any more.
   void release(const PollSet& set);
@@ -40,13 +42,29 @@ class Attendance {
   bool lasts(Time now) const {
     return held_.load(std::memory_order_relaxed) != nullptr && now - at_.load(std::memory_order_relaxed) < kLasts;
   }
+  // What a set may have told of is gone, or may be: a round has moved packets, say, of which note_moved() is called
+  // with the lock of the shard held.
+  void note_moved() {
+    if (held_.load(std::memory_order_relaxed) != nullptr) moves_.fetch_add(1, std::memory_order_relaxed);
+  }
+  // How often that has been.
+  uint64_t moves() const { return moves_.load(std::memory_order_relaxed); }
+  // The program leaves `set`, having found nothing since moves().
+  void note_left(PollSet& set, uint64_t moves) const {
+    if (held_.load(std::memory_order_relaxed) == &set) set.note_left(moves);
+  }
   // It has taken all that there was, and may be asleep by now.
   bool is_left() const { return left_.load(std::memory_order_relaxed); }
   void leave(bool left) { left_.store(left, std::memory_order_relaxed); }
 
   // The packet I/O may have other descriptors from now on.
-  void note_setup() { setups_.fetch_add(1, std::memory_order_relaxed); }
+  void note_setup() {
+    setups_.fetch_add(1, std::memory_order_relaxed);
+    note_moved();
+  }
   uint32_t setups() const { return setups_.load(std::memory_order_relaxed); }
+  // They are not in a set until they are put() there anew.
+  void forget_descriptors();
   // The set that tells of packets has the descriptors that there were at setups().
   bool has_all(uint32_t setups) const { return has_all_of_.load(std::memory_order_relaxed) == setups; }
   // From now on it has these, which were there at `setups`. False: it cannot have all. Throws std::bad_alloc.
@@ -61,6 +79,7 @@ class Attendance {
   std::atomic<Time> at_{Time{}};               // when the program has looked last
   std::atomic<Time> held_at_{Time{}};          // when it has looked after this set last
   std::atomic<bool> left_{false};
+  std::atomic<uint64_t> moves_{0};
   // Looks in a row that found nothing: others take the packets, or the descriptors tell of none. Then no set tells of
   // packets for a while.
   std::atomic<uint32_t> in_vain_{0};

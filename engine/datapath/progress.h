@@ -88,6 +88,9 @@ class Progress {
   // Engine::claim_packets().
   bool claim(const std::shared_ptr<PollSet>& set);
   void release(const PollSet& set);
+  // After a set-up, and before the descriptors are closed that the packet I/O has no more: an epoll set tells of what
+  // is closed for as long as something else refers to it, rings in memory for example.
+  void forget_descriptors() { attendance_.forget_descriptors(); }
   // A few rounds of a thread that waits, though not here; more as long as a stream of packets comes. True: there is an
   // event. `woken`: the set may have woken the program.
   bool serve_stream(const LookForEvent& look, bool woken);
@@ -96,8 +99,9 @@ class Progress {
   bool linger(const LookForEvent& look);
   // What the calling thread has waited for has come.
   static void end_wait();
-  // After claim(): the program is about to wait for its sets. What is left to do is the background thread's.
-  void leave();
+  // After claim(): the program is about to wait for its sets, of which it has looked after `set`. What is left to do is
+  // the background thread's.
+  void leave(PollSet& set);
 
   // Exclusive use of all shards for set-up calls (create, modify, destroy, registration). What was posted before them
   // and waits for company leaves first. Runs the rounds that others left to it and wakes the background thread
@@ -134,7 +138,7 @@ class Progress {
   static constexpr int kStreamPauses = 60;
 
   static bool lock_soon(Shard& shard, Time limit);
-  bool leave_nothing();
+  bool leave_nothing(PollSet& set);
   template <class F>
   void for_each_shard(F&& f) {
     for (uint32_t i = 0; i < shard_count(); ++i) f(*shards_[i]);

@@ -77,6 +77,7 @@ Shard::Round Shard::round(Caller caller, Time& began, Datapath::Moved& moved) {
   iterate(caller, now, here);
   // That took long, and the thread was here all the while.
   if (caller < Caller::kWaiting && here.many()) note_poll(monotonic_now());
+  if (caller == Caller::kPosting ? here.received > 0 : bool(here)) progress_.attendance().note_moved();
   moved += here;
   return here ? Round::kMoved : Round::kIdle;
 }

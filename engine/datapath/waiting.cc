@@ -198,7 +198,8 @@ bool Progress::serve_stream(const LookForEvent& look, bool woken) {
     found = look([this, &moved] { moved = shards_[0]->serve_inline(); });
     now = monotonic_now();
     if (found) break;
-    if (!moved) {  // another thread moves them
+    if (!moved) {  // another thread moves them, perhaps for long
+      attendance_.note_moved();
       if (++busy > kMostLooks) break;
       pause(kStreamPauses);
     }
@@ -227,22 +228,23 @@ void Progress::end_wait() {
   spin_habit.end(monotonic_now());
 }
 
-void Progress::leave() {
+void Progress::leave(PollSet& set) {
   const CallerState kept;
   attendance_.leave(true);
   bool left = false;
   try {
-    left = leave_nothing();
+    left = leave_nothing(set);
   } catch (const std::bad_alloc&) {  // for the list of descriptors
   }
   if (!left) for_each_shard([](Shard& shard) { shard.hand_over_to_sleep(); });
 }
 
 // False: there is more to do than one call should, or another thread is at it.
-bool Progress::leave_nothing() {
+bool Progress::leave_nothing(PollSet& set) {
   std::vector<pollfd> descriptors;
   std::optional<uint32_t> setups;
   for (int looks = 0; looks < kMostLooks; ++looks) {
+    attendance_.note_left(set, attendance_.moves());
     switch (shards_[0]->leave(descriptors, setups)) {
       case Shard::Left::kDone:
         return !setups || attendance_.put(descriptors, *setups);

@@ -106,12 +106,15 @@ void Device::close_io() {
   const OpenedIo left = std::exchange(opened_, {});
   std::vector<std::unique_ptr<io::PacketIo>> closed;  // after the locks: captures may take long to come to their end
   closed.reserve(io::kMaxShards);
-  Progress::Guard guard(progress);
-  for_each_datapath([&](Datapath& datapath) {
-    if (datapath.wire() == nullptr) return;
-    datapath.forget_waiting_packets();
-    closed.push_back(datapath.attach(std::make_unique<io::ClosedIo>(*datapath.wire()), [this] { progress.wake(); }));
-  });
+  {
+    Progress::Guard guard(progress);
+    for_each_datapath([&](Datapath& datapath) {
+      if (datapath.wire() == nullptr) return;
+      datapath.forget_waiting_packets();
+      closed.push_back(datapath.attach(std::make_unique<io::ClosedIo>(*datapath.wire()), [this] { progress.wake(); }));
+    });
+  }
+  progress.forget_descriptors();
 }
 
 int Device::join(const wire::IpAddress& group) {

@@ -197,9 +197,12 @@ void Device::follow_io() {
   std::lock_guard setting_up(setup);
   if (!opened_.follow) return io_due_.store(kNever);
   const auto exclusively = [this](const std::function<void()>& step) {
-    Progress::Guard guard(progress);
-    step();
-    max_udp_length_.store(progress.shard(0).datapath().wire()->max_udp_length());
+    {
+      Progress::Guard guard(progress);
+      step();
+      max_udp_length_.store(progress.shard(0).datapath().wire()->max_udp_length());
+    }
+    progress.forget_descriptors();
   };
   io_due_.store(opened_.follow(netdev_, exclusively));
   progress.wake();  // perhaps it has other descriptors now

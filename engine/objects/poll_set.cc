@@ -38,6 +38,14 @@ bool PollSet::open() {
   return true;
 }
 
+bool PollSet::may_have_woken(uint64_t moves) {
+  const uint64_t left_at = left_at_.load(std::memory_order_relaxed);
+  if (left_at == kNever) return false;
+  if (left_at_.exchange(moves, std::memory_order_relaxed) != moves) return true;
+  pollfd itself{application_fd_, POLLIN, 0};  // what no round takes: a socket with an error, say
+  return poll(&itself, 1, 0) == 1;
+}
+
 bool PollSet::put(std::span<const pollfd> packet_io) {
   std::vector<int> former;
   former.reserve(packet_io.size());

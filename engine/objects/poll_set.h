@@ -3,6 +3,8 @@
 // packets may show as well as events (datapath/attendance.h).
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <poll.h>
 #include <span>
 #include <vector>
@@ -18,6 +20,19 @@ class PollSet {
   PollSet(const PollSet&) = delete;
   PollSet& operator=(const PollSet&) = delete;
 
+  // --- any thread
+  // The program has taken an event of it. Only a program that does so again and again is set up for wake-ups without an
+  // event of its own: UCX polls its descriptors before it has finished making what they are for, and relies on it that
+  // nobody knows the queue pair yet.
+  void note_event() {
+    if (!is_used()) events_.fetch_add(1, std::memory_order_relaxed);
+  }
+  bool is_used() const { return events_.load(std::memory_order_relaxed) >= kEventsOfUse; }
+  // Attendance::moves() when the program left, while this set told of packets.
+  void note_left(uint64_t moves) { left_at_.store(moves, std::memory_order_relaxed); }
+  // The program may have been woken without an event. Once for each time it left, and for packets that came since.
+  bool may_have_woken(uint64_t moves);
+
   // --- one thread at a time
   // Makes a descriptor of its own, if it has none. False: what the application has there is another file by now, or
   // there are no descriptors left.
@@ -27,6 +42,11 @@ class PollSet {
   void take_out();
 
  private:
+  static constexpr uint32_t kEventsOfUse = 16;
+  static constexpr uint64_t kNever = UINT64_MAX;
+
+  std::atomic<uint32_t> events_{0};
+  std::atomic<uint64_t> left_at_{kNever};
   const int& application_fd_;
   const int member_;
   int set_ = -1;

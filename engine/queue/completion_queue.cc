@@ -139,6 +139,11 @@ void CompletionQueue::report_missed() {
   }
 }
 
+void CompletionQueue::report_early() {
+  const std::lock_guard guard(fill_lock_);
+  if (armed()) notify(head_.load(std::memory_order_relaxed));
+}
+
 void CompletionQueue::purge(uint32_t qpn, const Mark& last) {
   publish();
   const uint32_t head = filled_;

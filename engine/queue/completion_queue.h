@@ -154,6 +154,8 @@ class CompletionQueue {
   // all shards.
   bool has_missed() const { return missed_from() != head_.load(std::memory_order_seq_cst); }
   void report_missed();
+  // Reports an armed queue although nothing has come. Likewise.
+  void report_early();
 
   // Where the last completion is, to be taken after an append() for the purge() of its QP. The producer's.
   struct Mark {

@@ -9,7 +9,7 @@ sleeps on. Names of cases say WAY-WAIT. See suite.py.
          else          for the descriptor, which does not block (bench/events_src/descriptor_wait.h)
   -write, -read        other operations than SEND
   -long                messages of 256 KiB
-  -by-events           without --wake-by-packets
+  -by-events           with --no-wake-by-packets
   -idle                pauses longer than uroce relies on the program for (engine/datapath/attendance.h)
 """
 
@@ -30,7 +30,7 @@ def exchange(way, wait, kind, seconds, connections, by_packets, lab):
     command = [lab.build / "bin/events_bench", "--connections", connections, *KINDS[kind]]
     command += ["--wait", "blocking"] if wait == "blocking" else ["--wait", "epoll", "--descriptor", wait]
     io = "af_xdp" if way == "af_xdp" else "udp"
-    options = ("--wake-by-packets",) if by_packets else ()
+    options = () if by_packets else ("--no-wake-by-packets",)
     server = lab.a.start([*command, "--dev", lab.a.device, "server"], io=io, options=options)
     server.wait_listening(PORT)
     host = lab.a if way == "one-host" else lab.b

@@ -28,6 +28,7 @@ class PolledChannel final : public queue::CompletionNotifier {
     event.events = EPOLLIN;
     EXPECT_EQ(epoll_ctl(fd, EPOLL_CTL_ADD, events_, &event), 0);
     set_ = std::make_shared<PollSet>(fd, events_);
+    while (!set_->is_used()) set_->note_event();
   }
   ~PolledChannel() {
     engine_.release_packets(*set_);
@@ -49,13 +50,13 @@ class PolledChannel final : public queue::CompletionNotifier {
           return false;
         },
         true);
-    engine_.leave();
+    engine_.leave(*set_);
     return take();
   }
   // As ibv_req_notify_cq does.
   void arm(CompletionQueue& cq) {
     cq.arm(CompletionQueue::Arm::kAny);
-    if (attends()) engine_.leave();
+    if (attends()) engine_.leave(*set_);
   }
   bool readable(int ms) const {
     pollfd entry{fd, POLLIN, 0};

@@ -202,6 +202,28 @@ TEST(CompletionBurst, TellsOfTheFirstAndLeavesTheOthersToTheNextArming) {
   EXPECT_FALSE(cq.has_missed());
 }
 
+// Whoever waits is told although nothing has come: of an armed queue, once.
+TEST(CompletionQueue, ReportsEarlyWhileItIsArmed) {
+  for (const Arm arm : {Arm::kAny, Arm::kSolicited}) {
+    CountingNotifier notifier;
+    CompletionQueue cq(8, &notifier);
+    cq.report_early();
+    EXPECT_EQ(notifier.count, 0);
+    cq.arm(arm);
+    cq.report_early();
+    cq.report_early();
+    EXPECT_EQ(notifier.count, 1);
+    EXPECT_FALSE(cq.armed());
+    EXPECT_TRUE(cq.empty());
+    CompletionBurst burst;
+    append(burst, cq, cqe(1));
+    burst.publish();
+    EXPECT_EQ(notifier.count, 1);
+    cq.arm(Arm::kAny);
+    EXPECT_TRUE(cq.has_missed()) << "what came after it is told of";
+  }
+}
+
 TEST(CompletionBurst, FullQueueIsFullWhetherPublishedOrNot) {
   for (const auto overrun : {CompletionQueue::Overrun::kFail, CompletionQueue::Overrun::kOverwrite}) {
     const bool overwrites = overrun == CompletionQueue::Overrun::kOverwrite;
