@@ -57,17 +57,18 @@ bool Channel::leave(engine::Engine& engine) {
 
 void Channel::attend(engine::Engine& engine) {
   polled.store(true, std::memory_order_relaxed);
+  const bool readable = set->is_readable();
   if (!attends(engine)) {
-    if (!tell_early(engine)) engine.expect_sleep();
+    if (!tell_early(engine, readable)) engine.expect_sleep();
     return;
   }
   const engine::LookForEvent look = [this](const std::function<void()>& rounds) { return look_for_event(rounds); };
-  if (engine.serve_stream(look, true) || engine.linger(look) || tell_early(engine)) return;
+  if (engine.serve_stream(look, true) || engine.linger(look) || tell_early(engine, readable)) return;
   engine.leave(*set);
 }
 
-bool Channel::tell_early(engine::Engine& engine) {
-  if (!engine.may_have_woken(*set)) return false;
+bool Channel::tell_early(engine::Engine& engine, bool readable) {
+  if (!engine.may_have_woken(*set) && !readable) return false;
   const std::lock_guard lasting(queues_mutex);
   const auto armed = std::find_if(queues.begin(), queues.end(), [](const Cq* cq) { return cq->armed(); });
   return look_for_event([&] { engine.report_early(armed != queues.end() ? *armed : nullptr); });

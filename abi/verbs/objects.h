@@ -259,8 +259,9 @@ struct Channel final : ibv_comp_channel, queue::CompletionNotifier {
   bool attends(engine::Engine& engine) { return polled.load(std::memory_order_relaxed) && engine.claim_packets(set); }
   // Where it does: takes what has come.
   void attend(engine::Engine& engine);
-  // If packets may have woken the program, there is an event for it, if a queue is armed.
-  bool tell_early(engine::Engine& engine);
+  // If packets may have woken the program, there is an event for it, if a queue is armed. `readable`: the descriptor
+  // was before they were looked for.
+  bool tell_early(engine::Engine& engine, bool readable);
   void add(Cq& cq);  // throws std::bad_alloc
   void remove(Cq& cq);
   // engine::LookForEvent.

@@ -124,6 +124,9 @@ class Verbs final : public Exchange {
     ibv_cq* cq = nullptr;
     void* context = nullptr;
     if (ibv_get_cq_event(channel_.get(), &cq, &context) != 0) {
+      // As with hardware: nobody else takes events.
+      if (descriptor_ && errno == EAGAIN && !limits::stop_requested())
+        throw std::runtime_error("EAGAIN although the descriptor was readable");
       check(errno == EAGAIN || errno == EINTR, "ibv_get_cq_event");
       return false;
     }

@@ -38,12 +38,9 @@ bool PollSet::open() {
   return true;
 }
 
-bool PollSet::may_have_woken(uint64_t moves) {
-  const uint64_t left_at = left_at_.load(std::memory_order_relaxed);
-  if (left_at == kNever) return false;
-  if (left_at_.exchange(moves, std::memory_order_relaxed) != moves) return true;
-  pollfd itself{application_fd_, POLLIN, 0};  // what no round takes: a socket with an error, say
-  return poll(&itself, 1, 0) == 1;
+bool PollSet::is_readable() const {
+  pollfd itself{application_fd_, POLLIN, 0};
+  return left_at_.load(std::memory_order_relaxed) != kNever && poll(&itself, 1, 0) == 1;
 }
 
 bool PollSet::put(std::span<const pollfd> packet_io) {

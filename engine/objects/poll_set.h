@@ -30,8 +30,13 @@ class PollSet {
   bool is_used() const { return events_.load(std::memory_order_relaxed) >= kEventsOfUse; }
   // Attendance::moves() when the program left, while this set told of packets.
   void note_left(uint64_t moves) { left_at_.store(moves, std::memory_order_relaxed); }
-  // The program may have been woken without an event. Once for each time it left, and for packets that came since.
-  bool may_have_woken(uint64_t moves);
+  // Something has moved since then that may have woken the program. Once for each time that it left.
+  bool may_have_woken(uint64_t moves) {
+    const uint64_t left_at = left_at_.load(std::memory_order_relaxed);
+    return left_at != kNever && left_at_.exchange(moves, std::memory_order_relaxed) != moves;
+  }
+  // The application would find it so, once it has left it like that.
+  bool is_readable() const;
 
   // --- one thread at a time
   // Makes a descriptor of its own, if it has none. False: what the application has there is another file by now, or

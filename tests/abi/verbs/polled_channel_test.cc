@@ -156,9 +156,9 @@ TEST_P(PolledChannel, TellsOfPackets) {
   pair.use_far();
   int told = 0;
   for (int i = 0; i < 200 || told < 20; ++i) {
-    ASSERT_LT(i, 20'000) << "told of " << told;
+    ASSERT_LT(i, 5'000) << "told of " << told;
     post(pair.near, pair.far, IBV_WR_RDMA_WRITE);
-    if (readable(pair.far.channel->fd)) {
+    if (readable(pair.far.channel->fd, 1)) {
       ++told;
       ASSERT_EQ(get_event(pair.far), 0) << "EAGAIN behind a readable descriptor";
       arm(pair.far);
@@ -192,7 +192,7 @@ TEST_P(PolledChannel, TellsOfAnArmedQueue) {
   const auto write_until_told = [&] {
     for (int i = 0; i < 1000; ++i) {
       post(pair.near, pair.far, IBV_WR_RDMA_WRITE);
-      const bool told = readable(pair.far.channel->fd);
+      const bool told = readable(pair.far.channel->fd, 1);
       ibv_cq* cq = nullptr;
       void* context = nullptr;
       const int error = ibv_get_cq_event(pair.far.channel, &cq, &context) == 0 ? 0 : errno;
