@@ -42,16 +42,21 @@ class Attendance {
   bool lasts(Time now) const {
     return held_.load(std::memory_order_relaxed) != nullptr && now - at_.load(std::memory_order_relaxed) < kLasts;
   }
-  // What a set may have told of is gone, or may be: a round has moved packets, say, of which note_moved() is called
-  // with the lock of the shard held.
+  // What a set may have told of is gone, or may be: a round has moved packets, say. With the lock of the shard held, as
+  // what follows.
   void note_moved() {
     if (held_.load(std::memory_order_relaxed) != nullptr) moves_.fetch_add(1, std::memory_order_relaxed);
   }
   // How often that has been.
   uint64_t moves() const { return moves_.load(std::memory_order_relaxed); }
-  // The program leaves `set`, having found nothing since moves().
-  void note_left(PollSet& set, uint64_t moves) const {
-    if (held_.load(std::memory_order_relaxed) == &set) set.note_left(moves);
+  // The program leaves `set`; whoever has rung for one that sleeps has been answered. Only the set that tells of
+  // packets will tell of others, and only who waits for that one has had anything taken away.
+  void note_left(PollSet& set) {
+    if (held_.load(std::memory_order_relaxed) == &set) {
+      set.note_left(moves());
+    } else {
+      note_moved();
+    }
   }
   // It has taken all that there was, and may be asleep by now.
   bool is_left() const { return left_.load(std::memory_order_relaxed); }

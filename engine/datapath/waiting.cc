@@ -244,8 +244,7 @@ bool Progress::leave_nothing(PollSet& set) {
   std::vector<pollfd> descriptors;
   std::optional<uint32_t> setups;
   for (int looks = 0; looks < kMostLooks; ++looks) {
-    attendance_.note_left(set, attendance_.moves());
-    switch (shards_[0]->leave(descriptors, setups)) {
+    switch (shards_[0]->leave(set, descriptors, setups)) {
       case Shard::Left::kDone:
         return !setups || attendance_.put(descriptors, *setups);
       case Shard::Left::kBusy:
