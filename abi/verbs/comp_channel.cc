@@ -12,8 +12,16 @@
 #include "abi/channel_mark.h"
 #include "abi/verbs/objects.h"
 #include "abi/verbs/orphan.h"
+#include "abi/verbs/return_habit.h"
+#include "base/clock.h"
 
 namespace uroce::verbs {
+
+namespace {
+
+[[gnu::tls_model("initial-exec")]] thread_local ReturnHabit return_habit;
+
+}  // namespace
 
 void Channel::on_completion(queue::CompletionQueue& cq) {
   events.push(static_cast<Cq&>(cq));
@@ -51,7 +59,7 @@ bool Channel::leave(engine::Engine& engine) {
   }
   polled.store(true, std::memory_order_relaxed);
   if (!attends(engine)) return false;
-  engine.leave(*set);
+  if (!comes_back()) engine.leave(*set);
   return true;
 }
 
@@ -63,8 +71,15 @@ void Channel::attend(engine::Engine& engine) {
     return;
   }
   const engine::LookForEvent look = [this](const std::function<void()>& rounds) { return look_for_event(rounds); };
-  if (engine.serve_stream(look, true) || engine.linger(look) || tell_early(engine, readable)) return;
+  if (engine.serve_stream(look, true)) return;
+  return_habit.has_not_come();
+  const bool others = pending_events.load(std::memory_order_relaxed) > 0;
+  if ((!others && engine.linger(look)) || tell_early(engine, readable)) return;
   engine.leave(*set);
+}
+
+bool Channel::comes_back() {
+  return pending_events.load(std::memory_order_relaxed) > 0 && return_habit.expects(monotonic_now());
 }
 
 bool Channel::tell_early(engine::Engine& engine, bool readable) {
@@ -153,6 +168,7 @@ int ibv_get_cq_event(ibv_comp_channel* verbs, ibv_cq** cq, void** cq_context) {
   }
   if (channel.polled.load(std::memory_order_relaxed)) {
     channel.set->note_event();
+    return_habit.taken(uroce::monotonic_now());
     Engine::end_wait();
   }
   return 0;

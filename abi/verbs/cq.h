@@ -21,7 +21,7 @@ inline bool may_wait_next(Cq& cq) {
   constexpr uint32_t kPolls = 16;
   if (cq.channel == nullptr || !cq.armed() || cq.empty_polls.load(std::memory_order_relaxed) >= kPolls) return false;
   cq.empty_polls.fetch_add(1, std::memory_order_relaxed);
-  return from(cq.channel).attends(*cq.engine);
+  return from(cq.channel).attends(*cq.engine) && !Channel::comes_back();
 }
 
 // The queue is empty. take() says whether there is something now.

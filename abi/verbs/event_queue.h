@@ -4,6 +4,7 @@
 // is a token in the descriptor for each event, but for one that the very thread that reports it is about to take.
 #pragma once
 
+#include <atomic>
 #include <boost/intrusive/list.hpp>
 #include <cstdint>
 #include <mutex>
@@ -32,6 +33,10 @@ class EventSource
 // The oldest event is taken first. A source that has several takes its next place behind the others.
 class EventQueue {
  public:
+  EventQueue() = default;
+  // `pending`: how many events there are in this and other queues, which outlive it.
+  explicit EventQueue(std::atomic<int>& pending) : pending_count_(&pending) {}
+
   // As EventDescriptor::open().
   int open(int& application_fd) { return descriptor_.open(application_fd); }
   int open() { return descriptor_.open(); }
@@ -40,6 +45,7 @@ class EventQueue {
   void push(EventSource& source) noexcept {
     std::lock_guard guard(mutex_);
     if (source.pending_++ == 0) sources_.push_back(source);
+    count(1);
     if (taker_ == this && !without_token_) {
       without_token_ = true;
     } else {
@@ -88,6 +94,7 @@ class EventQueue {
     if (source.pending_ == 0) return;
     sources_.erase(sources_.iterator_to(source));
     for (; source.pending_ > 0; --source.pending_) {
+      count(-1);
       if (!std::exchange(without_token_, false)) descriptor_.retract();
     }
   }
@@ -97,8 +104,13 @@ class EventQueue {
   void hand_out(OnTake&& on_take) {
     EventSource& source = sources_.front();
     sources_.pop_front();
+    count(-1);
     if (--source.pending_ > 0) sources_.push_back(source);
     on_take(source);
+  }
+
+  void count(int change) {
+    if (pending_count_ != nullptr) pending_count_->fetch_add(change, std::memory_order_relaxed);
   }
 
   // The queue for which this thread runs rounds.
@@ -107,6 +119,7 @@ class EventQueue {
   LeafMutex mutex_;
   boost::intrusive::list<EventSource, boost::intrusive::constant_time_size<false>> sources_;
   EventDescriptor descriptor_;
+  std::atomic<int>* const pending_count_ = nullptr;
   bool without_token_ = false;  // one of the events, on top of those for which there are tokens
 };
 

@@ -240,13 +240,15 @@ struct Cq;
 // Its descriptor is an epoll set: the events are in it, and for a program that polls it packets as well
 // (engine/datapath/attendance.h).
 struct Channel final : ibv_comp_channel, queue::CompletionNotifier {
-  EventQueue events;                     // the sources are Cqs
+  EventQueue events{pending_events};     // the sources are Cqs
   std::shared_ptr<engine::PollSet> set;  // of `fd`
   std::atomic<uint32_t> users{0};        // CQs
   std::mutex queues_mutex;               // taken under no other lock
   std::vector<Cq*> queues;               // under queues_mutex
   std::atomic<bool> polled{false};       // `fd` was O_NONBLOCK when it was looked at last
   std::weak_ptr<engine::Engine> origin;  // of the context, which may be closed first
+
+  static inline std::atomic<int> pending_events{0};  // of all channels
 
   // Makes `fd`. 0 or an errno value.
   int open();
@@ -257,6 +259,8 @@ struct Channel final : ibv_comp_channel, queue::CompletionNotifier {
   bool leave(engine::Engine& engine);
   // The program looks after packets itself when it polls the descriptor.
   bool attends(engine::Engine& engine) { return polled.load(std::memory_order_relaxed) && engine.claim_packets(set); }
+  // There are events that the calling thread is expected to take before it sleeps (return_habit.h).
+  static bool comes_back();
   // Where it does: takes what has come.
   void attend(engine::Engine& engine);
   // If packets may have woken the program, there is an event for it, if a queue is armed. `readable`: the descriptor
