@@ -33,6 +33,7 @@ class Load {
 
   void run() {
     for (Client& client : clients_) open(client);
+    limits::announce_ready();
     const Usage before;
     begin_ = now_ns() + kWarmUpNs;
     end_ = begin_ + static_cast<uint64_t>(options_.seconds * 1e9);

@@ -37,12 +37,12 @@ class Pair:
         self.server = self.start(lab.a, "server")
         self.server.wait_listening(PORT)
 
-    def start(self, host, *arguments):
+    def start(self, host, *arguments, io=None):
         device = ("--dev", host.device) if self.over_verbs else ()
-        return host.start([self.lab.build / "bin/kv_bench", *self.common, *device, *arguments], io=self.io, uroce=self.over_verbs)
+        return host.start([self.lab.build / "bin/kv_bench", *self.common, *device, *arguments], io=io or self.io, uroce=self.over_verbs)
 
-    def client(self, *arguments):
-        return self.start(self.host, "--peer", self.lab.a.ipv4, "--check-all", *arguments, "client")
+    def client(self, *arguments, io=None):
+        return self.start(self.host, "--peer", self.lab.a.ipv4, "--check-all", *arguments, "client", io=io)
 
     def figures(self, client, seconds):
         code = client.wait(seconds + 30)
@@ -77,8 +77,13 @@ def churn(pair, seconds):
 def killed(pair, rounds):
     chance = random.Random(rounds)
     stays = pair.client("--seconds", 600, "--connections", 2, "--gets", 50)
+    deadline = time.monotonic() + 20
+    while "ready" not in stays.stdout:
+        check(stays.running() and time.monotonic() < deadline, f"{stays.output}\n--- server\n{pair.server.output}")
+        time.sleep(0.01)
     for _ in range(rounds):
-        victim = pair.client("--seconds", 60, "--connections", 5, "--window", 4, "--value-bytes", chance.choice((64, 5000, 200_000)), "--gets", 50)
+        victim = pair.client("--seconds", 60, "--connections", 5, "--window", 4, "--value-bytes", chance.choice((64, 5000, 200_000)), "--gets", 50,
+                             io="udp")  # AF_XDP has one process
         time.sleep(chance.uniform(0.05, 0.4))
         victim.process.kill()
         victim.wait(10)
@@ -87,6 +92,7 @@ def killed(pair, rounds):
     figures = pair.figures(stays, 10)
     check(figures["requests"] > 0, str(figures))
     said = pair.end()
+    check(said["connections"] > 2, f"no other client got so far: {said}")
     return f"{said['connections']} connections, {figures['requests']} requests of the one that stayed, the latest after {figures['max_us'] / 1e3:.1f} ms"
 
 
