@@ -95,8 +95,8 @@ bool Engine::claim_packets(const std::shared_ptr<PollSet>& set) {
 bool Engine::serve_stream(const LookForEvent& look, bool woken) {
   return device_->progress.serve_stream(look, woken);
 }
-bool Engine::linger(const LookForEvent& look) {
-  return device_->progress.linger(look);
+bool Engine::linger(const LookForEvent& look, bool waits) {
+  return device_->progress.linger(look, waits);
 }
 void Engine::end_wait() {
   Progress::end_wait();

@@ -124,7 +124,7 @@ class Engine {
   // the program may sleep. If there is no event then, and packets may have woken the program, report_early().
   bool claim_packets(const std::shared_ptr<PollSet>& set);
   bool serve_stream(const LookForEvent& look, bool woken);
-  bool linger(const LookForEvent& look);
+  bool linger(const LookForEvent& look, bool waits);
   static void end_wait();
   void leave(PollSet& set);
   bool may_have_woken(PollSet& set) const;

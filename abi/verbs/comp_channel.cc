@@ -74,7 +74,7 @@ void Channel::attend(engine::Engine& engine) {
   if (engine.serve_stream(look, true)) return;
   return_habit.has_not_come();
   const bool others = pending_events.load(std::memory_order_relaxed) > 0;
-  if ((!others && engine.linger(look)) || tell_early(engine, readable)) return;
+  if ((!others && engine.linger(look, true)) || tell_early(engine, readable)) return;
   engine.leave(*set);
 }
 

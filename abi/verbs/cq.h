@@ -37,7 +37,8 @@ void progress(Cq& cq, Take&& take) {
       rounds();
       return taken = take();
     };
-    if (!cq.engine->serve_stream(look, false) && !cq.engine->linger(look)) cq.engine->leave(*from(cq.channel).set);
+    if (!cq.engine->serve_stream(look, false) && !cq.engine->linger(look, false))
+      cq.engine->leave(*from(cq.channel).set);
   }
 }
 

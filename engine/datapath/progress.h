@@ -94,9 +94,9 @@ class Progress {
   // A few rounds of a thread that waits, though not here; more as long as a stream of packets comes. True: there is an
   // event. `woken`: the set may have woken the program.
   bool serve_stream(const LookForEvent& look, bool woken);
-  // The program is about to wait: looks for packets for as long as that is worth while (spin_habit.h). True: there is
-  // an event.
-  bool linger(const LookForEvent& look);
+  // The program is about to wait, or only `waits` perhaps: looks for packets for as long as that is worth while
+  // (spin_habit.h). True: there is an event.
+  bool linger(const LookForEvent& look, bool waits);
   // What the calling thread has waited for has come.
   static void end_wait();
   // After claim(): the program is about to wait for its sets, of which it has looked after `set`. What is left to do is

@@ -13,6 +13,7 @@
 #include "base/caller_state.h"
 #include "base/lock_watch.h"
 #include "engine/datapath/datapath.h"
+#include "engine/datapath/spin_habit.h"
 #include "engine/datapath/wait_policy.h"
 
 namespace uroce::engine {
@@ -29,7 +30,10 @@ class Shard {
   // One round inline, unless somebody else is at it, and a few more if doorbells rang meanwhile. No cancellation point;
   // keeps errno. After a post it only sends. Then arrivals and timers are left to who polls, and a thread that only
   // posts is none of these: the background thread does not rely on it.
-  void after_post() { rounds(Caller::kPosting); }
+  void after_post() {
+    spin_habit.posted();
+    rounds(Caller::kPosting);
+  }
   void poll() { rounds(Caller::kPolling); }
   // The caller is about to sleep: the background thread must not rely on it.
   void expect_sleep();

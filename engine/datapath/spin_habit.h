@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "base/time.h"
 
@@ -34,8 +35,29 @@ class SpinHabit {
     looked_ = true;
     return kLongest;
   }
+  // As begin(), of a thread whose queue is empty: it may wait next, or have something to send first, as Valkey has its
+  // answers. Then looking would only keep them back, and nothing comes before they have left.
+  Duration begin_unsure(Time now) {
+    unsure_ = false;
+    if (sends_first_ > 0) {
+      --sends_first_;
+      return Duration{};
+    }
+    const Duration time = begin(now);
+    unsure_ = time > Duration{};
+    return time;
+  }
+  // It has sent something.
+  void posted() {
+    if (!unsure_) return;
+    unsure_ = false;
+    began_ = {};
+    sends_first_ = kTries << send_doubt_;
+    send_doubt_ = std::min(send_doubt_ + 1, kMostSendDoubt);
+  }
   // It has ended with what it was for.
   void end(Time now) {
+    if (std::exchange(unsure_, false)) send_doubt_ = 0;
     if (began_ == Time{}) return;
     const Duration took = now - began_;
     began_ = {};
@@ -55,12 +77,18 @@ class SpinHabit {
   static constexpr int kWaitsThatTell = 2;
   static constexpr uint32_t kTries = 8;
   static constexpr int kMostDoubt = 4;  // one wait in 17 is not left out
+  static constexpr int kMostSendDoubt = 7;
 
   Time began_{};
   int soon_ = 0;  // waits in a row that have ended soon
   uint32_t tries_ = kTries, left_out_ = 0;
   int doubt_ = 0;
   bool looked_ = false;
+  bool unsure_ = false;       // begin_unsure() was the last
+  uint32_t sends_first_ = 0;  // so many times it is taken to
+  int send_doubt_ = 0;
 };
+
+[[gnu::tls_model("initial-exec")]] constinit inline thread_local SpinHabit spin_habit;  // of this thread
 
 }  // namespace uroce::engine

@@ -27,8 +27,6 @@ constexpr Duration kStreamPause = std::chrono::microseconds(30), kLongestService
 // How often a program that is about to wait tries to leave nothing behind.
 constexpr int kMostLooks = 4;
 
-[[gnu::tls_model("initial-exec")]] thread_local SpinHabit spin_habit;  // of this thread
-
 }  // namespace
 
 // --- a thread that waits for an event -------------------------------------------------------------------------------
@@ -211,10 +209,12 @@ bool Progress::serve_stream(const LookForEvent& look, bool woken) {
   return found;
 }
 
-bool Progress::linger(const LookForEvent& look) {
+bool Progress::linger(const LookForEvent& look, bool waits) {
   const CallerState kept;
   const Time began = monotonic_now();
-  const Duration awake = has_spare_cpu(began) ? spin_habit.begin(began) : Duration{};
+  const Duration awake = !has_spare_cpu(began) ? Duration{}
+                         : waits               ? spin_habit.begin(began)
+                                               : spin_habit.begin_unsure(began);
   for (Time now = began; now - began < awake; now = monotonic_now()) {
     pause(1);
     if (!look([this] { shards_[0]->serve_inline(); })) continue;

@@ -72,5 +72,28 @@ TEST(SpinHabit, AWaitThatHasNotBegunDoesNotEnd) {
   EXPECT_FALSE(waiter.wait(microseconds(10)));
 }
 
+// As a server that sends its answers when it has emptied its queue.
+TEST(SpinHabit, DoesNotLookBeforeItSendsWhatItOwes) {
+  Waiter waiter;
+  waiter.looks(2, microseconds(20));
+  int looks = 0;
+  for (int i = 0; i < 5000; ++i) {
+    looks += waiter.habit.begin_unsure(waiter.now) > Duration{};
+    waiter.habit.posted();
+    waiter.now += microseconds(20);
+    waiter.habit.end(waiter.now);
+  }
+  EXPECT_LT(looks, 20);
+  // As one that has sent all before.
+  looks = 0;
+  for (int i = 0; i < 5000; ++i) {
+    waiter.habit.posted();
+    looks += waiter.habit.begin_unsure(waiter.now) > Duration{};
+    waiter.now += microseconds(20);
+    waiter.habit.end(waiter.now);
+  }
+  EXPECT_GT(looks, 3000) << "it is tried again";
+}
+
 }  // namespace
 }  // namespace uroce::engine
