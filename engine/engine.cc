@@ -101,11 +101,8 @@ bool Engine::linger(const LookForEvent& look, bool waits) {
 void Engine::end_wait() {
   Progress::end_wait();
 }
-void Engine::leave(PollSet& set) {
-  device_->progress.leave(set);
-}
-bool Engine::may_have_woken(PollSet& set) const {
-  return set.may_have_woken(device_->progress.attendance().moves());
+void Engine::leave() {
+  device_->progress.leave();
 }
 void Engine::release_packets(const PollSet& set) {
   device_->progress.release(set);

@@ -121,13 +121,12 @@ class Engine {
   Waited wait_for_event(const LookForEvent& look, int fd);
   // A program that polls the descriptor of a channel (datapath/attendance.h). True: one of its sets, which may be
   // `set`, tells of packets, and the caller looks after them by serve_stream() and linger(), and calls leave() before
-  // the program may sleep. If there is no event then, and packets may have woken the program, report_early().
+  // the program may sleep. If there is no event then, report_early().
   bool claim_packets(const std::shared_ptr<PollSet>& set);
   bool serve_stream(const LookForEvent& look, bool woken);
   bool linger(const LookForEvent& look, bool waits);
   static void end_wait();
-  void leave(PollSet& set);
-  bool may_have_woken(PollSet& set) const;
+  void leave();
   void release_packets(const PollSet& set);
   // Reports the queue, if there is one, as if it had got what it is armed for. Rounds that are under way end before.
   void report_early(queue::CompletionQueue* cq);

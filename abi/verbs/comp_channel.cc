@@ -59,34 +59,36 @@ bool Channel::leave(engine::Engine& engine) {
   }
   polled.store(true, std::memory_order_relaxed);
   if (!attends(engine)) return false;
-  if (!comes_back()) engine.leave(*set);
+  if (!comes_back()) engine.leave();
   return true;
 }
 
 void Channel::attend(engine::Engine& engine) {
   polled.store(true, std::memory_order_relaxed);
-  const bool readable = set->is_readable();
+  set->note_no_event();
   if (!attends(engine)) {
-    if (!tell_early(engine, readable)) engine.expect_sleep();
+    if (!tell_early(engine)) engine.expect_sleep();
     return;
   }
   const engine::LookForEvent look = [this](const std::function<void()>& rounds) { return look_for_event(rounds); };
   if (engine.serve_stream(look, true)) return;
   return_habit.has_not_come();
   const bool others = pending_events.load(std::memory_order_relaxed) > 0;
-  if ((!others && engine.linger(look, true)) || tell_early(engine, readable)) return;
-  engine.leave(*set);
+  if ((!others && engine.linger(look, true)) || tell_early(engine)) return;
+  engine.leave();
 }
 
 bool Channel::comes_back() {
   return pending_events.load(std::memory_order_relaxed) > 0 && return_habit.expects(monotonic_now());
 }
 
-bool Channel::tell_early(engine::Engine& engine, bool readable) {
-  if (!engine.may_have_woken(*set) && !readable) return false;
+bool Channel::tell_early(engine::Engine& engine) {
+  if (!set->is_used() || set->bears_no_event()) return false;
   const std::lock_guard lasting(queues_mutex);
-  const auto armed = std::find_if(queues.begin(), queues.end(), [](const Cq* cq) { return cq->armed(); });
-  return look_for_event([&] { engine.report_early(armed != queues.end() ? *armed : nullptr); });
+  const auto found = std::find_if(queues.begin(), queues.end(), [](const Cq* cq) { return cq->armed(); });
+  if (found == queues.end()) engine.release_packets(*set);  // until one is armed
+  Cq* const armed = found == queues.end() ? nullptr : *found;
+  return look_for_event([&engine, armed] { engine.report_early(armed); });  // std::function holds no more
 }
 
 void Channel::add(Cq& cq) {

@@ -37,8 +37,7 @@ void progress(Cq& cq, Take&& take) {
       rounds();
       return taken = take();
     };
-    if (!cq.engine->serve_stream(look, false) && !cq.engine->linger(look, false))
-      cq.engine->leave(*from(cq.channel).set);
+    if (!cq.engine->serve_stream(look, false) && !cq.engine->linger(look, false)) cq.engine->leave();
   }
 }
 

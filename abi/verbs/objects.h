@@ -263,9 +263,8 @@ struct Channel final : ibv_comp_channel, queue::CompletionNotifier {
   static bool comes_back();
   // Where it does: takes what has come.
   void attend(engine::Engine& engine);
-  // If packets may have woken the program, there is an event for it, if a queue is armed. `readable`: the descriptor
-  // was before they were looked for.
-  bool tell_early(engine::Engine& engine, bool readable);
+  // Where packets may have woken the program, which takes EAGAIN for an error: there is an event, if a queue is armed.
+  bool tell_early(engine::Engine& engine);
   void add(Cq& cq);  // throws std::bad_alloc
   void remove(Cq& cq);
   // engine::LookForEvent.

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <string>
 #include <sys/socket.h>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -82,6 +83,8 @@ class Verbs final : public Connection {
         on_socket();
       } catch (const Ended& why) {
         ends(why.what());
+      } catch (const std::system_error& why) {  // of what the other side has said of itself
+        ends(why.what());
       }
     });
   }
@@ -92,6 +95,7 @@ class Verbs final : public Connection {
 
   // One request, or two where the ring ends between.
   void send(const Message& message, std::span<const uint8_t> value) override {
+    if (value.size() > value_bytes_) throw Ended("a value that is longer than the client has room for");
     const auto bytes = static_cast<uint32_t>(sizeof message + value.size());
     const uint32_t at = sent_ % ring_bytes_, first = std::min(bytes, ring_bytes_ - at);
     put(sent_, &message, sizeof message);
@@ -122,6 +126,8 @@ class Verbs final : public Connection {
       if (completion.status != IBV_WC_SUCCESS) throw Ended(ibv_wc_status_str(completion.status));
       if (completion.opcode & IBV_WC_RECV) on_receive(ntohl(completion.imm_data));
     } catch (const Ended& why) {
+      ends(why.what());
+    } catch (const std::system_error& why) {
       ends(why.what());
     }
   }

@@ -52,10 +52,8 @@ void Attendance::release(const PollSet& set) {
 
 // From now on this one tells of packets, when put() has been called.
 void Attendance::hold(std::shared_ptr<PollSet> set) {
-  note_moved();
   if (held_set_) held_set_->take_out();
   has_all_of_.store(0, std::memory_order_relaxed);
-  if (set) set->note_left(moves());  // another one's leave() may fill it
   held_.store(set.get(), std::memory_order_relaxed);
   held_set_ = std::move(set);
 }

@@ -42,31 +42,12 @@ class Attendance {
   bool lasts(Time now) const {
     return held_.load(std::memory_order_relaxed) != nullptr && now - at_.load(std::memory_order_relaxed) < kLasts;
   }
-  // What a set may have told of is gone, or may be: a round has moved packets, say. With the lock of the shard held, as
-  // what follows.
-  void note_moved() {
-    if (held_.load(std::memory_order_relaxed) != nullptr) moves_.fetch_add(1, std::memory_order_relaxed);
-  }
-  // How often that has been.
-  uint64_t moves() const { return moves_.load(std::memory_order_relaxed); }
-  // The program leaves `set`; whoever has rung for one that sleeps has been answered. Only the set that tells of
-  // packets will tell of others, and only who waits for that one has had anything taken away.
-  void note_left(PollSet& set) {
-    if (held_.load(std::memory_order_relaxed) == &set) {
-      set.note_left(moves());
-    } else {
-      note_moved();
-    }
-  }
   // It has taken all that there was, and may be asleep by now.
   bool is_left() const { return left_.load(std::memory_order_relaxed); }
   void leave(bool left) { left_.store(left, std::memory_order_relaxed); }
 
   // The packet I/O may have other descriptors from now on.
-  void note_setup() {
-    setups_.fetch_add(1, std::memory_order_relaxed);
-    note_moved();
-  }
+  void note_setup() { setups_.fetch_add(1, std::memory_order_relaxed); }
   uint32_t setups() const { return setups_.load(std::memory_order_relaxed); }
   // They are not in a set until they are put() there anew.
   void forget_descriptors();
@@ -84,7 +65,6 @@ class Attendance {
   std::atomic<Time> at_{Time{}};               // when the program has looked last
   std::atomic<Time> held_at_{Time{}};          // when it has looked after this set last
   std::atomic<bool> left_{false};
-  std::atomic<uint64_t> moves_{0};
   // Looks in a row that found nothing: others take the packets, or the descriptors tell of none. Then no set tells of
   // packets for a while.
   std::atomic<uint32_t> in_vain_{0};

@@ -99,9 +99,8 @@ class Progress {
   bool linger(const LookForEvent& look, bool waits);
   // What the calling thread has waited for has come.
   static void end_wait();
-  // After claim(): the program is about to wait for its sets, of which it has looked after `set`. What is left to do is
-  // the background thread's.
-  void leave(PollSet& set);
+  // After claim(): the program is about to wait for its sets. What is left to do is the background thread's.
+  void leave();
 
   // Exclusive use of all shards for set-up calls (create, modify, destroy, registration). What was posted before them
   // and waits for company leaves first. Runs the rounds that others left to it and wakes the background thread
@@ -138,7 +137,7 @@ class Progress {
   static constexpr int kStreamPauses = 60;
 
   static bool lock_soon(Shard& shard, Time limit);
-  bool leave_nothing(PollSet& set);
+  bool leave_nothing();
   template <class F>
   void for_each_shard(F&& f) {
     for (uint32_t i = 0; i < shard_count(); ++i) f(*shards_[i]);

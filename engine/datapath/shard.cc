@@ -77,7 +77,6 @@ Shard::Round Shard::round(Caller caller, Time& began, Datapath::Moved& moved) {
   iterate(caller, now, here);
   // That took long, and the thread was here all the while.
   if (caller < Caller::kWaiting && here.many()) note_poll(monotonic_now());
-  if (caller == Caller::kPosting ? here.received > 0 : bool(here)) progress_.attendance().note_moved();
   moved += here;
   return here ? Round::kMoved : Round::kIdle;
 }
@@ -143,17 +142,14 @@ std::optional<Datapath::Moved> Shard::serve_inline() {
   return moved;
 }
 
-Shard::Left Shard::leave(PollSet& set, std::vector<pollfd>& descriptors, std::optional<uint32_t>& setups) {
+Shard::Left Shard::leave(std::vector<pollfd>& descriptors, std::optional<uint32_t>& setups) {
   const CallerState kept;
   std::unique_lock holding(lock_, std::try_to_lock);
   if (!holding) return Left::kBusy;
   io::PacketIo* const wire = datapath_->wire();
   if (wire == nullptr) return Left::kDone;  // before the first QP, which is a set-up
-  if (datapath_->unfinished()) return Left::kMore;
-  const bool may_wait = wire->prepare_to_wait();
-  Attendance& attendance = progress_.attendance();
-  attendance.note_left(set);
-  if (!may_wait) return Left::kMore;
+  if (datapath_->unfinished() || !wire->prepare_to_wait()) return Left::kMore;
+  const Attendance& attendance = progress_.attendance();
   setups = attendance.setups();
   if (attendance.has_all(*setups)) {
     setups.reset();
@@ -264,7 +260,6 @@ std::optional<Duration> Shard::sleep(std::vector<pollfd>& descriptors) {
   // What waits for the packet I/O is tried again soon, and keeps nobody awake meanwhile.
   const bool pressed = wire != nullptr && datapath_->backpressured();
   const bool idle = wire == nullptr || ((pressed || !datapath_->unfinished()) && wire->prepare_to_wait());
-  progress_.attendance().note_moved();  // whoever has rung for one that sleeps may have been answered
   pressure_ = pressed ? std::clamp(2 * pressure_, kMinPressure, kMaxPressure) : Duration{};
   if (!idle) return std::nullopt;
   const Time deadline = datapath_->next_deadline();

@@ -18,7 +18,6 @@
 
 namespace uroce::engine {
 
-class PollSet;
 class Progress;
 
 class Shard {
@@ -49,7 +48,7 @@ class Shard {
   };
   // `descriptors`: what they are, as of `setups` (attendance.h), where the program's set has not got them all. Throws
   // std::bad_alloc.
-  Left leave(PollSet& set, std::vector<pollfd>& descriptors, std::optional<uint32_t>& setups);
+  Left leave(std::vector<pollfd>& descriptors, std::optional<uint32_t>& setups);
   // A few rounds of a thread that watches the packet I/O while it waits for an event; then sleep() or doze().
   void serve();
 

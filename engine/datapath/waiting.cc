@@ -196,8 +196,7 @@ bool Progress::serve_stream(const LookForEvent& look, bool woken) {
     found = look([this, &moved] { moved = shards_[0]->serve_inline(); });
     now = monotonic_now();
     if (found) break;
-    if (!moved) {  // another thread moves them, perhaps for long
-      attendance_.note_moved();
+    if (!moved) {  // another thread moves them
       if (++busy > kMostLooks) break;
       pause(kStreamPauses);
     }
@@ -228,23 +227,23 @@ void Progress::end_wait() {
   spin_habit.end(monotonic_now());
 }
 
-void Progress::leave(PollSet& set) {
+void Progress::leave() {
   const CallerState kept;
   attendance_.leave(true);
   bool left = false;
   try {
-    left = leave_nothing(set);
+    left = leave_nothing();
   } catch (const std::bad_alloc&) {  // for the list of descriptors
   }
   if (!left) for_each_shard([](Shard& shard) { shard.hand_over_to_sleep(); });
 }
 
 // False: there is more to do than one call should, or another thread is at it.
-bool Progress::leave_nothing(PollSet& set) {
+bool Progress::leave_nothing() {
   std::vector<pollfd> descriptors;
   std::optional<uint32_t> setups;
   for (int looks = 0; looks < kMostLooks; ++looks) {
-    switch (shards_[0]->leave(set, descriptors, setups)) {
+    switch (shards_[0]->leave(descriptors, setups)) {
       case Shard::Left::kDone:
         return !setups || attendance_.put(descriptors, *setups);
       case Shard::Left::kBusy:

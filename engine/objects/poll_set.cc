@@ -38,11 +38,6 @@ bool PollSet::open() {
   return true;
 }
 
-bool PollSet::is_readable() const {
-  pollfd itself{application_fd_, POLLIN, 0};
-  return left_at_.load(std::memory_order_relaxed) != kNever && poll(&itself, 1, 0) == 1;
-}
-
 bool PollSet::put(std::span<const pollfd> packet_io) {
   std::vector<int> former;
   former.reserve(packet_io.size());

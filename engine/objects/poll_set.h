@@ -28,15 +28,13 @@ class PollSet {
     if (!is_used()) events_.fetch_add(1, std::memory_order_relaxed);
   }
   bool is_used() const { return events_.load(std::memory_order_relaxed) >= kEventsOfUse; }
-  // Attendance::moves() when the program left, while this set told of packets.
-  void note_left(uint64_t moves) { left_at_.store(moves, std::memory_order_relaxed); }
-  // Something has moved since then that may have woken the program. Once for each time that it left.
-  bool may_have_woken(uint64_t moves) {
-    const uint64_t left_at = left_at_.load(std::memory_order_relaxed);
-    return left_at != kNever && left_at_.exchange(moves, std::memory_order_relaxed) != moves;
+  // The program has asked for an event where there was none, and has borne EAGAIN: until the set is used, it is told of
+  // nothing but events, so hardware would have said so, too. Who takes all events whenever there is one has done that
+  // with the first; who takes one each time never does.
+  void note_no_event() {
+    if (!is_used()) bears_no_event_.store(true, std::memory_order_relaxed);
   }
-  // The application would find it so, once it has left it like that.
-  bool is_readable() const;
+  bool bears_no_event() const { return bears_no_event_.load(std::memory_order_relaxed); }
 
   // --- one thread at a time
   // Makes a descriptor of its own, if it has none. False: what the application has there is another file by now, or
@@ -48,10 +46,9 @@ class PollSet {
 
  private:
   static constexpr uint32_t kEventsOfUse = 16;
-  static constexpr uint64_t kNever = UINT64_MAX;
 
   std::atomic<uint32_t> events_{0};
-  std::atomic<uint64_t> left_at_{kNever};
+  std::atomic<bool> bears_no_event_{false};
   const int& application_fd_;
   const int member_;
   int set_ = -1;

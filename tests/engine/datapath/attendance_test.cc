@@ -38,7 +38,6 @@ class AttendanceTest : public testing::Test {
   void look_in_vain(int times) {
     for (int i = 0; i < times; ++i) attendance.note(false, true, now);
   }
-  bool may_have_woken(const Set& set) const { return set.poll_set->may_have_woken(attendance.moves()); }
 
   Attendance attendance;
   Time now{std::chrono::seconds(1)};
@@ -91,26 +90,13 @@ TEST_F(AttendanceTest, NoneTellsOfPacketsWhereTheProgramIsWokenInVain) {
   EXPECT_TRUE(claim(one));
 }
 
-TEST_F(AttendanceTest, PacketsMayHaveWokenWhoHasLeftTheSetThatTellsOfThem) {
-  one.use();
+TEST_F(AttendanceTest, WhoAsksForAnEventWhereThereIsNoneBearsThat) {
+  EXPECT_FALSE(one.poll_set->bears_no_event());
+  one.poll_set->note_no_event();
+  EXPECT_TRUE(one.poll_set->bears_no_event());
   other.use();
-  attendance.note_moved();
-  EXPECT_FALSE(may_have_woken(one));
-  ASSERT_TRUE(claim(one) && claim(other));
-  attendance.note_left(*one.poll_set);
-  EXPECT_FALSE(may_have_woken(one));
-  attendance.note_moved();
-  EXPECT_TRUE(may_have_woken(one));
-  EXPECT_FALSE(may_have_woken(one)) << "once";
-  attendance.note_left(*one.poll_set);
-  attendance.note_left(*other.poll_set);
-  EXPECT_TRUE(may_have_woken(one)) << "the other one may have answered who rang";
-  attendance.note_moved();
-  EXPECT_FALSE(may_have_woken(other)) << "its set tells of events only";
-  attendance.note_left(*one.poll_set);
-  look_in_vain(65);
-  EXPECT_TRUE(may_have_woken(one)) << "the set has been emptied";
-  EXPECT_FALSE(may_have_woken(one));
+  other.poll_set->note_no_event();
+  EXPECT_FALSE(other.poll_set->bears_no_event()) << "packets may have woken it";
 }
 
 }  // namespace
