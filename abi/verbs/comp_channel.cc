@@ -83,7 +83,7 @@ bool Channel::comes_back() {
 }
 
 bool Channel::tell_early(engine::Engine& engine) {
-  if (!set->is_used() || set->bears_no_event()) return false;
+  if (!set->has_told_of_packets() || set->bears_no_event()) return false;
   const std::lock_guard lasting(queues_mutex);
   const auto found = std::find_if(queues.begin(), queues.end(), [](const Cq* cq) { return cq->armed(); });
   if (found == queues.end()) engine.release_packets(*set);  // until one is armed

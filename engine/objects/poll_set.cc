@@ -39,6 +39,7 @@ bool PollSet::open() {
 }
 
 bool PollSet::put(std::span<const pollfd> packet_io) {
+  has_told_of_packets_.store(true, std::memory_order_relaxed);
   std::vector<int> former;
   former.reserve(packet_io.size());
   for (const pollfd& each : packet_io) former.push_back(each.fd);

@@ -35,6 +35,8 @@ class PollSet {
     if (!is_used()) bears_no_event_.store(true, std::memory_order_relaxed);
   }
   bool bears_no_event() const { return bears_no_event_.load(std::memory_order_relaxed); }
+  // Packets may have woken the program: put() has been called.
+  bool has_told_of_packets() const { return has_told_of_packets_.load(std::memory_order_relaxed); }
 
   // --- one thread at a time
   // Makes a descriptor of its own, if it has none. False: what the application has there is another file by now, or
@@ -48,7 +50,7 @@ class PollSet {
   static constexpr uint32_t kEventsOfUse = 16;
 
   std::atomic<uint32_t> events_{0};
-  std::atomic<bool> bears_no_event_{false};
+  std::atomic<bool> bears_no_event_{false}, has_told_of_packets_{false};
   const int& application_fd_;
   const int member_;
   int set_ = -1;
