@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e"))
 
 from suite import Case, check, main  # noqa: E402
 from lab import NOBODY, REPOSITORY, Lab, LabError, wait_until  # noqa: E402
+from perftest import CLOCK_TRIES, NO_CLOCK  # noqa: E402
 
 GUIDE = REPOSITORY / "docs/guide.md"
 RSH_AGENT = REPOSITORY / "tests/e2e/mpi/rsh_agent"
@@ -177,6 +178,10 @@ class GuideLab(Lab):
                     pass
 
 
+class NoClock(LabError):
+    """perftest could not measure the CPU's clock."""
+
+
 def run_block(lab, block):
     fails = block.info == "fails"
     going_on = []
@@ -188,6 +193,8 @@ def run_block(lab, block):
             going_on.append(program)
             continue
         code = program.wait(60)
+        if code not in (0, None) and NO_CLOCK in program.output:
+            raise NoClock(f"{step.command}\n{program.output}")
         others = "".join(f"\n--- {other.step.command}\n{other.output}" for other in going_on)
         check((code not in (0, None)) if fails and step.shown else code == 0, f"exit code {code} (None: hangs): {step.command}\n{program.output}{others}")
         check_shown(step, program.output)
@@ -213,7 +220,15 @@ def run_section(lab, blocks):
         check(block.info in ("", "fails"), f"{GUIDE}:{block.line}: {block.info}?")
         start = time.monotonic()
         try:
-            run_block(lab, block)
+            for tries in range(CLOCK_TRIES):
+                try:
+                    run_block(lab, block)
+                    break
+                except NoClock:
+                    lab.stop_programs()
+                    lab.end_brokers()
+                    if tries == CLOCK_TRIES - 1:
+                        raise
         except Exception as error:
             raise LabError(f"{GUIDE}:{block.line}: {error}") from error
         ran += len(block.steps)
