@@ -94,7 +94,6 @@ bool Channel::tell_early(engine::Engine& engine) {
 void Channel::add(Cq& cq) {
   const std::lock_guard adding(queues_mutex);
   queues.push_back(&cq);
-  ++users;
 }
 
 void Channel::remove(Cq& cq) {

@@ -50,7 +50,10 @@ Cq* create_cq(ibv_context* context, const CqRequest& request) {
       if (failure != 0) return failure;
     }
     cq = std::make_unique<Cq>(request.entries, request.channel, request.overrun, request.consumers, std::move(memory));
-    if (request.channel != nullptr) from(request.channel).add(*cq);
+    if (request.channel != nullptr) {
+      from(request.channel).add(*cq);
+      ++from(request.channel).users;
+    }
     return 0;
   });
   if (error != 0) {

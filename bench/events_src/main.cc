@@ -6,7 +6,6 @@
 #include <cstring>
 #include <exception>
 #include <map>
-#include <sys/resource.h>
 #include <sys/un.h>
 #include <unistd.h>
 #include <vector>
@@ -16,6 +15,7 @@
 #include "bench/limits_src/latency.h"
 #include "bench/limits_src/peer_socket.h"
 #include "bench/limits_src/process.h"
+#include "bench/usage.h"
 
 namespace {
 
@@ -23,24 +23,6 @@ using namespace uroce::events;
 using namespace uroce::limits;
 
 constexpr uint64_t kWarmUpNs = 200'000'000;
-
-// What this process has used so far, all of its threads. Printed are sums.
-struct Used {
-  double cpu_us;
-  long switches;
-
-  static Used now() {
-    rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    const auto us = [](const timeval& t) {
-      return static_cast<double>(t.tv_sec) * 1e6 + static_cast<double>(t.tv_usec);
-    };
-    return {us(usage.ru_utime) + us(usage.ru_stime), usage.ru_nvcsw + usage.ru_nivcsw};
-  }
-  void print_since(const Used& before) const {
-    std::printf(R"("cpu_us": %.0f, "switches": %ld)", cpu_us - before.cpu_us, switches - before.switches);
-  }
-};
 
 // Connects to the server, or waits for the client; of TCP and for verbs TCP.
 class Meeting {
@@ -96,10 +78,10 @@ class Meeting {
 };
 
 void serve(Exchange& exchange) {
-  const Used before = Used::now();
+  const uroce::bench::Usage before;
   while (!stop_requested()) exchange.wait([&exchange](uint32_t connection) { exchange.send(connection); });
   std::printf("{");
-  Used::now().print_since(before);
+  uroce::bench::Usage().print_since(before, stdout);
   std::puts("}");
 }
 
@@ -115,7 +97,7 @@ void ask(const Options& options, Exchange& exchange) {
   for (uint32_t connection = 0; connection < options.connections; ++connection) {
     for (uint32_t i = 0; i < options.window; ++i) send(connection);
   }
-  const Used before = Used::now();
+  const uroce::bench::Usage before;
   uint64_t all = 0;
   const uint64_t begin = now_ns() + kWarmUpNs, end = begin + static_cast<uint64_t>(options.seconds * 1e9);
   uint64_t now = 0;
@@ -136,7 +118,7 @@ void ask(const Options& options, Exchange& exchange) {
   Latency(std::move(round_trips)).print_json(stdout);
   // Of all of them, as it is with the server: those of the warm-up included.
   std::printf(R"(, "requests": %llu, )", static_cast<unsigned long long>(all));
-  Used::now().print_since(before);
+  uroce::bench::Usage().print_since(before, stdout);
   std::puts("}");
 }
 

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "bench/kv_src/kv.h"
-#include "bench/kv_src/usage.h"
 #include "bench/limits_src/latency.h"
 #include "bench/limits_src/peer_socket.h"
 #include "bench/limits_src/process.h"
+#include "bench/usage.h"
 
 namespace uroce::kv {
 namespace {
@@ -34,7 +34,7 @@ class Load {
   void run() {
     for (Client& client : clients_) open(client);
     limits::announce_ready();
-    const Usage before;
+    const bench::Usage before;
     begin_ = now_ns() + kWarmUpNs;
     end_ = begin_ + static_cast<uint64_t>(options_.seconds * 1e9);
     for (last_answer_ = now_ns(); now_ns() < end_ && !limits::stop_requested();) {
@@ -46,7 +46,7 @@ class Load {
     limits::Latency(std::move(round_trips_)).print_json(stdout);
     std::printf(R"(, "requests": %llu, "connections": %llu, )", static_cast<unsigned long long>(answers_),
                 static_cast<unsigned long long>(opened_));
-    Usage().print_since(before, stdout);
+    bench::Usage().print_since(before, stdout);
     std::puts("}");
   }
 

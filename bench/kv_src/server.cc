@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "bench/kv_src/kv.h"
-#include "bench/kv_src/usage.h"
 #include "bench/limits_src/peer_socket.h"
 #include "bench/limits_src/process.h"
+#include "bench/usage.h"
 
 namespace uroce::kv {
 namespace {
@@ -31,13 +31,13 @@ class Server {
   }
 
   void run() {
-    const Usage before;
+    const bench::Usage before;
     limits::announce_ready();
     while (!limits::stop_requested()) loop_.turn(-1);
     std::printf(R"({"connections": %llu, "open": %zu, "requests": %llu, "keys": %zu, )",
                 static_cast<unsigned long long>(last_), clients_.size(), static_cast<unsigned long long>(requests_),
                 store_.size());
-    Usage().print_since(before, stdout);
+    bench::Usage().print_since(before, stdout);
     std::puts("}");
   }
 

@@ -3,7 +3,8 @@
 // make the descriptor readable, and the program's own calls move them. So no thread of ours stands between a packet and
 // the program, and none that it does not have anyway is woken. Where the packets were none of an armed queue, the
 // program is told of an event all the same (Engine::report_early): it finds that queue empty, for which
-// ibv_get_cq_event(3) prepares programs; EAGAIN behind a readable descriptor is an error to some.
+// ibv_get_cq_event(3) prepares programs; EAGAIN behind a readable descriptor is an error to some. Those that take all
+// events whenever there is one get EAGAIN, and are known by having borne it (objects/poll_set.h).
 //
 // The descriptor is an epoll set. One set of a device has the packet I/O's descriptors in it: to wake all of a
 // program's channels for each packet would be dear, and where one thread polls them all one is enough. It passes to

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <sys/resource.h>
 
-namespace uroce::kv {
+namespace uroce::bench {
 
 class Usage {
  public:
@@ -23,4 +23,4 @@ class Usage {
   rusage usage_;
 };
 
-}  // namespace uroce::kv
+}  // namespace uroce::bench
