@@ -31,6 +31,13 @@ int main(int argc, char** argv) {
   app.add_subcommand("client", "set and get, check every answer, and report");
   CLI11_PARSE(app, argc, argv);
   options.server = server->parsed();
+  const char* const missing = !options.server && options.peer.empty()                  ? "--peer ADDRESS"
+                              : options.over == Over::kVerbs && options.device.empty() ? "--dev DEVICE"
+                                                                                       : nullptr;
+  if (missing != nullptr) {
+    std::fprintf(stderr, "kv_bench: %s is missing\n", missing);
+    return 2;
+  }
   try {
     uroce::limits::stop_on_signals();
     options.server ? serve(options) : load(options);
