@@ -104,6 +104,7 @@ struct QpContext {
   const bool signal_all;
   const bool rq_shared;
   bool lost_completion = false;  // a CQ was full
+  bool through_memory = false;   // packets go to a process of this host, and none is lost while it reads
   const wire::Qpn qpn;
   const uint32_t pd;
   uint32_t window = congestion::Controller::kWindow;  // packets that may be in flight

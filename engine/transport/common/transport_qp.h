@@ -56,9 +56,13 @@ class TransportQp {
     qp_.run = run;
   }
   uint32_t run() const { return qp_.run; }
-  // Packets may have so many bytes of payload from now on, if that is more than the path MTU (long_packet.h). Without
-  // effect where the transport has no such packets.
-  void allow_long(uint32_t payload) { qp_.most_psns = payload > qp_.attr.path_mtu ? payload / qp_.attr.path_mtu : 1; }
+  // Packets may have so many bytes of payload from now on, if that is more than the path MTU (long_packet.h): they go
+  // through memory to a process of this host. 0: by the network. Without effect where the transport has no such
+  // packets.
+  void allow_long(uint32_t payload) {
+    qp_.through_memory = payload != 0;
+    qp_.most_psns = payload > qp_.attr.path_mtu ? payload / qp_.attr.path_mtu : 1;
+  }
   // Likewise; UD: of the next packet's destination, told before each pull(). Null: none.
   void obey(congestion::Controller* controller) {
     if (controller == qp_.congestion) return;

@@ -205,8 +205,9 @@ void LossRecovery::put_off_probe(Time now) {
 }
 
 Duration LossRecovery::probe_timeout() const {
-  const Duration measured = std::max(round_trip_.overdue(kInitialProbe), kMinProbe);
-  return std::clamp<Duration>(measured * (1 << backoff_), kMinProbe, kMaxProbe);
+  const Duration least = qp_.through_memory ? kMinProbeThroughMemory : kMinProbe;
+  const Duration measured = std::max(round_trip_.overdue(kInitialProbe), least);
+  return std::clamp<Duration>(measured * (1 << backoff_), least, kMaxProbe);
 }
 
 // Responses that come are no news where the peer has been asked for a long READ more than once: the next probe waits as

@@ -80,6 +80,9 @@ class LossRecovery {
   // so probes may turn out to be unnecessary.
   static constexpr Duration kMinProbe = std::chrono::microseconds(200);
   static constexpr Duration kMaxProbe = std::chrono::milliseconds(64);
+  // On the way through memory of this host nothing is lost before the peer has not read for so long (io/same_host/):
+  // one that does not answer is waiting for a core.
+  static constexpr Duration kMinProbeThroughMemory = std::chrono::milliseconds(10);
   static constexpr Duration kInitialProbe = std::chrono::milliseconds(1);
   static constexpr int kMaxProbes = 8;  // that follow each other so fast; then the peer is away, not busy
   static constexpr Duration kMaxSlowProbe = std::chrono::seconds(1);

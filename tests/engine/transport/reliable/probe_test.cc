@@ -571,6 +571,22 @@ TEST(Probe, FollowTheMeasuredRoundTrip) {
   EXPECT_LT(probe_delay(near), probe_delay(far));
 }
 
+// There nothing is lost, and a peer that is silent waits for a core; by the network again, as before.
+TEST(Probe, ThroughMemoryWaitsForAPeerWithoutACore) {
+  ScriptedQp host, other;
+  host.to_rts();
+  other.to_rts();
+  const Duration by_network = probe_delay(other);
+  host.qp.allow_long(4 * kMtu);
+  EXPECT_EQ(probe_delay(host), LossRecovery::kMinProbeThroughMemory);
+  EXPECT_LT(by_network, LossRecovery::kMinProbeThroughMemory);
+  host.expire();
+  EXPECT_THAT(host.pull(), SizeIs(1)) << "it may have stopped reading for so long that packets were dropped";
+  host.receive(ack(kSqPsn));
+  host.qp.allow_long(0);
+  EXPECT_EQ(probe_delay(host), by_network);
+}
+
 // Karn's rule (loss_recovery.h): the acknowledgement of a packet that was sent twice
 // says nothing about the round trip.
 TEST(Probe, ResentPacketsDoNotCountAsARoundTrip) {
