@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/spare_cpu.h"
 #include "base/thread.h"
 #include "engine/datapath/progress.h"
 #include "engine/memory/memory_access.h"
@@ -221,6 +222,7 @@ WaitPolicy::Wait Shard::turn(Time looked, bool needed) {
   turn.looked = looked;
   turn.attended = progress_.attendance().lasts(turn.ended);
   turn.sleep_expected = sleep_expected_.load(std::memory_order_relaxed) && sleep_expected_.exchange(false);
+  turn.has_spare_cpu = has_spare_cpu;
   return policy_.after(turn);
 }
 

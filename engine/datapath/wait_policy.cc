@@ -27,7 +27,8 @@ WaitPolicy::Wait WaitPolicy::after(const Turn& turn) {
   if (turn.round == Round::kBusy) return Wait::kMakeWay;
   if (turn.ended - turn.looked >= kLookInterval) return Wait::kLook;
   const bool passive = !turn.attended && turn.ended - turn.polled >= kPassive;
-  return passive && turn.ended - busy_at_ < kSpinTime ? Wait::kSpin : Wait::kSleep;
+  const bool may_spin = passive && turn.ended - busy_at_ < kSpinTime;
+  return may_spin && (turn.has_spare_cpu == nullptr || turn.has_spare_cpu(turn.ended)) ? Wait::kSpin : Wait::kSleep;
 }
 
 void WaitPolicy::judge(const Turn& turn, bool polled) {

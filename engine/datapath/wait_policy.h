@@ -15,7 +15,7 @@ namespace uroce::engine {
 class WaitPolicy {
  public:
   enum class Wait : uint8_t {
-    kSpin,     // packets moved a moment ago and no application thread polls: a passive target answers fast
+    kSpin,  // packets moved a moment ago, no application thread polls, and a CPU is idle: a passive target answers fast
     kSleep,    // until packets come, a timer expires, or somebody needs the thread
     kDefer,    // on a timer only: application threads take the packets, and a wake-up for each would disturb them
     kMakeWay,  // briefly: another thread holds the lock, and may wait for this very core
@@ -29,6 +29,7 @@ class WaitPolicy {
     bool attended = false;           // a program is relied on that may sleep (attendance.h)
     Time looked{};                   // when the thread last looked at its descriptors
     bool sleep_expected = false;     // an application thread has said that it is about to sleep
+    bool (*has_spare_cpu)(Time now) = nullptr;  // asked before a spin (base/spare_cpu.h); null: there is one
   };
 
   // An application thread that polled within this time takes the packets itself.

@@ -27,7 +27,8 @@ class WaitPolicyTest : public testing::Test {
                          .polled = polled,
                          .attended = attended,
                          .looked = looked,
-                         .sleep_expected = std::exchange(sleep_expected, false)});
+                         .sleep_expected = std::exchange(sleep_expected, false),
+                         .has_spare_cpu = has_spare_cpu});
   }
   // A thread that polls until the background thread relies on it.
   void earn_trust() {
@@ -48,6 +49,7 @@ class WaitPolicyTest : public testing::Test {
 
   Time now{seconds(1)}, polled{}, looked{seconds(1000)};
   bool polls = false, attended = false, sleep_expected = false;
+  bool (*has_spare_cpu)(Time now) = nullptr;
   WaitPolicy policy{now};
 };
 
@@ -57,6 +59,13 @@ TEST_F(WaitPolicyTest, PassiveTargetSpinsForAMomentAfterPackets) {
   EXPECT_EQ(turn(kIdle, microseconds(28)), Wait::kSpin);
   EXPECT_EQ(turn(kIdle), Wait::kSleep);
   EXPECT_EQ(turn(kMoved), Wait::kSpin);
+}
+
+TEST_F(WaitPolicyTest, NobodySpinsWhereOthersWantToRun) {
+  has_spare_cpu = [](Time) { return false; };
+  EXPECT_EQ(turn(kMoved, seconds(1)), Wait::kSleep);
+  has_spare_cpu = [](Time) { return true; };
+  EXPECT_EQ(turn(kIdle), Wait::kSpin);
 }
 
 TEST_F(WaitPolicyTest, NobodySpinsBesideAThreadThatPolledAWhileAgo) {
