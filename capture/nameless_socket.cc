@@ -145,7 +145,7 @@ int open_nameless_socket(NamelessSocket& out) {
   return error;
 }
 
-int connect_to_nameless_socket(int pid) {
+int connect_to_nameless_socket(int pid, uid_t* user) {
   const int handle = handle_of(pid);
   if (handle < 0) return handle;
   const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -160,6 +160,7 @@ int connect_to_nameless_socket(int pid) {
   if (error == 0 && peer.pid != pid) {
     error = EPERM;  // a descriptor that it got from somebody else, as between vfork() and exec()
   }
+  if (error == 0 && user != nullptr) *user = peer.uid;
   if (error == 0) return fd;
   close(fd);
   return -error;

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <string>
+#include <sys/types.h>
 #include <vector>
 
 namespace uroce::io {
@@ -22,8 +23,10 @@ struct NamelessSocket {
 int open_nameless_socket(NamelessSocket& out);
 
 // Connects to the socket of process `pid`. A descriptor, or a negative errno value: ENOENT, the process has none or is
-// not there; EACCES, it may not be looked into; EPERM, somebody else listens; EAGAIN, it does not answer.
-int connect_to_nameless_socket(int pid);
+// not there; EACCES, it may not be looked into; EPERM, somebody else listens; EAGAIN, it does not answer. `user`: whose
+// process it was when it began to listen (effective user id). Whom /proc tells of may be the user of a setuid program
+// that it has become since.
+int connect_to_nameless_socket(int pid, uid_t* user = nullptr);
 
 // The process is there, and who asks lacks a right to see its descriptors.
 bool may_not_look_into(int pid);

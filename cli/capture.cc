@@ -93,7 +93,9 @@ std::optional<std::string> Session::begin(const CaptureTarget& target, const std
       request.qpns[request.qpn_count++] = qpn;
     }
   }
-  connection_ = io::connect_to_nameless_socket(target.pid);
+  uid_t user = 0;
+  connection_ = io::connect_to_nameless_socket(target.pid, &user);
+  if (connection_ >= 0 && user != target.user) return fmt::format("process {}: it has ended", target.pid);
   if (connection_ < 0) return fmt::format("process {}: {}", target.pid, std::strerror(-connection_));
   const int file = open_output();
   if (file < 0) return fmt::format("cannot write {}: {}", options_.file, io::capture_error_text(-file));

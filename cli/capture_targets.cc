@@ -6,16 +6,17 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <deque>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fstream>
 #include <functional>
 #include <list>
 #include <map>
 #include <optional>
 #include <poll.h>
 #include <sstream>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <utility>
@@ -41,16 +42,18 @@ std::optional<int> process_id(const std::string& text) {
   return std::stoi(text);
 }
 
-// None: the process is not there.
+// Who has started it, as a setuid program does not change that. None: the process is not there.
 std::optional<uid_t> user_of(int pid) {
-  struct stat status {};
-  const bool there = stat(fmt::format("/proc/{}", pid).c_str(), &status) == 0;
-  return there ? std::optional(status.st_uid) : std::nullopt;
+  std::ifstream status(fmt::format("/proc/{}/status", pid));
+  for (std::string line; std::getline(status, line);) {
+    unsigned user = 0;
+    if (std::sscanf(line.c_str(), "Uid: %u", &user) == 1) return user;
+  }
+  return std::nullopt;
 }
 
-bool is_trusted(int pid) {
-  const std::optional<uid_t> user = user_of(pid);
-  return user && (*user == 0 || *user == geteuid());
+bool is_trusted(uid_t user) {
+  return user == 0 || user == geteuid();
 }
 
 // Those that are trusted first; then users take turns, however many processes each has.
@@ -58,23 +61,27 @@ std::deque<int> in_order(const std::vector<int>& pids) {
   std::map<uid_t, size_t> counts;
   std::multimap<size_t, int> by_turn;
   for (const int pid : pids) {
-    if (const auto user = user_of(pid)) by_turn.emplace(is_trusted(pid) ? 0 : ++counts[*user], pid);
+    if (const auto user = user_of(pid)) by_turn.emplace(is_trusted(*user) ? 0 : ++counts[*user], pid);
   }
   std::deque<int> order;
   for (const auto& [turn, pid] : by_turn) order.push_back(pid);
   return order;
 }
 
-// What the process behind the socket says of itself: lines, the program first. None: nobody is there.
+// Whose the process behind the socket is, and what it says of itself: lines, the program second. None: nobody is there,
+// or somebody who only seems to be trusted.
 std::optional<std::string> ask(int pid) {
-  const UniqueFd socket(io::connect_to_nameless_socket(pid));
+  uid_t user = 0;
+  const UniqueFd socket(io::connect_to_nameless_socket(pid, &user));
+  const std::optional<uid_t> seems = user_of(pid);
+  if (seems && is_trusted(*seems) && !is_trusted(user)) return std::nullopt;
   protocol::Message message;
   message.kind = protocol::Kind::kDescribe;
   if (!socket || protocol::send(socket.get(), message) != 0 ||
       protocol::receive(socket.get(), message, nullptr, kAnswerTimeout) != 0 ||
       message.kind != protocol::Kind::kDescription)
     return std::nullopt;
-  return protocol::get_text(message.text);
+  return fmt::format("{}\n{}", user, protocol::get_text(message.text));
 }
 
 // Asks one in a child: whoever answers may pass on what takes as long to close as he likes, even for a process that
@@ -83,7 +90,6 @@ class Question {
  public:
   explicit Question(int pid) {
     target_.pid = pid;
-    target_.is_trusted = is_trusted(pid);
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return;
     answer_.reset(ends[0]);
@@ -120,6 +126,8 @@ class Question {
     if (!text_.starts_with(kAnswered)) return std::nullopt;
     CaptureTarget target = target_;
     std::istringstream lines(text_.substr(1));
+    if (!(lines >> target.user)) return std::nullopt;
+    lines.ignore();
     std::getline(lines, target.program);
     for (std::string line; std::getline(lines, line);) target.devices.push_back(line);
     return target;
@@ -206,9 +214,9 @@ ChosenTarget choose_capture_target(const std::vector<CaptureTarget>& targets, co
     std::erase_if(fitting, [&](const auto& target) { return (target.program == kBroker) != broker; });
   }
   if (wanted == kBroker) {
-    const auto is_trusted = [](const CaptureTarget& target) { return target.is_trusted; };
-    const bool any = std::any_of(fitting.begin(), fitting.end(), is_trusted);  // systemd's is of a user of its own
-    if (any) std::erase_if(fitting, std::not_fn(is_trusted));
+    const auto is_trusted_one = [](const CaptureTarget& target) { return is_trusted(target.user); };
+    const bool any = std::any_of(fitting.begin(), fitting.end(), is_trusted_one);  // systemd's is of a user of its own
+    if (any) std::erase_if(fitting, std::not_fn(is_trusted_one));
     if (fitting.empty()) chosen.problem = "no broker runs that you may look into; see uroce capture --list";
   } else if (const auto pid = process_id(wanted)) {
     std::erase_if(fitting, [&](const auto& target) { return target.pid != *pid; });

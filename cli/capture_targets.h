@@ -6,13 +6,14 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <sys/types.h>
 #include <vector>
 
 namespace uroce::cli {
 
 struct CaptureTarget {
   int pid = 0;
-  bool is_trusted = false;           // root's, or of the user who asks
+  uid_t user = uid_t(-1);            // whose it is, as its socket says (capture/nameless_socket.h)
   std::string program;               // short name
   std::vector<std::string> devices;  // "uroce_eth0 (eth0): af_xdp, native", one per packet I/O
 

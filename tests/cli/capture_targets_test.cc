@@ -8,6 +8,7 @@
 #include <chrono>
 #include <csignal>
 #include <gtest/gtest.h>
+#include <map>
 #include <new>
 #include <poll.h>
 #include <string>
@@ -87,8 +88,8 @@ class CaptureTargets : public testing::Test {
     ++shared_->unanswered;
     while (true) pause();
   }
-  [[noreturn]] void answer() const {
-    const io::NamelessSocket own = listen();
+  [[noreturn]] void answer() const { answer_at(listen()); }
+  [[noreturn]] void answer_at(const io::NamelessSocket& own) const {
     while (true) {
       pollfd comes{own.socket, POLLIN, 0};
       poll(&comes, 1, -1);
@@ -155,6 +156,33 @@ TEST_F(CaptureTargets, ManyThatDoNotAnswerHideNobodyElse) {
   EXPECT_LT(shared_->unanswered, kMany);
 }
 
+// As a process that listens and then becomes su, which waits for a password: /proc says that it is root's.
+TEST_F(CaptureTargets, WhoOnlySeemsToBeRootsIsNotAsked) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root for processes of other users";
+  constexpr uid_t kHostile = 65533;
+  shared_->wanted = 1;
+  std::vector<int> others(pids_.begin(), pids_.end());
+  std::sort(others.begin(), others.end());
+  start(1, geteuid(), [this] {
+    if (seteuid(kHostile) != 0) _exit(1);
+    const io::NamelessSocket own = listen();
+    if (seteuid(0) != 0) _exit(1);
+    answer_at(own);
+  });
+  EXPECT_EQ(found(""), others);
+}
+
+TEST_F(CaptureTargets, AreOfWhoListens) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root for processes of other users";
+  constexpr uid_t kOther = 65532;
+  shared_->wanted = 1;
+  start(1, kOther, [this] { answer(); });
+  std::map<int, uid_t> users;
+  for (const CaptureTarget& target : find_capture_targets("")) users[target.pid] = target.user;
+  EXPECT_EQ(users[pids_.front()], geteuid());
+  EXPECT_EQ(users[pids_.back()], kOther);
+}
+
 TEST(ChooseCaptureTarget, NobodyElsePassesForRootsBroker) {
   std::vector<CaptureTarget> targets(3);
   targets[0].pid = 1;
@@ -162,7 +190,7 @@ TEST(ChooseCaptureTarget, NobodyElsePassesForRootsBroker) {
   targets[2].pid = 3;
   for (CaptureTarget& target : targets) target.program = "uroced";
   EXPECT_FALSE(choose_capture_target(targets, "uroced").target) << "of users of whom nothing is known";
-  targets[1].is_trusted = true;
+  targets[1].user = 0;
   const auto chosen = choose_capture_target(targets, "uroced").target;
   ASSERT_TRUE(chosen);
   EXPECT_EQ(chosen->pid, 2);
