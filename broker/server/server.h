@@ -22,7 +22,6 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/number_allocator.h"
 #include "base/time.h"
 #include "base/unique_fd.h"
 #include "broker/protocol/address.h"
@@ -34,6 +33,7 @@
 #include "broker/server/meetings.h"
 #include "broker/server/partings.h"
 #include "broker/server/pending_meetings.h"
+#include "broker/server/range_pool.h"
 #include "broker/server/slow_closer.h"
 #include "broker/server/time_budget.h"
 #include "broker/steering/steering.h"
@@ -195,7 +195,7 @@ class Server final : private CmServer::Clients {
   const bool verbose_;
   const XdpProgramOf xdp_program_of_;
   const Clock now_;
-  NumberAllocator ranges_;  // from 0 for range 1
+  RangePool ranges_;  // from 0 for range 1
   // Ranges that nobody leases and that are not free: by number, with the user who had them last (or kUnknownUser).
   std::map<uint32_t, uid_t> kept_;
   Time look_at_kept_{};

@@ -32,7 +32,7 @@ bool Server::grant(Client& client, const Message& request) {
   std::optional<std::string> text = objection(client);
   if (!text) text = who_is_in_the_way(request);
   if (text) return socket.send(refusal(EBUSY, *text)) == 0;
-  const std::optional<uint32_t> number = ranges_.take();
+  const std::optional<uint32_t> number = ranges_.take(client.peer.uid);
   if (!number) return socket.send(refusal(ENOSPC, "all QP numbers are leased; end other programs")) == 0;
   const LeaseRange range{*number + LeaseRange::kFirstNumber};
   give(client, range.number, {request.ifindex, request.plane});
@@ -88,7 +88,7 @@ void Server::end_lease(Client& client, uint32_t range) {
   steering_->dismiss(LeaseRange{range});
   take_away(client, range);
   if (is_free(range, now_())) {
-    ranges_.release(range - LeaseRange::kFirstNumber);
+    ranges_.release(range - LeaseRange::kFirstNumber, client.peer.uid);
   } else {
     kept_.emplace(range, client.peer.uid);
   }
@@ -184,7 +184,7 @@ bool Server::take_over(Client& client, const Message& request, const Readmit& re
     return socket.send(refusal(error->code, error->text())) == 0;
   }
   const LeaseRange range = std::get<LeaseRange>(readmitted);
-  if (!ranges_.take(range.number - LeaseRange::kFirstNumber)) forget_lease(range.number);
+  if (!ranges_.take_this(range.number - LeaseRange::kFirstNumber)) forget_lease(range.number);
   give(client, range.number, {request.ifindex, request.plane});
   log(client, concat("keeps QP numbers from ", range.first(), " on"));
   return socket.send(granted(range.number)) == 0;
@@ -239,7 +239,7 @@ bool Server::has_too_many(uid_t user) const {
 void Server::hold_back(Time now) {
   for (uint32_t number = LeaseRange::kFirstNumber; number <= steering_->last_number(); ++number) {
     if (steering_->is_free(LeaseRange{number}, now)) continue;
-    if (ranges_.take(number - LeaseRange::kFirstNumber)) kept_.emplace(number, kUnknownUser);
+    if (ranges_.take_this(number - LeaseRange::kFirstNumber)) kept_.emplace(number, kUnknownUser);
   }
 }
 
@@ -255,7 +255,9 @@ void Server::release_ranges(Time now) {
       [this](uint32_t other, uint32_t range) { return tell_of_parting(other, range); });
   std::erase_if(kept_, [&](const auto& kept) {
     const bool free = is_free(kept.first, now);
-    if (free) ranges_.release(kept.first - LeaseRange::kFirstNumber);
+    const auto& [range, had_it] = kept;
+    const auto user = had_it == kUnknownUser ? std::nullopt : std::optional(had_it);
+    if (free) ranges_.release(range - LeaseRange::kFirstNumber, user);
     return free;
   });
 }
