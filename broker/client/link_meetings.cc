@@ -37,14 +37,22 @@ void Link::prepare(const Message& message, const UniqueFd& memory) {
 
 void Link::hand_over(const Message& message, Descriptors& came) {
   tend(message.range);
+  // What nobody takes is closed without the lock, and a fork() does not wait for it.
+  struct Untaken {
+    io::PeerEnd end;
+    ~Untaken() { ForkGuard().forget(end.bell.get()); }
+  } untaken;
+  untaken.end.bell = std::move(came[1]);
   const std::lock_guard guard(lock_);
   Lease* const lease = lease_of(message.range);
   if (lease == nullptr) return;
   const auto own = lease->prepared_.extract(message.other);
   if (own.empty() || !lease->take_peer_) return;
   ForkGuard().forget(came[0].get());  // closed as soon as it is mapped
-  lease->take_peer_(message.other,
-                    {std::move(own.mapped()), std::move(came[0]), std::move(came[1]), message.of_stranger != 0});
+  untaken.end.own = std::move(own.mapped());
+  untaken.end.memory = std::move(came[0]);
+  untaken.end.of_stranger = message.of_stranger != 0;
+  lease->take_peer_(message.other, std::move(untaken.end));
 }
 
 // Without the lock, as peers that have ended are closed there: that takes as long as there are waiters at their ends.

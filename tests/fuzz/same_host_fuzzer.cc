@@ -138,7 +138,7 @@ class Session {
     victim_.io->show_packets(false);
     for (int i = 0; i < 4; ++i) exchange(true);
     victim_.io->prepare_to_wait();
-    victim_.peers->bury();
+    while (!victim_.peers->bury()) continue;
   }
 
  private:
@@ -183,6 +183,7 @@ class Session {
     io::PeerEnd one, other;
     check(io::test::make_peers(one, other) == 0, "there is memory");
     one.of_stranger = true;
+    victim_.peers->bury();
     victim_.peers->add(kHostile, std::move(one));
     hostile_.emplace(std::move(other));
     writer_.emplace(hostile_->writer());

@@ -7,13 +7,13 @@
 
 namespace uroce::io {
 
-std::unique_ptr<Peer> Peer::open(uint32_t range, PeerEnd end) {
+std::unique_ptr<Peer> Peer::open(uint32_t range, PeerEnd&& end) {
   TheirMemory theirs = PeerMemory::for_reading(end.memory.get(), end.of_stranger);
   if (end.own && theirs && end.bell) {
     return std::unique_ptr<Peer>(
         new Peer(range, std::move(end.own), std::move(theirs), std::move(end.bell), end.of_stranger));
   }
-  ForkGuard().close(end.bell.release());
+  ForkGuard().forget(end.bell.get());
   return nullptr;
 }
 

@@ -26,9 +26,9 @@ struct PeerEnd {
 
 class Peer {
  public:
-  // Null: the memory is not such as it has to be, or cannot be mapped. The bell is one that children do not keep
-  // (ForkGuard).
-  static std::unique_ptr<Peer> open(uint32_t range, PeerEnd end);
+  // The bell is one that children do not keep (ForkGuard). Null: the memory is not such as it has to be, or cannot be
+  // mapped; then the bell is the caller's to close, which takes as long as the other side likes.
+  static std::unique_ptr<Peer> open(uint32_t range, PeerEnd&& end);
   ~Peer();
   Peer(const Peer&) = delete;
   Peer& operator=(const Peer&) = delete;

@@ -20,15 +20,14 @@ PeerExchange::PeerExchange()
 PeerExchange::~PeerExchange() {
   destroy(arrived_);
   destroy(taken_);
-  destroy(ended_);
+  while (!bury()) continue;
 }
 
 // A sleeper hears the new bell, maybe before it finds the peer; so it is woken once more, by what does not go with the
 // peer: that may have come back and be gone as soon as it has been pushed.
-bool PeerExchange::add(uint32_t range, PeerEnd end) {
-  bury();
+bool PeerExchange::add(uint32_t range, PeerEnd&& end) {
   if (count_ == kMostPeers) {
-    ForkGuard().close(end.bell.release());
+    ForkGuard().forget(end.bell.get());
     return false;
   }
   std::unique_ptr<Peer> peer = Peer::open(range, std::move(end));
@@ -48,9 +47,18 @@ void PeerExchange::part_from_strangers() {
   eventfd_write(arrivals_.get(), 1);
 }
 
-void PeerExchange::bury() {
+bool PeerExchange::bury() {
   destroy(taken_);
-  count_ -= destroy(ended_);
+  for (Peer* ended = ended_.exchange(nullptr, std::memory_order_acquire); ended != nullptr;) {
+    Peer* const next = ended->next;
+    ended->next = std::exchange(to_bury_, ended);
+    ended = next;
+  }
+  for (bool slow = false; to_bury_ != nullptr && !slow; --count_) {
+    const std::unique_ptr<Peer> peer(std::exchange(to_bury_, to_bury_->next));
+    slow = peer->is_of_stranger();
+  }
+  return to_bury_ == nullptr;
 }
 
 void PeerExchange::give_back(std::unique_ptr<Peer> peer) {
@@ -67,13 +75,10 @@ PeerExchange::Arrival* PeerExchange::in_order(Arrival* last) {
   return first;
 }
 
-template <class T>
-size_t PeerExchange::destroy(List<T>& list) {
-  size_t count = 0;
-  for (T* item = list.exchange(nullptr, std::memory_order_acquire); item != nullptr; ++count) {
+void PeerExchange::destroy(List<Arrival>& list) {
+  for (Arrival* item = list.exchange(nullptr, std::memory_order_acquire); item != nullptr;) {
     delete std::exchange(item, item->next);
   }
-  return count;
 }
 
 }  // namespace uroce::io

@@ -25,14 +25,15 @@ class PeerExchange {
   PeerExchange& operator=(const PeerExchange&) = delete;
 
   // --- one thread at a time
-  // False: it is not taken.
-  bool add(uint32_t range, PeerEnd end);
+  // False: it is not taken, and `end` is closed by the caller.
+  bool add(uint32_t range, PeerEnd&& end);
   // Whoever has the range is no peer any more, or another one that comes later.
   void part(uint32_t range);
   // Likewise each of a stranger's.
   void part_from_strangers();
-  // Lets go of those that have come back.
-  void bury();
+  // Lets go of those that have come back; of one stranger's only, as that takes as long as he likes. False: there are
+  // more.
+  bool bury();
 
   // --- SameHost
   bool any_arrived() const { return arrived_.load(std::memory_order_acquire) != nullptr; }
@@ -65,15 +66,15 @@ class PeerExchange {
     while (!list.compare_exchange_weak(item->next, item, std::memory_order_release, std::memory_order_relaxed))
       continue;
   }
-  template <class T>
-  static size_t destroy(List<T>& list);
+  static void destroy(List<Arrival>& list);
   static Arrival* in_order(Arrival* last);
 
   const UniqueFd events_;
   const UniqueFd arrivals_;  // an eventfd
   List<Arrival> arrived_{nullptr}, taken_{nullptr};
   List<Peer> ended_{nullptr};
-  size_t count_ = 0;  // those included that have not been buried
+  Peer* to_bury_ = nullptr;  // a list, of those that had ended
+  size_t count_ = 0;         // those included that have not been buried
 };
 
 }  // namespace uroce::io

@@ -236,6 +236,25 @@ TEST_F(HostileStranger, IsLeftIfItsRingsCostMuch) {
   EXPECT_EQ(sent_by_network(), 2u);
 }
 
+// To close its bell takes as long as it likes, and what the broker says is not to wait for many.
+TEST_F(HostileStranger, IsBuriedAlone) {
+  std::array<PeerEnd, 3> others;
+  for (uint32_t i = 0; i < others.size(); ++i) {
+    PeerEnd one;
+    ASSERT_EQ(make_peers(one, others[i]), 0);
+    one.of_stranger = true;
+    ASSERT_TRUE(ours.peers->add(kTheirs + 1 + i, std::move(one)));
+  }
+  ours.receive();
+  ours.peers->part_from_strangers();
+  ours.receive();
+  const auto ended = [&others] {
+    return std::count_if(others.begin(), others.end(), [](const auto& end) { return bell_has_ended(end.bell.get()); });
+  };
+  for (std::ptrdiff_t before = 0; !ours.peers->bury(); before = ended()) EXPECT_LE(ended(), before + 1);
+  EXPECT_EQ(ended(), std::ssize(others));
+}
+
 // Whatever others do with the processor meanwhile.
 TEST_F(HostileStranger, IsNotLeftIfItSleepsOften) {
   send_to_sleeper(20'000);
@@ -260,7 +279,7 @@ TEST_F(HostileStranger, IsLeftAtOnceAndOthersStay) {
   ours.peers->part_from_strangers();
   ours.receive();
   EXPECT_TRUE(exchange_packets());
-  ours.peers->bury();
+  while (!ours.peers->bury()) continue;
   EXPECT_TRUE(bell_has_ended(other.bell.get()));
 }
 
@@ -298,6 +317,7 @@ TEST_F(HostilePeer, ScribblesAnywhere) {
     }
     PeerEnd one, other;
     ASSERT_EQ(make_peers(one, other), 0);
+    ours.peers->bury();
     ASSERT_TRUE(ours.peers->add(kTheirs, std::move(one)));
     peer.emplace(std::move(other));
     theirs.receive(theirs.network);
@@ -325,6 +345,8 @@ TEST_F(HostilePeer, WhoHasNotPreparedForItGetsNoPeer) {
   EXPECT_EQ(make_peers(one, other), 0);
   one.own.reset();
   EXPECT_FALSE(ours.peers->add(kTheirs + 1, std::move(one)));
+  EXPECT_FALSE(bell_has_ended(other.bell.get())) << "who holds a lock does not close it";
+  one = {};
   EXPECT_TRUE(bell_has_ended(other.bell.get()));
 }
 

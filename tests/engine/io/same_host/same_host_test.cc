@@ -432,6 +432,8 @@ TEST_F(SameHostTest, APeerThatIsNewWakesWhoSleeps) {
   for (int round = 0; round < 500; ++round) {
     PeerEnd one, other;
     ASSERT_EQ(make_peers(one, other), 0);
+    ours.peers->bury();
+    theirs.peers->bury();
     ASSERT_TRUE(ours.peers->add(kTheirs, std::move(one)));
     ours.io->send(burst.packets());
     std::thread broker([&] { theirs.peers->add(kOurs, std::move(other)); });
@@ -533,6 +535,7 @@ TEST_F(SameHostTest, NoMorePeersThanDescriptorsAllow) {
   ours.receive();
   others[3] = {};  // that one ends
   ours.io->prepare_to_wait();
+  ours.peers->bury();
   PeerEnd one, other;
   ASSERT_EQ(make_peers(one, other), 0);
   EXPECT_TRUE(ours.peers->add(3, std::move(one)));
