@@ -42,7 +42,7 @@ std::optional<int> process_id(const std::string& text) {
   return std::stoi(text);
 }
 
-// Who has started it, as a setuid program does not change that. None: the process is not there.
+// Its real user, which su does not change before it knows the password (sudo does). None: the process is not there.
 std::optional<uid_t> user_of(int pid) {
   std::ifstream status(fmt::format("/proc/{}/status", pid));
   for (std::string line; std::getline(status, line);) {

@@ -66,8 +66,9 @@ std::unique_ptr<io::SameHost> with_same_host(const std::shared_ptr<broker::Lease
   lease->take_peers(
       [peers](uint32_t range, io::PeerEnd&& end) { peers->add(range, std::move(end)); },
       [peers](std::optional<uint32_t> range) { range ? peers->part(*range) : peers->part_from_strangers(); },
-      [peers, lease = lease.get()] {
-        if (!peers->bury()) lease->ask_to_tend();  // what the broker says meanwhile is not to wait
+      [peers, weak = std::weak_ptr(lease)] {
+        if (peers->bury()) return;
+        if (const auto alive = weak.lock()) alive->ask_to_tend();  // what the broker says meanwhile is not to wait
       });
   return std::make_unique<io::SameHost>(std::move(network),
                                         io::SameHost::Config{.range_bits = broker::LeaseRange::kBits,

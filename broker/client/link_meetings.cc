@@ -37,12 +37,19 @@ void Link::prepare(const Message& message, const UniqueFd& memory) {
 
 void Link::hand_over(const Message& message, Descriptors& came) {
   tend(message.range);
-  // What nobody takes is closed without the lock, and a fork() does not wait for it.
+  // What nobody takes is closed without the lock, as ~Peer does it.
   struct Untaken {
     io::PeerEnd end;
-    ~Untaken() { ForkGuard().forget(end.bell.get()); }
+    ~Untaken() {
+      if (end.of_stranger) {
+        ForkGuard().forget(end.bell.get());
+      } else {
+        ForkGuard().close(end.bell.release());
+      }
+    }
   } untaken;
   untaken.end.bell = std::move(came[1]);
+  untaken.end.of_stranger = message.of_stranger != 0;
   const std::lock_guard guard(lock_);
   Lease* const lease = lease_of(message.range);
   if (lease == nullptr) return;
@@ -51,7 +58,6 @@ void Link::hand_over(const Message& message, Descriptors& came) {
   ForkGuard().forget(came[0].get());  // closed as soon as it is mapped
   untaken.end.own = std::move(own.mapped());
   untaken.end.memory = std::move(came[0]);
-  untaken.end.of_stranger = message.of_stranger != 0;
   lease->take_peer_(message.other, std::move(untaken.end));
 }
 

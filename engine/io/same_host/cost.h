@@ -23,8 +23,8 @@ template <int kPart>
 class Debt {
  public:
   Duration left(Time now) const { return std::max(left_ - (now - at_) / kPart, Duration{}); }
-  void add(Duration more, Time now, Duration most = Duration::max()) {
-    left_ = std::min(left(now) + more, most);
+  void add(Duration more, Time now) {
+    left_ = left(now) + more;
     at_ = now;
   }
 
@@ -48,7 +48,7 @@ class Cost {
     send();
     const Duration more = begin.since() - kFair * static_cast<int64_t>(count);
     if (more <= Duration::zero()) return;
-    one.add(more, now_(), kMostRemembered);
+    one.add(more, now_());
     all_.add(more, now_());
   }
   // Of late.
@@ -64,8 +64,6 @@ class Cost {
   static constexpr Duration kMost = std::chrono::milliseconds(100);
   // Who has taken less is not the one that it is about.
   static constexpr Duration kMostOfOne = std::chrono::milliseconds(1);
-  // Of one; for four minutes then.
-  static constexpr Duration kMostRemembered = std::chrono::milliseconds(50);
 
   class Mark {
    public:

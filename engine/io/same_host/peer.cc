@@ -13,7 +13,6 @@ std::unique_ptr<Peer> Peer::open(uint32_t range, PeerEnd&& end) {
     return std::unique_ptr<Peer>(
         new Peer(range, std::move(end.own), std::move(theirs), std::move(end.bell), end.of_stranger));
   }
-  ForkGuard().forget(end.bell.get());
   return nullptr;
 }
 

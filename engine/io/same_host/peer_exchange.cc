@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/bell.h"
-#include "base/fork.h"
 
 namespace uroce::io {
 
@@ -26,13 +25,15 @@ PeerExchange::~PeerExchange() {
 // A sleeper hears the new bell, maybe before it finds the peer; so it is woken once more, by what does not go with the
 // peer: that may have come back and be gone as soon as it has been pushed.
 bool PeerExchange::add(uint32_t range, PeerEnd&& end) {
-  if (count_ == kMostPeers) {
-    ForkGuard().forget(end.bell.get());
+  if (count_ == kMostPeers) return false;
+  std::unique_ptr<Peer> peer = Peer::open(range, std::move(end));
+  if (!peer) return false;
+  ++count_;
+  if (wait_for_bell(events_.get(), peer->bell(), peer.get()) != 0) {
+    Peer* const refused = peer.release();
+    refused->next = std::exchange(to_bury_, refused);
     return false;
   }
-  std::unique_ptr<Peer> peer = Peer::open(range, std::move(end));
-  if (!peer || wait_for_bell(events_.get(), peer->bell(), peer.get()) != 0) return false;
-  ++count_;
   push(arrived_, new Arrival{range, std::move(peer)});
   eventfd_write(arrivals_.get(), 1);
   return true;

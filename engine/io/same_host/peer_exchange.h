@@ -25,7 +25,7 @@ class PeerExchange {
   PeerExchange& operator=(const PeerExchange&) = delete;
 
   // --- one thread at a time
-  // False: it is not taken, and `end` is closed by the caller.
+  // False: it is not taken. What is left of `end` is the caller's to close.
   bool add(uint32_t range, PeerEnd&& end);
   // Whoever has the range is no peer any more, or another one that comes later.
   void part(uint32_t range);

@@ -251,7 +251,9 @@ TEST_F(HostileStranger, IsBuriedAlone) {
   const auto ended = [&others] {
     return std::count_if(others.begin(), others.end(), [](const auto& end) { return bell_has_ended(end.bell.get()); });
   };
-  for (std::ptrdiff_t before = 0; !ours.peers->bury(); before = ended()) EXPECT_LE(ended(), before + 1);
+  std::ptrdiff_t burials = 1;
+  for (std::ptrdiff_t before = 0; !ours.peers->bury(); before = ended(), ++burials) EXPECT_LE(ended(), before + 1);
+  EXPECT_EQ(burials, std::ssize(others) + 1) << "and the one of the fixture";
   EXPECT_EQ(ended(), std::ssize(others));
 }
 
