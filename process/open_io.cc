@@ -64,7 +64,7 @@ std::unique_ptr<io::SameHost> with_same_host(const std::shared_ptr<broker::Lease
                                              std::unique_ptr<io::PacketIo> network) {
   const auto peers = std::make_shared<io::PeerExchange>();
   lease->take_peers(
-      [peers](uint32_t range, io::PeerEnd&& end) { peers->add(range, std::move(end)); },
+      [peers](uint32_t range, io::PeerEnd&& end) { return peers->add(range, std::move(end)); },
       [peers](std::optional<uint32_t> range) { range ? peers->part(*range) : peers->part_from_strangers(); },
       [peers, weak = std::weak_ptr(lease)] {
         if (peers->bury()) return;

@@ -45,7 +45,7 @@ class Lease {
   // `part` is told there that who has been handed over has his range no longer, or without a range, that no stranger's
   // is known to be his any more: another broker does not know who has met whom. `tend` is called soon after each
   // ask_to_tend().
-  using TakePeer = std::function<void(uint32_t range, io::PeerEnd&& end)>;
+  using TakePeer = std::function<bool(uint32_t range, io::PeerEnd&& end)>;
   using PartFrom = std::function<void(std::optional<uint32_t> range)>;
   void take_peers(TakePeer take, PartFrom part, std::function<void()> tend);
   // Asks for the process with that range, if there is one. Any thread; takes no lock.
@@ -116,6 +116,7 @@ class Link : public std::enable_shared_from_this<Link> {
   void tend(uint32_t range);
   void prepare(const Message& message, const UniqueFd& memory);
   void hand_over(const Message& message, Descriptors& came);
+  bool take_peer(const Message& message, UniqueFd& memory, io::PeerEnd& end);
   void part(const Message& message);
   void look_after_leases();
   void disconnect();

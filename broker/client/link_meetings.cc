@@ -50,15 +50,20 @@ void Link::hand_over(const Message& message, Descriptors& came) {
   } untaken;
   untaken.end.bell = std::move(came[1]);
   untaken.end.of_stranger = message.of_stranger != 0;
+  if (!take_peer(message, came[0], untaken.end)) tend(message.range);  // the other side is to see the end of it
+}
+
+// False: it was not taken.
+bool Link::take_peer(const Message& message, UniqueFd& memory, io::PeerEnd& end) {
   const std::lock_guard guard(lock_);
   Lease* const lease = lease_of(message.range);
-  if (lease == nullptr) return;
-  const auto own = lease->prepared_.extract(message.other);
-  if (own.empty() || !lease->take_peer_) return;
-  ForkGuard().forget(came[0].get());  // closed as soon as it is mapped
-  untaken.end.own = std::move(own.mapped());
-  untaken.end.memory = std::move(came[0]);
-  lease->take_peer_(message.other, std::move(untaken.end));
+  if (lease == nullptr) return false;
+  auto own = lease->prepared_.extract(message.other);
+  if (own.empty() || !lease->take_peer_) return false;
+  ForkGuard().forget(memory.get());  // closed as soon as it is mapped
+  end.own = std::move(own.mapped());
+  end.memory = std::move(memory);
+  return lease->take_peer_(message.other, std::move(end));
 }
 
 // Without the lock, as peers that have ended are closed there: that takes as long as there are waiters at their ends.

@@ -43,6 +43,9 @@ inline constexpr size_t kMostWishes = 256;                        // to meet oth
 inline constexpr size_t kMostMet = io::PeerExchange::kMostPeers;  // of a range
 inline constexpr size_t kMostMetOfUser = 32;  // of a client, those of one other user who is not root
 
+// With whom nobody meets for so long: who could not be told that he does.
+inline constexpr Duration kPutOff = std::chrono::seconds(10);
+
 // Who has met somebody is told when that range has gone; who has not read it for so long is not waited for.
 inline constexpr Duration kPartingTime = std::chrono::seconds(10);
 

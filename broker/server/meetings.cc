@@ -7,10 +7,10 @@
 
 namespace uroce::broker {
 
-bool Meetings::wish(uint32_t range, uint32_t other, bool one_is_enough) {
+bool Meetings::wish(uint32_t range, uint32_t other, bool one_is_enough, Time now) {
   Side& side = sides_[range];
   Side& others = sides_[other];
-  if (side.met.contains(other)) return false;
+  if (side.met.contains(other) || now < std::max(side.put_off_until, others.put_off_until)) return false;
   if (one_is_enough || others.wants.contains(range)) return std::max(side.met.size(), others.met.size()) < kMostMet;
   if (side.wants.size() < kMostWishes && side.wants.insert(other).second) others.wanted_by.insert(range);
   return false;
@@ -26,6 +26,10 @@ void Meetings::settle(uint32_t range, uint32_t other) {
 void Meetings::unsettle(uint32_t range, uint32_t other) {
   sides_[range].met.erase(other);
   sides_[other].met.erase(range);
+}
+
+void Meetings::put_off(uint32_t range, Time until) {
+  sides_[range].put_off_until = until;
 }
 
 void Meetings::drop_wish(uint32_t range, uint32_t other) {

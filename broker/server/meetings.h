@@ -11,12 +11,17 @@
 #include <map>
 #include <set>
 
+#include "base/time.h"
+
 namespace uroce::broker {
 
 class Meetings {
  public:
   // The client with `range` asks for the one with `other`. True: they are to be brought together now.
-  bool wish(uint32_t range, uint32_t other, bool one_is_enough);
+  bool wish(uint32_t range, uint32_t other, bool one_is_enough, Time now);
+  // The client with `range` does not listen: until then nobody meets it. What others prepare for a meeting costs them
+  // something each time.
+  void put_off(uint32_t range, Time until);
   // The client with `range` does not ask for the other one any more.
   void drop_wish(uint32_t range, uint32_t other);
   // They have been, or are about to be.
@@ -32,6 +37,7 @@ class Meetings {
  private:
   struct Side {
     std::set<uint32_t> wants, wanted_by, met;
+    Time put_off_until{};
   };
 
   std::map<uint32_t, Side> sides_;

@@ -20,21 +20,21 @@ namespace uroce::broker {
 
 class RangePool {
  public:
-  // Of so many that a user has returned the oldest is given to him again: so long it has rested.
+  // Of so many that a user has returned one of the older half is given to him again: so long it has rested.
   static constexpr size_t kRest = 32;
 
   // From 0 to before `count`. `random`: NumberAllocator's.
-  RangePool(uint32_t count, std::function<uint32_t()> random) : fresh_(count, std::move(random)) {}
+  RangePool(uint32_t count, std::function<uint32_t()> random) : random_(random), fresh_(count, std::move(random)) {}
 
   // None: all are leased.
   std::optional<uint32_t> take(uid_t user) {
     const auto own = returned_.find(user);
-    if (own != returned_.end() && own->second.size() >= kRest) return oldest_of(own);
+    if (own != returned_.end() && own->second.size() >= kRest) return older_of(own);
     if (const auto fresh = fresh_.take()) return fresh;
-    if (own != returned_.end()) return oldest_of(own);
+    if (own != returned_.end()) return older_of(own);
     const auto most = std::max_element(returned_.begin(), returned_.end(),
                                        [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
-    return most == returned_.end() ? std::nullopt : std::optional(oldest_of(most));
+    return most == returned_.end() ? std::nullopt : std::optional(older_of(most));
   }
   // This one. False: it is leased, or is none of them.
   bool take_this(uint32_t number) {
@@ -54,13 +54,16 @@ class RangePool {
 
  private:
   using Returned = std::map<uid_t, std::deque<uint32_t>>;  // the oldest first; not empty
-  uint32_t oldest_of(Returned::iterator user) {
-    const uint32_t number = user->second.front();
-    user->second.pop_front();
-    if (user->second.empty()) returned_.erase(user);
+  uint32_t older_of(Returned::iterator user) {
+    std::deque<uint32_t>& all = user->second;
+    const auto chosen = all.begin() + static_cast<ptrdiff_t>(random_() % ((all.size() + 1) / 2));
+    const uint32_t number = *chosen;
+    all.erase(chosen);
+    if (all.empty()) returned_.erase(user);
     return number;
   }
 
+  const std::function<uint32_t()> random_;
   NumberAllocator fresh_;  // whom nobody has had
   Returned returned_;
 };

@@ -23,7 +23,7 @@ void Server::meet(const Client& client, const Message& request) {
   if (request.kind == Kind::kSealed) return;
   const uid_t asks = client.peer.uid, is_asked = other->peer.uid;
   const bool one_is_enough = asks == is_asked || asks == 0;
-  if (!meetings_.wish(request.range, request.other, one_is_enough)) return;
+  if (!meetings_.wish(request.range, request.other, one_is_enough, now_())) return;
   const auto has_many = [this](const Client& each, uid_t user) {
     return user != 0 && user != each.peer.uid && met_of_user(each, user) >= kMostMetOfUser;
   };
@@ -69,7 +69,8 @@ void Server::prepare_meeting(const Client& client, uint32_t range, const Client&
   const bool it_is_told = gives(other, its_range, client, range);
   if (it_is_told && gives(client, range, other, its_range)) return meetings_.settle(range, its_range);
   pending_.end(range, its_range);
-  // Whoever does not listen has to ask again; the other one does not keep its memory for that.
+  // Whoever does not listen has to ask again, and not soon; the other one does not keep its memory for that.
+  meetings_.put_off(it_is_told ? range : its_range, now_() + kPutOff);
   if (!it_is_told) return meetings_.drop_wish(its_range, range);
   meetings_.drop_wish(range, its_range);
   part(its_range, range);
@@ -89,7 +90,9 @@ void Server::bring_together(const Client& client, uint32_t range, uint32_t its_r
     message.of_stranger = is_stranger(it, to);
     return bell && tell(to, message, std::array{sealed->memory_of(peer), bell.get()}) == 0;
   };
-  if (!gives(other, its_range, client, range, theirs) || !gives(client, range, other, its_range, ours)) {
+  const bool it_is_told = gives(other, its_range, client, range, theirs);
+  if (!it_is_told || !gives(client, range, other, its_range, ours)) {
+    meetings_.put_off(it_is_told ? range : its_range, now_() + kPutOff);
     return meetings_.unsettle(range, its_range);
   }
   log(client, concat("exchanges packets with process ", other.peer.pid, " by memory"));

@@ -41,6 +41,7 @@ bool PeerExchange::add(uint32_t range, PeerEnd&& end) {
 
 void PeerExchange::part(uint32_t range) {
   push(arrived_, new Arrival{range, nullptr});
+  eventfd_write(arrivals_.get(), 1);  // who sleeps would keep them all
 }
 
 void PeerExchange::part_from_strangers() {

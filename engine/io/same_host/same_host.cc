@@ -114,9 +114,10 @@ void SameHost::take_new_peers() {
       }
     }
     if (range < kMostRanges) {
+      // Who never became a peer is not asked for anew.
+      if (peer || by_range_[range] != nullptr) without_peer_[range] = 0;
       if (by_range_[range] != nullptr) by_range_[range]->part();
       by_range_[range] = peer.get();
-      without_peer_[range] = 0;
     }
     if (!peer) return;
     peer->in.take_long(!shown_);

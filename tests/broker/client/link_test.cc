@@ -163,6 +163,7 @@ struct Handed {
       ForkGuard().close(end.bell.release());  // as a Peer does
       const std::lock_guard guard(lock);
       ranges.push_back(range);
+      return true;
     };
   }
   // In whatever order.
