@@ -39,11 +39,17 @@ sockaddr_un address_of(const std::string& path) {
   return address;
 }
 
+constexpr size_t kMostEntries = 65536;  // that are looked at in one
+
 template <class F>
 void for_each_entry(const std::string& directory, F&& f) {
   DIR* const entries = opendir(directory.c_str());
   if (entries == nullptr) return;
-  while (const dirent* const entry = readdir(entries)) f(std::string_view(entry->d_name), dirfd(entries));
+  for (size_t i = 0; i < kMostEntries; ++i) {
+    const dirent* const entry = readdir(entries);
+    if (entry == nullptr) break;
+    f(std::string_view(entry->d_name), dirfd(entries));
+  }
   closedir(entries);
 }
 
@@ -170,13 +176,8 @@ bool may_not_look_into(int pid) {
   return handle_of(pid) == -EACCES;
 }
 
-std::vector<int> processes_with_nameless_socket() {
-  std::vector<int> processes;
-  for_each_entry("/proc", [&](std::string_view name, int) {
-    const int pid = leading_number(name);
-    if (pid > 0 && handle_of(pid) >= 0) processes.push_back(pid);
-  });
-  return processes;
+bool has_nameless_socket(int pid) {
+  return handle_of(pid) >= 0;
 }
 
 }  // namespace uroce::io

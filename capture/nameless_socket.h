@@ -10,7 +10,6 @@
 
 #include <string>
 #include <sys/types.h>
-#include <vector>
 
 namespace uroce::io {
 
@@ -31,7 +30,8 @@ int connect_to_nameless_socket(int pid, uid_t* user = nullptr);
 // The process is there, and who asks lacks a right to see its descriptors.
 bool may_not_look_into(int pid);
 
-// The processes that have one, as far as they may be looked into.
-std::vector<int> processes_with_nameless_socket();
+// It has one, as far as it may be looked into and has no more than 65,536 descriptors: how many it has, its user
+// decides, and each takes a microsecond.
+bool has_nameless_socket(int pid);
 
 }  // namespace uroce::io

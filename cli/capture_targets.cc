@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <deque>
 #include <fcntl.h>
+#include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
 #include <functional>
@@ -18,6 +19,7 @@
 #include <poll.h>
 #include <sstream>
 #include <sys/wait.h>
+#include <system_error>
 #include <unistd.h>
 #include <utility>
 
@@ -82,6 +84,15 @@ std::optional<std::string> ask(int pid) {
       message.kind != protocol::Kind::kDescription)
     return std::nullopt;
   return fmt::format("{}\n{}", user, protocol::get_text(message.text));
+}
+
+std::vector<int> all_processes() {
+  std::vector<int> pids;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry("/proc", error), end; !error && entry != end; entry.increment(error)) {
+    if (const auto pid = process_id(entry->path().filename())) pids.push_back(*pid);
+  }
+  return pids;
 }
 
 // Asks one in a child: whoever answers may pass on what takes as long to close as he likes, even for a process that
@@ -171,14 +182,17 @@ bool CaptureTarget::has_device(std::string_view device_or_netdev) const {
 std::vector<CaptureTarget> find_capture_targets(const std::string& wanted) {
   constexpr size_t kMostAtATime = 64;
   const auto only = process_id(wanted);
-  std::deque<int> pids = in_order(only ? std::vector{*only} : io::processes_with_nameless_socket());
+  std::deque<int> pids = in_order(only ? std::vector{*only} : all_processes());
   std::vector<CaptureTarget> targets;
   std::list<Question> asked;
   const Time end = monotonic_now() + kAllAnswer;
   while (!pids.empty() || !asked.empty()) {
-    const bool is_late = monotonic_now() >= end;
+    bool is_late = false;
+    while (!(is_late = monotonic_now() >= end) && !pids.empty() && asked.size() < kMostAtATime) {
+      if (io::has_nameless_socket(pids.front())) asked.emplace_back(pids.front());
+      pids.pop_front();
+    }
     if (is_late) pids.clear();
-    for (; !pids.empty() && asked.size() < kMostAtATime; pids.pop_front()) asked.emplace_back(pids.front());
     std::vector<pollfd> waits;
     for (const Question& question : asked) waits.push_back(question.wait());
     constexpr int kLookAgain = 50;  // ms

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// Ranges of QP numbers (lease_range.h) that nobody leases. A user gets those that she had before, so what others have
-// against a range (Cost of engine/io/same_host/), or still send to it, meets whoever it is meant for: who takes and
-// returns leases as quickly as he can comes by no more ranges than he has at a time, and kRest.
+// Ranges of QP numbers (lease_range.h) that nobody leases. A user who has returned many gets one of these, and no fresh
+// one, so what others have against a range (Cost of engine/io/same_host/), or still send to it, meets whoever it is
+// meant for: who takes and returns leases as quickly as he can comes by no more than he has at a time, and kRest.
 #pragma once
 
 #include <algorithm>

@@ -15,7 +15,7 @@ namespace uroce::engine {
 class WaitPolicy {
  public:
   enum class Wait : uint8_t {
-    kSpin,  // packets moved a moment ago, no application thread polls, and a CPU is idle: a passive target answers fast
+    kSpin,     // packets moved lately, no application thread polls, a CPU is idle: a passive target answers fast
     kSleep,    // until packets come, a timer expires, or somebody needs the thread
     kDefer,    // on a timer only: application threads take the packets, and a wake-up for each would disturb them
     kMakeWay,  // briefly: another thread holds the lock, and may wait for this very core

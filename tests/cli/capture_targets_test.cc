@@ -181,6 +181,14 @@ TEST_F(CaptureTargets, AreOfWhoListens) {
   for (const CaptureTarget& target : find_capture_targets("")) users[target.pid] = target.user;
   EXPECT_EQ(users[pids_.front()], geteuid());
   EXPECT_EQ(users[pids_.back()], kOther);
+  start(1, geteuid(), [this] {
+    if (seteuid(kOther) != 0) _exit(1);
+    const io::NamelessSocket own = listen();
+    if (seteuid(0) != 0) _exit(1);
+    answer_at(own);
+  });
+  const std::vector<int> all = found("");
+  EXPECT_EQ(std::count(all.begin(), all.end(), pids_.back()), 0) << "it has become root's since";
 }
 
 TEST(ChooseCaptureTarget, NobodyElsePassesForRootsBroker) {

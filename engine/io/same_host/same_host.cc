@@ -18,8 +18,6 @@ namespace {
 
 // Between looks whether peers are still there.
 constexpr uint32_t kLooksPerPeerLook = 1024;
-// How long a peer with a full ring is waited for, before packets to it are lost.
-constexpr Duration kPatience = std::chrono::milliseconds(10);
 // How long a peer may leave what there is for it before that is counted, and it is woken once more.
 constexpr Duration kStall = std::chrono::seconds(1);
 // Packets that the network may have for this process when a peer begins to use the memory: two sockets of 16 MiB, as

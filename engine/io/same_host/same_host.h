@@ -44,6 +44,9 @@ class SameHost final : public PacketIo {
     std::shared_ptr<PeerExchange> peers;
     Time (*now)() = monotonic_now;
   };
+  // How long a peer with a full ring is waited for, before packets to it are lost.
+  static constexpr Duration kPatience = std::chrono::milliseconds(10);
+
   SameHost(std::unique_ptr<PacketIo> network, Config config);
 
   // All of this host's: a record whose source is none of them is malformed, as a peer speaks for this host only. Until

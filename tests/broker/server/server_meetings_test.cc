@@ -157,28 +157,67 @@ TEST_F(Strangers, NoMoreThanSoManyOfOneOtherUser) {
   EXPECT_EQ(victim.client->error(), 0) << "of another user";
 }
 
+// A broker whose turns and whose clock the test makes.
+class ServerMeetingsInTurns : public ServerMeetings {
+ protected:
+  void turns() {
+    for (int i = 0; i < 5; ++i) EXPECT_TRUE(broker_->turn(-1, false));
+  }
+  void greet(RawClient& client) {
+    client.say(RawClient::hello());
+    turns();
+    EXPECT_EQ(client.welcome().kind, Kind::kWelcome);
+  }
+  uint32_t lease(RawClient& client) {
+    Message request = make_message(Kind::kLease, "eth");
+    request.ifindex = 1;
+    client.say(request);
+    turns();
+    return client.listen().range;
+  }
+  void meet(RawClient& client, uint32_t own, uint32_t other) {
+    client.say(broker::meet(own, other));
+    turns();
+  }
+
+  void SetUp() override { broker_ = server(silent_clock); }
+
+  std::unique_ptr<Server> broker_;
+};
+
 // One that does not listen misses it, and nobody else is made to set up what is of no use.
-TEST_F(ServerMeetings, ClientsThatDoNotListenAreNotMet) {
-  RunningBroker broker(kernel_, address_);
+TEST_F(ServerMeetingsInTurns, ClientsThatDoNotListenAreNotMet) {
   RawClient deaf(address_), a(address_);
-  deaf.greet();
-  a.greet();
-  const uint32_t theirs = deaf.lease(1).range, first = a.lease(1).range;
+  greet(deaf);
+  greet(a);
+  const uint32_t theirs = lease(deaf), first = lease(a);
   bool alone = false;
   for (int i = 0; i < 100 && !alone; ++i) {
     RawClient other(address_);
-    other.greet();
-    other.say(meet(other.lease(1).range, theirs));
-    EXPECT_EQ(other.lease(2).kind, Kind::kGranted) << "the broker is done with what came before";
+    greet(other);
+    meet(other, lease(other), theirs);
     other.hear(0);
     alone = other.error() == ETIMEDOUT;
   }
   EXPECT_TRUE(alone);
-  deaf.say(meet(theirs, first));
-  while (deaf.error() == 0) deaf.hear(0);  // now it listens
-  EXPECT_EQ(deaf.lease(2).kind, Kind::kGranted) << "the broker is done with what came before";
+  meet(deaf, theirs, first);
   a.hear(0);
   EXPECT_EQ(a.error(), ETIMEDOUT) << "not soon: it would make the other one set up memory again and again";
+  silent_time += kPutOff;
+  meet(deaf, theirs, first);
+  EXPECT_EQ(a.hear(0).kind, Kind::kMemory);
+  const Message parting = a.hear(0);
+  EXPECT_EQ(parting.kind, Kind::kPart) << "it does not keep the memory for one that is not there";
+  EXPECT_EQ(parting.range, first);
+  EXPECT_EQ(parting.other, theirs);
+  while (deaf.error() == 0) deaf.hear(0);  // now it listens
+  meet(a, first, theirs);
+  a.hear(0);
+  EXPECT_EQ(a.error(), ETIMEDOUT) << "again not soon";
+  silent_time += kPutOff;
+  meet(a, first, theirs);
+  EXPECT_EQ(a.hear(0).kind, Kind::kMemory);
+  EXPECT_EQ(deaf.hear(0).kind, Kind::kMemory);
 }
 
 // Who reads it would wait for what the writer does to it. That he says so is not enough.
@@ -237,33 +276,19 @@ TEST_F(ServerMeetings, AMeetingThatIsNotReadyEndsWithTheRange) {
 }
 
 // Else what it sends meanwhile would be in the memory of the one who had the range.
-TEST_F(ServerMeetings, ARangeIsNobodysBeforeWhoMetItHasReadThatItHasGone) {
+TEST_F(ServerMeetingsInTurns, ARangeIsNobodysBeforeWhoMetItHasReadThatItHasGone) {
+  broker_.reset();
   kernel_.last_number = 2;
-  const auto broker = server(silent_clock);
-  const auto turns = [&] {
-    for (int i = 0; i < 5; ++i) EXPECT_TRUE(broker->turn(-1, false));
-  };
+  broker_ = server(silent_clock);
   RawClient a(address_), b(address_), next(address_);
-  const auto lease = [&](RawClient& client) {
-    Message request = make_message(Kind::kLease, "eth");
-    request.ifindex = 1;
-    client.say(request);
-    turns();
-    return client.listen();
-  };
-  for (RawClient* const client : {&a, &b, &next}) {
-    client->say(RawClient::hello());
-    turns();
-    EXPECT_EQ(client->welcome().kind, Kind::kWelcome);
-  }
-  const uint32_t ours = lease(a).range, theirs = lease(b).range;
-  a.say(meet(ours, theirs));
-  turns();
+  for (RawClient* const client : {&a, &b, &next}) greet(*client);
+  const uint32_t ours = lease(a), theirs = lease(b);
+  meet(a, ours, theirs);
   EXPECT_EQ(a.hear(0).kind, Kind::kMemory);
   b.leave();
   const auto is_free = [&] {
     silent_time += Server::kLookAgain;
-    return lease(next).range == theirs;
+    return lease(next) == theirs;
   };
   EXPECT_FALSE(is_free());
   EXPECT_FALSE(is_free());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // Early probes: what a requester sends again before the transport timer, at what times, and what it makes of the
 // answers (loss_recovery.h, sender.h; wire.md "Adaptive retransmission").
+#include "engine/io/same_host/same_host.h"
 #include "engine/transport/reliable/probe_budget.h"
 #include "tests/engine/transport/scripted_qp.h"
 
@@ -573,6 +574,7 @@ TEST(Probe, FollowTheMeasuredRoundTrip) {
 
 // There nothing is lost, and a peer that is silent waits for a core; by the network again, as before.
 TEST(Probe, ThroughMemoryWaitsForAPeerWithoutACore) {
+  static_assert(LossRecovery::kMinProbeThroughMemory >= io::SameHost::kPatience);
   ScriptedQp host, other;
   host.to_rts();
   other.to_rts();
