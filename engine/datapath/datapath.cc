@@ -50,6 +50,11 @@ Datapath::Moved Datapath::iterate(Caller caller, Time now) {
   return moved;
 }
 
+void Datapath::leave_nothing(Time now) {
+  schedule_.acks().end_delay();
+  transmit(Caller::kPolling, std::max(now_, now));
+}
+
 void Datapath::answer_doorbells(size_t limit, Time now) {
   doorbells_.answer(limit, [this, now](Qp& qp) {
     qp.transport->on_posted(now);

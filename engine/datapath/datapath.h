@@ -73,6 +73,9 @@ class Datapath {
   // posted only sends, unless that was a lot: the rest belongs to who polls.
   Moved iterate(Caller caller, Time now);
 
+  // After a round: what has waited for company, or for the next round, leaves now.
+  void leave_nothing(Time now);
+
   // Work is left over that needs no outside event: packets ready, ACKs owed that wait for no answer.
   bool unfinished() const;
   // Packets from QPs of this process have arrived.

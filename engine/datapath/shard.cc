@@ -86,8 +86,8 @@ Shard::Round Shard::round(Caller caller, Time& began, Datapath::Moved& moved) {
 void Shard::iterate(Caller caller, Time now, Datapath::Moved& moved) {
   try {
     moved += datapath_->iterate(caller, now);
-    // Nothing waits for company: this may be the last that the program does before it sleeps.
-    if (caller == Caller::kPosting && progress_.attendance().is_left()) datapath_->flush();
+    // This may be the last that the program does before it sleeps.
+    if (caller == Caller::kPosting && progress_.attendance().is_left()) datapath_->leave_nothing(now);
   } catch (const std::bad_alloc&) {
   }
   if (caller < Caller::kWaiting) wake_if_needed(caller, now);
