@@ -137,7 +137,7 @@ class Verbs final : public Connection {
     if (value_bytes > kMostValue || window == 0 || window > kMostWindow) throw Ended("a hello asks for too much");
     value_bytes_ = value_bytes;
     window_ = window;
-    ring_bytes_ = std::max(kLeastRing, window * static_cast<uint32_t>(sizeof(Message) + value_bytes));
+    ring_bytes_ = std::max(kLeastRing, 4 * window * static_cast<uint32_t>(sizeof(Message) + value_bytes));
     memory_.resize(size_t{2} * ring_bytes_);  // what comes, and what is sent
     mr_.reset(ibv_reg_mr(side_.device.pd(), memory_.data(), memory_.size(),
                          IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
