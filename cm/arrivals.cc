@@ -113,13 +113,19 @@ bool ConnectionManager::answer_known(const wire::Req& req, const In& in) {
     react(*known, reaction_to(known->state, Arrival::kReqAgain), {}, in);
     return true;
   }
-  Endpoint* const stale = known != nullptr && info_of(known->state).has_peer
-                              ? known
-                              : table_.find_peer(in.datagram.source, req.ca_guid, req.qpn);
+  Endpoint* const stale = known != nullptr && info_of(known->state).has_peer ? known : find_stale(req, in.datagram);
   if (stale == nullptr) return false;
   answer(in, make_rej(kNoId, req.local_id, wire::CmAnswered::kReq, {.reason = wire::RejReason::kStale}));
   end_stale(*stale, in.now);
   return true;
+}
+
+// One of the user who listens: what another one says of his connections keeps nobody from making one.
+Endpoint* ConnectionManager::find_stale(const wire::Req& req, const Datagram& datagram) {
+  const Listener* const listener =
+      listeners_.match(req.service_id, false, wire::CmaHeader::parse(req.private_data), datagram);
+  if (listener == nullptr) return nullptr;
+  return table_.find_peer(listener->user, datagram.source, req.ca_guid, req.qpn);
 }
 
 void ConnectionManager::end_stale(Endpoint& endpoint, Time now) {
@@ -269,7 +275,7 @@ void ConnectionManager::on(const wire::Rep& rep, const In& in) {
 
 void ConnectionManager::respond(Endpoint& e, const wire::Rep& rep, const In& in) {
   const Parameters told = parameters_of(rep, e.transport);
-  if (Endpoint* const stale = table_.find_peer(e.peer, rep.ca_guid, told.qpn); stale != nullptr) {
+  if (Endpoint* const stale = table_.find_peer(e.user, e.peer, rep.ca_guid, told.qpn); stale != nullptr) {
     answer(in, make_rej(e.id, rep.local_id, wire::CmAnswered::kRep, {.reason = wire::RejReason::kStale}));
     return end_stale(*stale, in.now);
   }

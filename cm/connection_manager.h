@@ -177,6 +177,7 @@ class ConnectionManager {
   void make_room(const Listener& listener, Time now);
   static Event request_event(const Endpoint& endpoint, const std::optional<wire::CmaHeader>& names);
   void respond(Endpoint& endpoint, const wire::Rep& rep, const In& in);
+  Endpoint* find_stale(const wire::Req& req, const Datagram& datagram);
   void end_stale(Endpoint& endpoint, Time now);
   Endpoint* match_timeout(const wire::Rej& rej, const Datagram& datagram);
   // Whom a message is for that names ids of both sides. Null, and counted: nobody.

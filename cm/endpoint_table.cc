@@ -46,8 +46,8 @@ void EndpointTable::leave_peer(Endpoint& endpoint) {
   if (found != peers_.end() && found->second == endpoint.id) peers_.erase(found);
 }
 
-Endpoint* EndpointTable::find_peer(const wire::IpAddress& peer, wire::Guid guid, wire::Qpn qpn) {
-  const auto found = peers_.find({peer.bytes, guid, qpn});
+Endpoint* EndpointTable::find_peer(UserId user, const wire::IpAddress& peer, wire::Guid guid, wire::Qpn qpn) {
+  const auto found = peers_.find({user, peer.bytes, guid, qpn.value()});
   return found == peers_.end() ? nullptr : find(found->second);
 }
 

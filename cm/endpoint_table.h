@@ -26,10 +26,10 @@ class EndpointTable {
   void name_request(Request kind, Endpoint& endpoint);
   Endpoint* find_request(Request kind, const wire::IpAddress& peer, Id remote_id);
 
-  // The endpoint whose QP at the other side this is.
+  // The user's endpoint whose QP at the other side this is. Others may say that they have a connection with it, too.
   void take_peer(Endpoint& endpoint);
   void leave_peer(Endpoint& endpoint);
-  Endpoint* find_peer(const wire::IpAddress& peer, wire::Guid guid, wire::Qpn qpn);
+  Endpoint* find_peer(UserId user, const wire::IpAddress& peer, wire::Guid guid, wire::Qpn qpn);
 
   // One timer each. kNever: none. Those that have ended are also counted, and can be asked for the one that is due
   // next.
@@ -52,23 +52,17 @@ class EndpointTable {
  private:
   using Address = std::array<uint8_t, 16>;
   using RequestKey = std::tuple<Request, Address, Id>;
-  using PeerKey = std::tuple<Address, wire::Guid, wire::Qpn>;
-  struct LessPeer {
-    bool operator()(const PeerKey& a, const PeerKey& b) const { return flat(a) < flat(b); }
-    static std::tuple<Address, wire::Guid, uint32_t> flat(const PeerKey& key) {
-      return {std::get<0>(key), std::get<1>(key), std::get<2>(key).value()};
-    }
-  };
+  using PeerKey = std::tuple<UserId, Address, wire::Guid, uint32_t>;
   using Timers = std::set<std::pair<Time, Id>>;
   enum : size_t { kRunning, kEnded };
 
   static RequestKey request_key(Request kind, const Endpoint& e) { return {kind, e.peer.bytes, e.remote_id}; }
-  static PeerKey peer_key(const Endpoint& e) { return {e.peer.bytes, e.qp.remote_guid, e.qp.dest_qpn}; }
+  static PeerKey peer_key(const Endpoint& e) { return {e.user, e.peer.bytes, e.qp.remote_guid, e.qp.dest_qpn.value()}; }
   void forget_request(Request kind, const Endpoint& endpoint);
 
   std::map<Id, Endpoint> endpoints_;
   std::map<RequestKey, Id> requests_;
-  std::map<PeerKey, Id, LessPeer> peers_;
+  std::map<PeerKey, Id> peers_;
   std::array<Timers, 2> timers_;
 };
 

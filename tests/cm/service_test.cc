@@ -423,6 +423,20 @@ TEST_F(CmAdoption, ARequestOfTheSameQpFindsItStale) {
   EXPECT_EQ(last_sent<wire::Dreq>().local_id, Id{100});
 }
 
+// Anybody can say that he has a connection with that QP.
+TEST_F(CmAdoption, ARequestOfTheSameQpToAnotherUserIsNot) {
+  ASSERT_EQ(ask(adoption(), kBob).error, 0);
+  const Reply bound = bind(kPort);
+  ASSERT_EQ(listen(bound.binding, kPort).error, 0);
+  wire::Req req = request();
+  req.ca_guid = wire::Guid{9};
+  req.qpn = wire::Qpn(6);
+  arrive(req);
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events.back().kind, EventKind::kConnectRequest);
+  EXPECT_TRUE(sent.empty());
+}
+
 TEST_F(CmAdoption, WhatIsNoConnectionIsRefused) {
   for (void (*const change)(Adopt&) :
        {+[](Adopt& a) { a.id = kNoId; }, +[](Adopt& a) { a.remote_id = kNoId; },
