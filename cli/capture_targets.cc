@@ -58,11 +58,13 @@ bool is_trusted(uid_t user) {
   return user == 0 || user == geteuid();
 }
 
-// Those that are trusted first; then users take turns, however many processes each has.
-std::deque<int> in_order(const std::vector<int>& pids) {
+// Those that are trusted first; then users take turns, however many processes each has. Some are left out if it takes
+// so long.
+std::deque<int> in_order(const std::vector<int>& pids, Time latest) {
   std::map<uid_t, size_t> counts;
   std::multimap<size_t, int> by_turn;
   for (const int pid : pids) {
+    if (monotonic_now() >= latest) break;
     if (const auto user = user_of(pid)) by_turn.emplace(is_trusted(*user) ? 0 : ++counts[*user], pid);
   }
   std::deque<int> order;
@@ -182,10 +184,10 @@ bool CaptureTarget::has_device(std::string_view device_or_netdev) const {
 std::vector<CaptureTarget> find_capture_targets(const std::string& wanted) {
   constexpr size_t kMostAtATime = 64;
   const auto only = process_id(wanted);
-  std::deque<int> pids = in_order(only ? std::vector{*only} : all_processes());
+  const Time end = monotonic_now() + kAllAnswer;
+  std::deque<int> pids = in_order(only ? std::vector{*only} : all_processes(), end - kAllAnswer / 2);
   std::vector<CaptureTarget> targets;
   std::list<Question> asked;
-  const Time end = monotonic_now() + kAllAnswer;
   while (!pids.empty() || !asked.empty()) {
     bool is_late = false;
     while (!(is_late = monotonic_now() >= end) && !pids.empty() && asked.size() < kMostAtATime) {
