@@ -35,7 +35,7 @@ std::string text_of_error(int error) {
 // make neither of them wait.
 struct Asked {
   size_t process;
-  UniqueFd file, bell;
+  UniqueFd file, bell, hold;
 };
 
 // What it has written. Nothing: more than `most`.
@@ -50,7 +50,8 @@ std::optional<std::string> read_answer(const Asked& asked, size_t most) {
     size += static_cast<size_t>(got);
   }
   text.resize(size);
-  return text;
+  const bool is_as_it_was = text == std::string(1, '\0');
+  return is_as_it_was ? std::string() : text;
 }
 
 // Fills in the answers of those who give one in time. 0, or EINTR as Observer::look() has it.
@@ -138,7 +139,7 @@ std::variant<std::vector<Process>, io::IoError> Observer::look(uint32_t most_qps
     if (error == 0 && (answer.kind != Kind::kProcess || answer.client <= request.client)) error = EPROTO;
     if (error != 0) return no_answer(error);
     request.client = answer.client;
-    if (came[1]) asked.push_back({processes.size(), std::move(came[0]), std::move(came[1])});
+    if (came[1]) asked.push_back({processes.size(), std::move(came[0]), std::move(came[1]), std::move(came[2])});
     processes.push_back({.client = answer.client,
                          .pid = answer.pid,
                          .uid = answer.uid,

@@ -43,8 +43,10 @@ inline constexpr size_t kMostWishes = 256;                        // to meet oth
 inline constexpr size_t kMostMet = io::PeerExchange::kMostPeers;  // of a range
 inline constexpr size_t kMostMetOfUser = 32;  // of a client, those of one other user who is not root
 
-// With whom nobody meets for so long: who could not be told that he does.
+// Who could not be told that he meets somebody of another user does not meet him for so long.
 inline constexpr Duration kPutOff = std::chrono::seconds(10);
+// For so long the broker keeps the kernel from moving what two of different users have been given; then they do.
+inline constexpr Duration kHoldTime = std::chrono::seconds(10);
 
 // Who has met somebody is told when that range has gone; who has not read it for so long is not waited for.
 inline constexpr Duration kPartingTime = std::chrono::seconds(10);

@@ -10,7 +10,7 @@ namespace uroce::broker {
 bool Meetings::wish(uint32_t range, uint32_t other, bool one_is_enough, Time now) {
   Side& side = sides_[range];
   Side& others = sides_[other];
-  if (side.met.contains(other) || now < std::max(side.put_off_until, others.put_off_until)) return false;
+  if (side.met.contains(other) || is_put_off(side, other, now) || is_put_off(others, range, now)) return false;
   if (one_is_enough || others.wants.contains(range)) return std::max(side.met.size(), others.met.size()) < kMostMet;
   if (side.wants.size() < kMostWishes && side.wants.insert(other).second) others.wanted_by.insert(range);
   return false;
@@ -28,8 +28,13 @@ void Meetings::unsettle(uint32_t range, uint32_t other) {
   sides_[other].met.erase(range);
 }
 
-void Meetings::put_off(uint32_t range, Time until) {
-  sides_[range].put_off_until = until;
+void Meetings::put_off(uint32_t range, uint32_t other, Time until) {
+  sides_[range].put_off[other] = until;
+}
+
+bool Meetings::is_put_off(Side& side, uint32_t other, Time now) {
+  std::erase_if(side.put_off, [now](const auto& each) { return each.second <= now; });
+  return side.put_off.contains(other) || side.put_off.size() >= kMostWishes;
 }
 
 void Meetings::drop_wish(uint32_t range, uint32_t other) {

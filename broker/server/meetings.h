@@ -19,9 +19,9 @@ class Meetings {
  public:
   // The client with `range` asks for the one with `other`. True: they are to be brought together now.
   bool wish(uint32_t range, uint32_t other, bool one_is_enough, Time now);
-  // The client with `range` does not listen: until then nobody meets it. What others prepare for a meeting costs them
-  // something each time.
-  void put_off(uint32_t range, Time until);
+  // The client with `range` could not be told that it meets the other one: until then it does not. What others prepare
+  // for a meeting costs them something each time.
+  void put_off(uint32_t range, uint32_t other, Time until);
   // The client with `range` does not ask for the other one any more.
   void drop_wish(uint32_t range, uint32_t other);
   // They have been, or are about to be.
@@ -37,8 +37,9 @@ class Meetings {
  private:
   struct Side {
     std::set<uint32_t> wants, wanted_by, met;
-    Time put_off_until{};
+    std::map<uint32_t, Time> put_off;  // until when; kMostWishes: it does not meet anybody
   };
+  static bool is_put_off(Side& side, uint32_t other, Time now);
 
   std::map<uint32_t, Side> sides_;
 };

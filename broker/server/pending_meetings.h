@@ -8,10 +8,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <utility>
 
+#include "base/time.h"
 #include "base/unique_fd.h"
 
 namespace uroce::broker {
@@ -22,6 +24,7 @@ class PendingMeetings {
     struct Memory {
       uint32_t range;  // of who writes to it
       UniqueFd file;
+      UniqueFd hold;  // of strangers: base/page_hold.h
       bool sealed = false;
     };
     std::array<Memory, 2> memories;
@@ -37,6 +40,11 @@ class PendingMeetings {
   void end(uint32_t one, uint32_t other) { begun_.erase(pair(one, other)); }
   // All with that range.
   void forget(uint32_t range);
+
+  // Both are being given the other one's memory, and hold it themselves in a moment (io/same_host/peer_memory.h).
+  void hold_until(Time until, Pending&& met);
+  // What need not be held any more.
+  void release(Time now);
 
   size_t size() const { return begun_.size(); }
   // In how many somebody for whom `is_his` is true has not sealed what he was given, as far as is known.
@@ -55,7 +63,12 @@ class PendingMeetings {
   using Pair = std::pair<uint32_t, uint32_t>;
   static Pair pair(uint32_t one, uint32_t other) { return std::minmax(one, other); }
 
+  struct Held {
+    Time until;
+    std::array<UniqueFd, 2> pages;
+  };
   std::map<Pair, Pending> begun_;
+  std::deque<Held> held_;  // the oldest first
 };
 
 }  // namespace uroce::broker

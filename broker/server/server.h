@@ -134,6 +134,7 @@ class Server final : private CmServer::Clients {
   bool list_connections(const Client& observer, const Message& request);
   void meet(const Client& client, const Message& request);
   void prepare_meeting(const Client& client, uint32_t range, const Client& other, uint32_t its_range);
+  void put_off(const Client& client, uint32_t range, const Client& other, uint32_t its_range);
   void bring_together(const Client& client, uint32_t range, uint32_t its_range);
   static bool is_stranger(const Client& it, const Client& to);
   bool may_begin_to_meet(const Client& client) const;

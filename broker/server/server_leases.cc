@@ -250,6 +250,7 @@ bool Server::is_free(uint32_t range, Time now) const {
 void Server::release_ranges(Time now) {
   if (now < look_at_kept_) return;
   look_at_kept_ = now + kLookAgain;
+  pending_.release(now);
   partings_.look(
       now, [this](uint32_t other) { return has_read(other); },
       [this](uint32_t other, uint32_t range) { return tell_of_parting(other, range); });

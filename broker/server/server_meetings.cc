@@ -70,16 +70,25 @@ void Server::prepare_meeting(const Client& client, uint32_t range, const Client&
   if (it_is_told && gives(client, range, other, its_range)) return meetings_.settle(range, its_range);
   pending_.end(range, its_range);
   // Whoever does not listen has to ask again, and not soon; the other one does not keep its memory for that.
-  meetings_.put_off(it_is_told ? range : its_range, now_() + kPutOff);
-  if (!it_is_told) return meetings_.drop_wish(its_range, range);
+  if (!it_is_told) {
+    put_off(other, its_range, client, range);
+    return meetings_.drop_wish(its_range, range);
+  }
+  put_off(client, range, other, its_range);
   meetings_.drop_wish(range, its_range);
   part(its_range, range);
 }
 
-// They get what connects them if each has sealed what it writes to. If the asking one cannot be told, the other sees
-// the end of it.
+// `client` does not listen. What processes of one user make each other do is their affair: many that begin together
+// cannot be told of all others at once.
+void Server::put_off(const Client& client, uint32_t range, const Client& other, uint32_t its_range) {
+  if (client.peer.uid != other.peer.uid) meetings_.put_off(range, its_range, now_() + kPutOff);
+}
+
+// They get what connects them if each has sealed what it writes to. If one of them cannot be told, the other does not
+// keep its memory.
 void Server::bring_together(const Client& client, uint32_t range, uint32_t its_range) {
-  const auto sealed = pending_.take_sealed(range, its_range);
+  auto sealed = pending_.take_sealed(range, its_range);
   if (!sealed) return;
   const Client& other = *holder(its_range);
   const auto [ours, theirs] = make_bell();
@@ -91,11 +100,14 @@ void Server::bring_together(const Client& client, uint32_t range, uint32_t its_r
     return bell && tell(to, message, std::array{sealed->memory_of(peer), bell.get()}) == 0;
   };
   const bool it_is_told = gives(other, its_range, client, range, theirs);
-  if (!it_is_told || !gives(client, range, other, its_range, ours)) {
-    meetings_.put_off(it_is_told ? range : its_range, now_() + kPutOff);
-    return meetings_.unsettle(range, its_range);
-  }
-  log(client, concat("exchanges packets with process ", other.peer.pid, " by memory"));
+  const bool both_are = it_is_told && gives(client, range, other, its_range, ours);
+  pending_.hold_until(now_() + kHoldTime, std::move(*sealed));
+  if (both_are) return log(client, concat("exchanges packets with process ", other.peer.pid, " by memory"));
+  meetings_.unsettle(range, its_range);
+  part(range, its_range);
+  if (!it_is_told) return put_off(other, its_range, client, range);
+  put_off(client, range, other, its_range);
+  part(its_range, range);
 }
 
 // Whoever it was has not met anybody any more. The others hear of that, or they would send the next one's packets to

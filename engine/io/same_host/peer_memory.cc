@@ -8,6 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fork.h"
+#include "base/page_hold.h"
+
 namespace uroce::io {
 namespace {
 
@@ -39,10 +42,10 @@ bool PeerMemory::is_sealed(int memory, bool all_there) {
          (fstat(memory, &status) == 0 && status.st_blocks * kBlock >= static_cast<off_t>(kWordsSize + kRingSize));
 }
 
-std::unique_ptr<PeerMemory> PeerMemory::for_writing(int memory, bool all_there) {
+std::unique_ptr<PeerMemory> PeerMemory::for_writing(int memory, bool of_stranger) {
   std::unique_ptr<PeerMemory> mapped(new PeerMemory);
   if (!has_seals(memory, kSizeSeals) || !mapped->map(memory, PROT_READ | PROT_WRITE)) return nullptr;
-  if (all_there && !mapped->make_all()) return nullptr;
+  if (of_stranger && (!mapped->make_all() || !mapped->hold())) return nullptr;
   return fcntl(memory, F_ADD_SEALS, kWriterSeals) == 0 ? std::move(mapped) : nullptr;
 }
 
@@ -54,9 +57,18 @@ bool PeerMemory::make_all() {
   return true;
 }
 
-std::unique_ptr<const PeerMemory> PeerMemory::for_reading(int memory, bool all_there) {
+std::unique_ptr<const PeerMemory> PeerMemory::for_reading(int memory, bool of_stranger) {
   std::unique_ptr<PeerMemory> mapped(new PeerMemory);
-  return is_sealed(memory, all_there) && mapped->map(memory, PROT_READ) ? std::move(mapped) : nullptr;
+  if (!is_sealed(memory, of_stranger) || !mapped->map(memory, PROT_READ)) return nullptr;
+  return of_stranger && !mapped->hold() ? nullptr : std::move(mapped);
+}
+
+// The broker does so as well until both have it. What is held there may be let go when the broker ends.
+bool PeerMemory::hold() {
+  ForkGuard forks;
+  if (hold_page(base_, hold_) != 0) return false;
+  forks.close_in_children(hold_.get());
+  return true;
 }
 
 bool PeerMemory::map(int memory, int protection) {
@@ -77,6 +89,7 @@ bool PeerMemory::map(int memory, int protection) {
 
 PeerMemory::~PeerMemory() {
   if (base_ != nullptr) munmap(base_, kWordsSize + 2 * kRingSize);
+  if (hold_) ForkGuard().close(hold_.release());
 }
 
 }  // namespace uroce::io

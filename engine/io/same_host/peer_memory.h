@@ -23,11 +23,12 @@ class PeerMemory {
   // Its writer has sealed it; `all_there`: and made all its pages, which whoever reads it would else.
   static bool is_sealed(int memory, bool all_there = false);
 
-  // Null: it is not what make() makes, is sealed already, or cannot be mapped. Children do not have it. `all_there`:
-  // its pages are made now, and so are this process's to pay for (memory cgroups), not those of who touches them first.
-  static std::unique_ptr<PeerMemory> for_writing(int memory, bool all_there = false);
+  // Null: it is not what make() makes, is sealed already, or cannot be mapped. Children do not have it. `of_stranger`:
+  // its pages are made now, and so are this process's to pay for (memory cgroups), not those of who touches them first;
+  // and nobody can have them moved together (base/page_hold.h).
+  static std::unique_ptr<PeerMemory> for_writing(int memory, bool of_stranger = false);
   // Null: likewise, or not sealed, or not all there.
-  static std::unique_ptr<const PeerMemory> for_reading(int memory, bool all_there = false);
+  static std::unique_ptr<const PeerMemory> for_reading(int memory, bool of_stranger = false);
   ~PeerMemory();
   PeerMemory(const PeerMemory&) = delete;
   PeerMemory& operator=(const PeerMemory&) = delete;
@@ -43,8 +44,10 @@ class PeerMemory {
   PeerMemory() = default;
   bool map(int memory, int protection);
   bool make_all();
+  bool hold();
 
   uint8_t* base_ = nullptr;
+  UniqueFd hold_;  // closed in children (ForkGuard)
 };
 
 }  // namespace uroce::io

@@ -14,6 +14,7 @@
 #include "broker/client/link.h"
 #include "tests/broker/client/scripted_broker.h"
 #include "tests/broker/server/broker_rig.h"
+#include "tests/moved_together.h"
 #include "tests/slow_socket.h"
 
 namespace uroce::broker {
@@ -192,6 +193,21 @@ TEST_F(ObserverTest, NothingCanBeSentToWhoAsks) {
   auto observer = open();
   EXPECT_EQ(look(*observer).size(), 1u);
   attack.join();
+}
+
+// Who reads the answer would wait for that.
+TEST_F(ObserverTest, NobodyMovesThePagesOfAnAnswer) {
+  if (!test::MovedTogether::possible()) GTEST_SKIP() << "this kernel has no MADV_COLLAPSE for files in memory";
+  RunningBroker broker(kernel_, address_);
+  RawProcess hostile(address_);
+  const std::vector<Process> processes = look_while([&] {
+    const RawProcess::Question asked = hostile.question();
+    const std::string text = report_of("x");
+    EXPECT_EQ(pwrite(asked.file.get(), text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
+    EXPECT_FALSE(test::MovedTogether().are(asked.file.get()));
+  });
+  ASSERT_EQ(processes.size(), 1u);
+  EXPECT_EQ(processes[0].answer, Process::Answer::kWhole);
 }
 
 TEST_F(ObserverTest, StopEndsTheWait) {

@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 #include <memory>
 #include <optional>
+#include <unistd.h>
 #include <vector>
 
 #include "broker/server/meetings.h"
 #include "tests/broker/server/server_rig.h"
+#include "tests/moved_together.h"
 
 namespace uroce::broker {
 namespace {
@@ -185,8 +187,46 @@ class ServerMeetingsInTurns : public ServerMeetings {
   std::unique_ptr<Server> broker_;
 };
 
-// One that does not listen misses it, and nobody else is made to set up what is of no use.
-TEST_F(ServerMeetingsInTurns, ClientsThatDoNotListenAreNotMet) {
+// One that does not listen misses it, and nobody else is made to set up what is of no use again and again.
+TEST_F(ServerMeetingsInTurns, StrangersThatDoNotListenAreNotMetSoon) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root for processes of other users";
+  std::optional<RawClient> deaf, other;
+  as_user(kUser, [&] { deaf.emplace(address_); });
+  greet(*deaf);
+  const uint32_t theirs = lease(*deaf);
+  uint32_t ours = 0;
+  const auto both_ask = [&] {
+    meet(*other, ours, theirs);
+    meet(*deaf, theirs, ours);
+  };
+  Message parting{};
+  for (int i = 0; i < 100 && parting.kind != Kind::kPart; ++i) {
+    as_user(kOtherUser, [&] { other.emplace(address_); });
+    greet(*other);
+    ours = lease(*other);
+    both_ask();
+    EXPECT_EQ(other->hear(0).kind, Kind::kMemory);
+    parting = other->hear(0);
+  }
+  ASSERT_EQ(parting.kind, Kind::kPart) << "it does not keep the memory for one that is not there";
+  EXPECT_EQ(parting.range, ours);
+  EXPECT_EQ(parting.other, theirs);
+  both_ask();
+  other->hear(0);
+  EXPECT_EQ(other->error(), ETIMEDOUT);
+  silent_time += kPutOff;
+  both_ask();
+  EXPECT_EQ(other->hear(0).kind, Kind::kMemory);
+  EXPECT_EQ(other->hear(0).kind, Kind::kPart);
+  while (deaf->error() == 0) deaf->hear(0);  // now it listens
+  silent_time += kPutOff;
+  both_ask();
+  EXPECT_EQ(other->hear(0).kind, Kind::kMemory);
+  EXPECT_EQ(deaf->hear(0).kind, Kind::kMemory);
+}
+
+// A job's processes, which begin together.
+TEST_F(ServerMeetingsInTurns, OfOneUserTheyAreMetWhenTheyListen) {
   RawClient deaf(address_), a(address_);
   greet(deaf);
   greet(a);
@@ -201,23 +241,31 @@ TEST_F(ServerMeetingsInTurns, ClientsThatDoNotListenAreNotMet) {
   }
   EXPECT_TRUE(alone);
   meet(deaf, theirs, first);
-  a.hear(0);
-  EXPECT_EQ(a.error(), ETIMEDOUT) << "not soon: it would make the other one set up memory again and again";
-  silent_time += kPutOff;
-  meet(deaf, theirs, first);
   EXPECT_EQ(a.hear(0).kind, Kind::kMemory);
-  const Message parting = a.hear(0);
-  EXPECT_EQ(parting.kind, Kind::kPart) << "it does not keep the memory for one that is not there";
-  EXPECT_EQ(parting.range, first);
-  EXPECT_EQ(parting.other, theirs);
-  while (deaf.error() == 0) deaf.hear(0);  // now it listens
-  meet(a, first, theirs);
-  a.hear(0);
-  EXPECT_EQ(a.error(), ETIMEDOUT) << "again not soon";
-  silent_time += kPutOff;
+  EXPECT_EQ(a.hear(0).kind, Kind::kPart);
+  while (deaf.error() == 0) deaf.hear(0);
   meet(a, first, theirs);
   EXPECT_EQ(a.hear(0).kind, Kind::kMemory);
   EXPECT_EQ(deaf.hear(0).kind, Kind::kMemory);
+}
+
+// Each would keep half a megabyte otherwise, of as many as come and go.
+TEST_F(ServerMeetingsInTurns, WhoPreparedForOneThatHasStoppedListeningIsTold) {
+  RawClient a(address_), gone(address_);
+  greet(a);
+  greet(gone);
+  const uint32_t ours = lease(a), theirs = lease(gone);
+  meet(a, ours, theirs);
+  a.prepare(a.hear(0));
+  turns();
+  EXPECT_EQ(gone.hear(0).kind, Kind::kMemory);
+  gone.seal();
+  gone.stop_listening();
+  meet(a, ours, theirs);
+  const Message parting = a.hear(0);
+  EXPECT_EQ(parting.kind, Kind::kPart);
+  EXPECT_EQ(parting.range, ours);
+  EXPECT_EQ(parting.other, theirs);
 }
 
 // Who reads it would wait for what the writer does to it. That he says so is not enough.
@@ -296,6 +344,34 @@ TEST_F(ServerMeetingsInTurns, ARangeIsNobodysBeforeWhoMetItHasReadThatItHasGone)
   EXPECT_TRUE(is_free());
 }
 
+// Who has been given them may make others wait for it.
+TEST_F(ServerMeetingsInTurns, NobodyMovesThePagesBeforeBothHoldThem) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root for processes of other users";
+  if (!test::MovedTogether::possible()) GTEST_SKIP() << "this kernel has no MADV_COLLAPSE for files in memory";
+  const test::MovedTogether pages;
+  std::optional<RawClient> stranger;
+  as_user(kUser, [&] { stranger.emplace(address_); });
+  RawClient root(address_);
+  greet(*stranger);
+  greet(root);
+  const uint32_t theirs = lease(*stranger), ours = lease(root);
+  meet(root, ours, theirs);
+  const Message to_them = stranger->hear(0), to_us = root.hear(0);
+  ASSERT_EQ(to_them.kind, Kind::kMemory);
+  ASSERT_EQ(to_us.kind, Kind::kMemory);
+  const UniqueFd given(dup(stranger->descriptors()[0].get()));
+  EXPECT_FALSE(pages.are(given.get()));
+  stranger->prepare(to_them).reset();
+  root.prepare(to_us).reset();
+  turns();
+  ASSERT_EQ(root.hear(0).kind, Kind::kPeer);
+  EXPECT_FALSE(pages.are(given.get())) << "root has still to map them";
+  EXPECT_FALSE(pages.are(root.descriptors()[0].get()));
+  silent_time += kHoldTime;
+  turns();
+  EXPECT_TRUE(pages.are(given.get())) << "neither holds them here";
+}
+
 // Who has a range by an earlier lease has met others, not who has it by the later one.
 TEST_F(ServerMeetings, WhoTakesARangeOverMeetsOthersAnew) {
   kernel_.last_number = 2;
@@ -372,14 +448,23 @@ TEST_F(Strangers, SoManyMeetingsOfAUserAreBeingPrepared) {
 
 constexpr Time kNow{std::chrono::seconds(1)};
 
-TEST(Meetings, NobodyMeetsWhoDoesNotListen) {
+TEST(Meetings, WhoCouldNotBeToldIsMetLater) {
   Meetings meetings;
   EXPECT_TRUE(meetings.wish(1, 2, true, kNow));
-  meetings.put_off(2, kNow + kPutOff);
+  meetings.put_off(2, 1, kNow + kPutOff);
   EXPECT_FALSE(meetings.wish(1, 2, true, kNow + kPutOff / 2));
   EXPECT_FALSE(meetings.wish(2, 1, true, kNow + kPutOff / 2));
   EXPECT_TRUE(meetings.wish(1, 3, true, kNow + kPutOff / 2)) << "others are not concerned";
+  EXPECT_TRUE(meetings.wish(3, 2, true, kNow + kPutOff / 2));
   EXPECT_TRUE(meetings.wish(1, 2, true, kNow + kPutOff));
+}
+
+TEST(Meetings, WhoCouldNotBeToldOfSoManyMeetsNobody) {
+  Meetings meetings;
+  for (uint32_t other = 2; other < 2 + kMostWishes; ++other) meetings.put_off(1, other, kNow + kPutOff);
+  constexpr auto kOneMore = static_cast<uint32_t>(2 + kMostWishes);
+  EXPECT_FALSE(meetings.wish(kOneMore, 1, true, kNow));
+  EXPECT_TRUE(meetings.wish(kOneMore, 1, true, kNow + kPutOff));
 }
 
 TEST(Meetings, SoManyWishesOfARangeAreRemembered) {

@@ -104,6 +104,7 @@ class RawClient {
   int error() const { return error_; }
   int socket() const { return socket_.get(); }
   void leave() { socket_.reset(); }
+  void stop_listening() { asides_.reset(); }
   Descriptors& descriptors() { return descriptors_; }
 
  private:

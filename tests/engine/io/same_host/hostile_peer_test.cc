@@ -19,6 +19,7 @@
 #include "base/message_socket.h"
 #include "tests/engine/io/same_host/hostile.h"
 #include "tests/engine/io/same_host/same_host_rig.h"
+#include "tests/moved_together.h"
 #include "tests/slow_socket.h"
 
 namespace uroce::io::test {
@@ -350,6 +351,23 @@ TEST_F(HostilePeer, WhoHasNotPreparedForItGetsNoPeer) {
   EXPECT_FALSE(bell_has_ended(other.bell.get())) << "who holds a lock does not close it";
   one = {};
   EXPECT_TRUE(bell_has_ended(other.bell.get()));
+}
+
+// While that is done, who touches them waits.
+TEST_F(HostilePeer, NobodyMovesThePagesOfAStranger) {
+  if (!uroce::test::MovedTogether::possible()) GTEST_SKIP() << "this kernel has no MADV_COLLAPSE for files in memory";
+  const uroce::test::MovedTogether pages;
+  UniqueFd memory;
+  ASSERT_EQ(PeerMemory::make(memory), 0);
+  auto written = PeerMemory::for_writing(memory.get(), true);
+  ASSERT_TRUE(written);
+  EXPECT_FALSE(pages.are(memory.get()));
+  auto read = PeerMemory::for_reading(memory.get(), true);
+  ASSERT_TRUE(read);
+  written.reset();
+  EXPECT_FALSE(pages.are(memory.get()));
+  read.reset();
+  EXPECT_TRUE(pages.are(memory.get()));
 }
 
 // What a broker never passes on.
