@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <chrono>
 #include <sys/epoll.h>
-#include <sys/stat.h>
 #include <system_error>
 #include <thread>
 #include <unistd.h>
@@ -14,6 +13,7 @@
 #include "base/bell.h"
 #include "base/clock.h"
 #include "base/concat.h"
+#include "broker/client/answers_apart.h"
 #include "broker/protocol/address.h"
 #include "broker/protocol/protocol.h"
 #include "broker/protocol/words.h"
@@ -31,27 +31,16 @@ std::string text_of_error(int error) {
   return std::generic_category().message(error);
 }
 
-// A process that is to answer: it writes into the file and then closes its end of the bell. It may be hostile, and can
-// make neither of them wait.
+// A process that is to answer: it writes into the file and then closes its end of the bell. It may be hostile.
 struct Asked {
   size_t process;
-  UniqueFd file, bell, hold;
+  UniqueFd file, bell;
 };
 
-// What it has written. Nothing: more than `most`.
-std::optional<std::string> read_answer(const Asked& asked, size_t most) {
-  struct stat status {};
-  if (fstat(asked.file.get(), &status) != 0 || static_cast<size_t>(status.st_size) > most) return std::nullopt;
-  std::string text(static_cast<size_t>(status.st_size), 0);
-  size_t size = 0;
-  while (size < text.size()) {
-    const ssize_t got = pread(asked.file.get(), &text[size], text.size() - size, static_cast<off_t>(size));
-    if (got <= 0) break;
-    size += static_cast<size_t>(got);
-  }
-  text.resize(size);
-  const bool is_as_it_was = text == std::string(1, '\0');
-  return is_as_it_was ? std::string() : text;
+void fill_in(Process& process, const std::optional<std::string>& text) {
+  auto statistics = text ? parse_statistics(*text) : std::nullopt;
+  if (!text || !text->empty()) process.answer = statistics ? Process::Answer::kWhole : Process::Answer::kBroken;
+  if (statistics) process.statistics = std::move(*statistics);
 }
 
 // Fills in the answers of those who give one in time. 0, or EINTR as Observer::look() has it.
@@ -61,6 +50,7 @@ int take_answers(std::vector<Process>& processes, std::vector<Asked> asked, uint
   epoll_event stopped{.events = EPOLLIN, .data = {}};
   if (stop >= 0) epoll_ctl(epoll.get(), EPOLL_CTL_ADD, stop, &stopped);
   for (Asked& each : asked) wait_for_bell(epoll.get(), each.bell.get(), &each);
+  AnswersOfUsers of_others;
   size_t bytes = 0, left = asked.size();
   while (left > 0 && bytes <= kMostBytes) {
     const auto time = std::chrono::ceil<std::chrono::milliseconds>(end - monotonic_now()).count();
@@ -72,16 +62,19 @@ int take_answers(std::vector<Process>& processes, std::vector<Asked> asked, uint
     auto* const each = static_cast<Asked*>(event.data.ptr);
     if (each == nullptr) return EINTR;
     if (!bell_has_ended(each->bell.get())) continue;
-    Process& process = processes[each->process];
-    const std::optional<std::string> text = read_answer(*each, longest_report(most_qps));
-    auto statistics = text ? parse_statistics(*text) : std::nullopt;
-    bytes += text ? text->size() : 0;
-    if (!text || !text->empty()) process.answer = statistics ? Process::Answer::kWhole : Process::Answer::kBroken;
-    if (statistics) process.statistics = std::move(*statistics);
     each->bell.reset();  // out of the epoll set
     --left;
+    const uid_t user = processes[each->process].uid;
+    if (user != geteuid()) {
+      of_others[user].push_back({each->process, each->file.get()});
+      continue;
+    }
+    const std::optional<std::string> text = read_answer(each->file.get(), longest_report(most_qps));
+    bytes += text ? text->size() : 0;
+    fill_in(processes[each->process], text);
   }
-  return 0;
+  return read_answers_apart(of_others, longest_report(most_qps), kMostBytes - std::min(bytes, kMostBytes), stop,
+                            [&processes](size_t process, const auto& text) { fill_in(processes[process], text); });
 }
 
 std::variant<UniqueFd, io::IoError> reach(const std::string& address) {
@@ -139,7 +132,7 @@ std::variant<std::vector<Process>, io::IoError> Observer::look(uint32_t most_qps
     if (error == 0 && (answer.kind != Kind::kProcess || answer.client <= request.client)) error = EPROTO;
     if (error != 0) return no_answer(error);
     request.client = answer.client;
-    if (came[1]) asked.push_back({processes.size(), std::move(came[0]), std::move(came[1]), std::move(came[2])});
+    if (came[1]) asked.push_back({processes.size(), std::move(came[0]), std::move(came[1])});
     processes.push_back({.client = answer.client,
                          .pid = answer.pid,
                          .uid = answer.uid,

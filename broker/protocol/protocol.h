@@ -42,9 +42,8 @@
 //   kLook                               ->
 //                                       <-   kWelcome, or kRefused
 //   kNext (client, most_qps)            ->   the first client behind that one, by number
-//                                       <-   kProcess (client, pid, uid, text: program; with the file, the other end
-//                                            of the bell, and what holds the file's first page (base/page_hold.h) if
-//                                            the client could be asked), or kNoMore
+//                                       <-   kProcess (client, pid, uid, text: program; with the file and the other
+//                                            end of the bell, if the client could be asked), or kNoMore
 //
 //   kIds (client: a place, 0 at first)  ->
 //                                       <-   kGranted (client: the next place, or 0; text): some lines of what the

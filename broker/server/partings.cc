@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "broker/server/partings.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace uroce::broker {
 
 void Partings::add(uint32_t other, uint32_t range, Time ends, const Tell& tell) {
@@ -24,6 +27,13 @@ void Partings::look(Time now, const HasRead& has_read, const Tell& tell) {
     }
     waiting = partings.empty() ? waiting_.erase(waiting) : std::next(waiting);
   }
+}
+
+bool Partings::is_untold(uint32_t other, uint32_t range) const {
+  const auto waiting = waiting_.find(other);
+  return waiting != waiting_.end() &&
+         std::any_of(waiting->second.begin(), waiting->second.end(),
+                     [range](const Parting& each) { return each.range == range && !each.told; });
 }
 
 void Partings::forget(uint32_t range) {

@@ -26,6 +26,8 @@ class Partings {
   // Sees who has read it, and tells those that could not be told yet; of each that still does not listen it asks once.
   void look(Time now, const HasRead& has_read, const Tell& tell);
   bool any() const { return !waiting_.empty(); }
+  // The client with range `other` has not been told yet.
+  bool is_untold(uint32_t other, uint32_t range) const;
   // Somebody has still to read of it.
   bool are_of(uint32_t range) const { return counts_.contains(range); }
 

@@ -13,6 +13,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/page_hold.h"
 #include "base/time.h"
 #include "base/unique_fd.h"
 
@@ -24,7 +25,7 @@ class PendingMeetings {
     struct Memory {
       uint32_t range;  // of who writes to it
       UniqueFd file;
-      UniqueFd hold;  // of strangers: base/page_hold.h
+      FirstPage first;  // of strangers
       bool sealed = false;
     };
     std::array<Memory, 2> memories;
@@ -65,7 +66,7 @@ class PendingMeetings {
 
   struct Held {
     Time until;
-    std::array<UniqueFd, 2> pages;
+    std::array<FirstPage, 2> pages;
   };
   std::map<Pair, Pending> begun_;
   std::deque<Held> held_;  // the oldest first

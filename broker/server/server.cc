@@ -16,7 +16,6 @@
 
 #include "base/bell.h"
 #include "base/concat.h"
-#include "base/page_hold.h"
 #include "base/random.h"
 #include "broker/server/answers.h"
 #include "cm/shares.h"
@@ -341,12 +340,9 @@ bool Server::introduce(const Client& observer, const Message& request) {
         !may_see(observer, client))
       continue;
     const UniqueFd file(memfd_create("uroce statistics", MFD_CLOEXEC));
-    UniqueFd hold;  // else the client could make who reads it wait
-    const bool is_held = file && ftruncate(file.get(), 1) == 0 && hold_first_page(file.get(), hold) == 0;
     const auto [client_end, observer_end] = make_bell();
-    const std::array asks{file.get(), client_end.get()};
-    const std::array tells{file.get(), observer_end.get(), hold.get()};
-    const int error = is_held && client_end ? tell(client, question, asks) : EMFILE;
+    const std::array asks{file.get(), client_end.get()}, tells{file.get(), observer_end.get()};
+    const int error = file && client_end ? tell(client, question, asks) : EMFILE;
     if (error == EPIPE || error == ECONNRESET) {
       client.reports.reset();  // for good
       continue;
@@ -355,7 +351,7 @@ bool Server::introduce(const Client& observer, const Message& request) {
     answer.client = client.number;
     answer.pid = client.peer.pid;
     answer.uid = client.peer.uid;
-    return observer.socket.send(answer, std::span(tells).first(error == 0 ? tells.size() : 0)) == 0;
+    return observer.socket.send(answer, std::span(tells).first(error == 0 ? 2 : 0)) == 0;
   }
   return observer.socket.send(make_message(Kind::kNoMore)) == 0;
 }

@@ -29,6 +29,8 @@ void Server::meet(const Client& client, const Message& request) {
   };
   if (has_many(client, is_asked) || has_many(*other, asks)) return;
   if (!may_begin_to_meet(client) || !may_begin_to_meet(*other)) return;
+  // That they part from their last meeting would end this one.
+  if (partings_.is_untold(request.range, request.other) || partings_.is_untold(request.other, request.range)) return;
   prepare_meeting(client, request.range, *other, request.other);
 }
 
@@ -105,9 +107,8 @@ void Server::bring_together(const Client& client, uint32_t range, uint32_t its_r
   if (both_are) return log(client, concat("exchanges packets with process ", other.peer.pid, " by memory"));
   meetings_.unsettle(range, its_range);
   part(range, its_range);
-  if (!it_is_told) return put_off(other, its_range, client, range);
-  put_off(client, range, other, its_range);
   part(its_range, range);
+  it_is_told ? put_off(client, range, other, its_range) : put_off(other, its_range, client, range);
 }
 
 // Whoever it was has not met anybody any more. The others hear of that, or they would send the next one's packets to

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <utility>
 
 #include "tests/moved_together.h"
 
@@ -21,37 +22,52 @@ class PageHold : public testing::Test {
 
 TEST_F(PageHold, KeepsThePagesWhereTheyAre) {
   if (!test::MovedTogether::possible()) GTEST_SKIP() << "this kernel has no MADV_COLLAPSE for files in memory";
-  UniqueFd hold;
-  ASSERT_EQ(hold_first_page(file_.get(), hold), 0);
-  EXPECT_FALSE(pages_.are(file_.get()));
-  const UniqueFd copy(dup(hold.get()));
-  hold.reset();
-  EXPECT_FALSE(pages_.are(file_.get()));
+  {
+    FirstPage page;
+    ASSERT_EQ(page.hold(file_.get()), 0);
+    EXPECT_FALSE(pages_.are(file_.get()));
+    const FirstPage passed_on = std::move(page);
+    page = {};
+    EXPECT_FALSE(pages_.are(file_.get()));
+  }
+  EXPECT_TRUE(pages_.are(file_.get()));
 }
 
-TEST_F(PageHold, EndsWithTheDescriptor) {
+TEST_F(PageHold, OfAPageThatIsMapped) {
   if (!test::MovedTogether::possible()) GTEST_SKIP() << "this kernel has no MADV_COLLAPSE for files in memory";
+  void* const mapped = mmap(nullptr, 4096, PROT_READ, MAP_SHARED, file_.get(), 0);
+  ASSERT_NE(mapped, MAP_FAILED);
   UniqueFd hold;
-  ASSERT_EQ(hold_first_page(file_.get(), hold), 0);
+  ASSERT_EQ(hold_page(mapped, hold), 0);
+  munmap(mapped, 4096);
+  EXPECT_FALSE(pages_.are(file_.get()));
+  char byte;
+  EXPECT_EQ(read(hold.get(), &byte, 1), -1) << "who got it could take the page out";
+  EXPECT_EQ(errno, EBADF);
+  EXPECT_EQ(fcntl(hold.get(), F_GETFD), FD_CLOEXEC);
   hold.reset();
   EXPECT_TRUE(pages_.are(file_.get()));
 }
 
-// Whoever got it could take the page out otherwise.
-TEST_F(PageHold, IsNotToBeReadFrom) {
-  UniqueFd hold;
-  ASSERT_EQ(hold_first_page(file_.get(), hold), 0);
-  char byte;
-  EXPECT_EQ(read(hold.get(), &byte, 1), -1);
-  EXPECT_EQ(errno, EBADF);
-  EXPECT_EQ(fcntl(hold.get(), F_GETFD), FD_CLOEXEC);
+TEST_F(PageHold, TellsWhetherItIsTheFilesStill) {
+  FirstPage page;
+  EXPECT_FALSE(page.is_in_place());
+  ASSERT_EQ(page.hold(file_.get()), 0);
+  EXPECT_TRUE(page.is_in_place());
+  const char byte = 1;
+  EXPECT_EQ(pwrite(file_.get(), &byte, 1, 0), 1);
+  EXPECT_TRUE(page.is_in_place());
+  ASSERT_EQ(fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096), 0);
+  EXPECT_FALSE(page.is_in_place());
+  EXPECT_EQ(pwrite(file_.get(), &byte, 1, 0), 1);
+  EXPECT_FALSE(page.is_in_place()) << "another one is in its place";
 }
 
 TEST_F(PageHold, OfAFileThatHasNoPage) {
   const UniqueFd empty(memfd_create("empty", MFD_CLOEXEC));
-  UniqueFd hold;
-  EXPECT_EQ(hold_first_page(empty.get(), hold), EFAULT);
-  EXPECT_FALSE(hold);
+  FirstPage page;
+  EXPECT_EQ(page.hold(empty.get()), EFAULT);
+  EXPECT_FALSE(page.is_in_place());
 }
 
 }  // namespace

@@ -6,15 +6,17 @@
 #include <atomic>
 #include <cerrno>
 #include <gtest/gtest.h>
+#include <memory>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <vector>
 
 #include "base/bell.h"
 #include "base/concat.h"
 #include "broker/client/link.h"
 #include "tests/broker/client/scripted_broker.h"
 #include "tests/broker/server/broker_rig.h"
-#include "tests/moved_together.h"
+#include "tests/broker/server/server_rig.h"
 #include "tests/slow_socket.h"
 
 namespace uroce::broker {
@@ -195,21 +197,6 @@ TEST_F(ObserverTest, NothingCanBeSentToWhoAsks) {
   attack.join();
 }
 
-// Who reads the answer would wait for that.
-TEST_F(ObserverTest, NobodyMovesThePagesOfAnAnswer) {
-  if (!test::MovedTogether::possible()) GTEST_SKIP() << "this kernel has no MADV_COLLAPSE for files in memory";
-  RunningBroker broker(kernel_, address_);
-  RawProcess hostile(address_);
-  const std::vector<Process> processes = look_while([&] {
-    const RawProcess::Question asked = hostile.question();
-    const std::string text = report_of("x");
-    EXPECT_EQ(pwrite(asked.file.get(), text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
-    EXPECT_FALSE(test::MovedTogether().are(asked.file.get()));
-  });
-  ASSERT_EQ(processes.size(), 1u);
-  EXPECT_EQ(processes[0].answer, Process::Answer::kWhole);
-}
-
 TEST_F(ObserverTest, StopEndsTheWait) {
   RunningBroker broker(kernel_, address_);
   const RawProcess silent(address_);
@@ -238,6 +225,34 @@ TEST_F(ObserverTest, AnswersThatBreakTheRules) {
   using Answer = Process::Answer;
   const std::array expected{Answer::kNone, Answer::kBroken, Answer::kBroken, Answer::kBroken, Answer::kWhole};
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(processes[i].answer, expected[i]) << i;
+}
+
+// By a process of its own for each user.
+TEST_F(ObserverTest, AnswersOfOtherUsersAreReadApart) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root for processes of other users";
+  RunningBroker broker(kernel_, address_);
+  std::vector<std::unique_ptr<RawProcess>> raw;
+  for (const uid_t user : {kUser, kUser, kUser, kOtherUser, kOtherUser, kUser}) {
+    as_user(user, [&] { raw.push_back(std::make_unique<RawProcess>(address_)); });
+  }
+  const std::vector<Process> processes = look_while([&] {
+    raw[0]->answer(report_of("first"));
+    raw[1]->answer("garbage");
+    raw[2]->question();
+    raw[3]->answer(std::string(100'000, 'x'));
+    {
+      const RawProcess::Question asked = raw[4]->question();
+      EXPECT_EQ(ftruncate(asked.file.get(), off_t{1} << 40), 0);
+    }
+    raw[5]->answer(report_of("last"));
+  });
+  ASSERT_EQ(processes.size(), 6u);
+  using Answer = Process::Answer;
+  const std::array expected{Answer::kWhole,  Answer::kBroken, Answer::kNone,
+                            Answer::kBroken, Answer::kBroken, Answer::kWhole};
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(processes[i].answer, expected[i]) << i;
+  EXPECT_EQ(processes[0].statistics.devices[0].name, "first");
+  EXPECT_EQ(processes[5].statistics.devices[0].name, "last");
 }
 
 // One that asks and does not read keeps nobody from the next answer.

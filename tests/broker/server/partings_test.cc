@@ -65,9 +65,12 @@ TEST(Partings, WhoListensAgainIsToldInOrder) {
   partings.add(1, 8, kEnd, clients.tell());
   EXPECT_TRUE(clients.told.empty());
   EXPECT_TRUE(partings.are_of(7) && partings.are_of(8));
+  EXPECT_TRUE(partings.is_untold(1, 7) && partings.is_untold(1, 8));
+  EXPECT_FALSE(partings.is_untold(2, 7) || partings.is_untold(1, 9));
   clients.look(partings);
   EXPECT_EQ(clients.told, (std::vector<std::pair<uint32_t, uint32_t>>{{1, 7}, {1, 8}}));
   EXPECT_TRUE(partings.are_of(7) && partings.are_of(8)) << "it has read what was before";
+  EXPECT_FALSE(partings.is_untold(1, 7) || partings.is_untold(1, 8));
   clients.look(partings);
   EXPECT_FALSE(partings.any() || partings.are_of(7) || partings.are_of(8));
 }
