@@ -16,7 +16,7 @@
 
 namespace uroce::kv {
 
-enum class Over : uint8_t { kTcp, kVerbs };
+enum class Over : uint8_t { kTcp, kVerbs, kDatagrams };
 
 struct Options {
   bool server = false;
@@ -25,7 +25,7 @@ struct Options {
   std::string peer;    // the server's IPv4 address
   uint16_t port = 7472;
   bool channel_each = false;   // verbs: a completion channel for each connection, as Valkey has it; else one for all
-  uint32_t value_bytes = 64;   // at most; a client's are of this size
+  uint32_t value_bytes = 64;   // at most; a client's are of this size; datagrams: either side is told
   uint32_t connections = 1;    // of a client
   uint32_t window = 1;         // requests under way on each; the server allows kMostWindow
   uint32_t gets = 90;          // percent; the others are SETs
@@ -88,5 +88,6 @@ std::unique_ptr<Transport> over_verbs(Loop& loop, const Options& options);
 
 void serve(const Options& options);
 void load(const Options& options);
+void exchange_datagrams(const Options& options);  // either side
 
 }  // namespace uroce::kv

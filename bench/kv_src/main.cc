@@ -12,13 +12,16 @@ int main(int argc, char** argv) {
   using namespace uroce::kv;
   CLI::App app("A key-value server that sleeps in epoll, and its load generator");
   Options options;
-  const std::map<std::string, Over> ways{{"tcp", Over::kTcp}, {"verbs", Over::kVerbs}};
-  app.add_option("--over", options.over, "tcp, verbs")->transform(CLI::CheckedTransformer(ways, CLI::ignore_case));
+  const std::map<std::string, Over> ways{{"tcp", Over::kTcp}, {"verbs", Over::kVerbs}, {"datagrams", Over::kDatagrams}};
+  app.add_option("--over", options.over,
+                 "tcp, verbs, datagrams (what UDP alone does with as many of them; a reference)")
+      ->transform(CLI::CheckedTransformer(ways, CLI::ignore_case));
   app.add_option("--dev", options.device, "RDMA device");
   app.add_option("--peer", options.peer, "IPv4 address of the server");
   app.add_option("--port", options.port, "TCP port of the server");
   app.add_flag("--channel-each", options.channel_each, "verbs: a completion channel for each connection");
-  app.add_option("--value-bytes", options.value_bytes, "client: of each value")->check(CLI::Range(1u, kMostValue));
+  app.add_option("--value-bytes", options.value_bytes, "client: of each value (datagrams: server, too)")
+      ->check(CLI::Range(1u, kMostValue));
   app.add_option("--connections", options.connections, "client: how many")->check(CLI::Range(1, 10000));
   app.add_option("--window", options.window, "client: requests under way on each")->check(CLI::Range(1u, kMostWindow));
   app.add_option("--gets", options.gets, "client: percent; the others set a value")->check(CLI::Range(0, 100));
@@ -40,7 +43,11 @@ int main(int argc, char** argv) {
   }
   try {
     uroce::limits::stop_on_signals();
-    options.server ? serve(options) : load(options);
+    if (options.over == Over::kDatagrams) {
+      exchange_datagrams(options);
+    } else {
+      options.server ? serve(options) : load(options);
+    }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "kv_bench: %s\n", error.what());
     return 1;
