@@ -12,25 +12,8 @@ namespace uroce {
 // The page at `address`, which is made if it is not there: it is held as long as `hold` is open anywhere. 0 or an errno
 // value. To be done before somebody may have it moved: it would wait, too.
 int hold_page(const void* address, UniqueFd& hold);
-
-// The first page of a file that is passed on. Who has it may cut the page out (FALLOC_FL_PUNCH_HOLE) until it is
-// sealed; then another one takes its place, which is not held.
-class FirstPage {
- public:
-  FirstPage() = default;
-  ~FirstPage();
-  FirstPage(FirstPage&& other) noexcept;
-  FirstPage& operator=(FirstPage&& other) noexcept;
-
-  // Of `file`, which is not empty. 0 or an errno value.
-  int hold(int file);
-  // It is the file's still. May be wrong in the negative: the kernel has taken it out of this process's memory for a
-  // reason of its own.
-  bool is_in_place() const;
-
- private:
-  void* mapped_ = nullptr;
-  UniqueFd hold_;
-};
+// The first page of `file`, which is not empty. Who can write to it may still cut the page out
+// (FALLOC_FL_PUNCH_HOLE), and put another one there, until it is sealed.
+int hold_first_page(int file, UniqueFd& hold);
 
 }  // namespace uroce

@@ -16,8 +16,8 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/close_all.h"
 #include "base/unique_fd.h"
-#include "broker/client/observer.h"
 
 namespace uroce::broker {
 namespace {
@@ -41,32 +41,30 @@ bool write_all(int pipe, const void* bytes, size_t size) {
   return true;
 }
 
-void pass_on(const std::vector<WrittenAnswer>& answers, size_t most, int pipe) {
-  signal(SIGPIPE, SIG_IGN);  // nobody listens any more
+// In a process that keeps nothing else: it may be there for long.
+[[noreturn]] void pass_on(const std::vector<WrittenAnswer>& answers, size_t most, int pipe) {
+  std::vector<int> kept{pipe};
+  for (const WrittenAnswer& answer : answers) kept.push_back(answer.file);
+  close_all_but(kept);
+  const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);  // whoever reads what is printed does not wait for it
+  for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) dup2(nothing, standard);
   for (const WrittenAnswer& answer : answers) {
     const std::optional<std::string> text = read_answer(answer.file, most);
     const Head head{answer.process, text ? text->size() : kTooLong};
-    if (!write_all(pipe, &head, sizeof head) || (text && !write_all(pipe, text->data(), text->size()))) return;
-  }
-}
-
-// Nobody has to wait for the one that reads: it is the child of one that has ended.
-UniqueFd start_reading(const std::vector<WrittenAnswer>& answers, size_t most) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return {};
-  UniqueFd comes(ends[0]);
-  const UniqueFd goes(ends[1]);
-  const pid_t child = fork();
-  if (child < 0) return {};
-  if (child > 0) {
-    while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) continue;
-    return comes;
-  }
-  if (fork() == 0) {
-    comes.reset();
-    pass_on(answers, most, goes.get());
+    if (!write_all(pipe, &head, sizeof head) || (text && !write_all(pipe, text->data(), text->size()))) break;
   }
   _exit(0);
+}
+
+// SIGPIPE ends it if nobody listens any more. -1: there is none.
+pid_t start_reading(const std::vector<WrittenAnswer>& answers, size_t most, UniqueFd& comes) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return -1;
+  comes.reset(ends[0]);
+  const UniqueFd goes(ends[1]);
+  const pid_t child = fork();
+  if (child == 0) pass_on(answers, most, goes.get());
+  return child;
 }
 
 // What has come from one of them so far.
@@ -126,12 +124,20 @@ std::optional<std::string> read_answer(int file, size_t most) {
   return text;
 }
 
-int read_answers_apart(const AnswersOfUsers& answers, size_t most, size_t in_all, int stop,
-                       const std::function<void(size_t process, const std::optional<std::string>& text)>& take) {
-  const Time end = monotonic_now() + std::chrono::milliseconds(Observer::kPatience);
+int AnswersApart::read(const AnswersOfUsers& answers, size_t most, size_t in_all, Time end, int stop,
+                       const Take& take) {
+  end_readers();
   std::vector<Texts> texts;
-  for (const auto& [user, of_user] : answers) texts.emplace_back(start_reading(of_user, most), of_user, most);
+  for (const auto& [user, of_user] : answers) {
+    if (readers_.contains(user) || readers_.size() >= kMostReaders) continue;
+    UniqueFd comes;
+    const pid_t reader = start_reading(of_user, most, comes);
+    if (reader < 0) continue;
+    readers_[user] = reader;
+    texts.emplace_back(std::move(comes), of_user, most);
+  }
   size_t bytes = 0;
+  int error = 0;
   while (bytes <= in_all) {
     std::vector<pollfd> waits{{stop, POLLIN, 0}};
     for (const Texts& each : texts) waits.push_back({each.descriptor(), POLLIN, 0});
@@ -139,12 +145,23 @@ int read_answers_apart(const AnswersOfUsers& answers, size_t most, size_t in_all
     const auto time = std::chrono::ceil<std::chrono::milliseconds>(end - monotonic_now()).count();
     if (!any || time <= 0) break;
     if (poll(waits.data(), waits.size(), static_cast<int>(time)) < 0) continue;
-    if (waits[0].revents != 0) return EINTR;
+    if (waits[0].revents != 0) error = EINTR;
+    if (error != 0) break;
     for (size_t i = 0; i < texts.size(); ++i) {
       if (waits[i + 1].revents != 0) bytes += texts[i].read(take);
     }
   }
-  return 0;
+  end_readers();
+  return error;
+}
+
+// One that waits in the kernel ends when that is over, and somebody else takes note of it, or the next look.
+void AnswersApart::end_readers() {
+  std::erase_if(readers_, [](const auto& reader) {
+    kill(reader.second, SIGKILL);
+    const pid_t ended = waitpid(reader.second, nullptr, WNOHANG);
+    return ended == reader.second || (ended < 0 && errno == ECHILD);
+  });
 }
 
 }  // namespace uroce::broker

@@ -23,11 +23,10 @@ Lease* Link::lease_of(uint32_t range) const {
 
 // What the other one will read is sealed before he gets it.
 void Link::prepare(const Message& message, const UniqueFd& memory) {
+  std::unique_ptr<io::PeerMemory> mapped = io::PeerMemory::for_writing(memory.get(), message.of_stranger != 0);
   const std::lock_guard guard(lock_);
   Lease* const lease = lease_of(message.range);
-  if (lease == nullptr || message.other > LeaseRange::kLastNumber) return;
-  std::unique_ptr<io::PeerMemory> mapped = io::PeerMemory::for_writing(memory.get(), message.of_stranger != 0);
-  if (!mapped) return;
+  if (lease == nullptr || message.other > LeaseRange::kLastNumber || !mapped) return;
   lease->prepared_[message.other] = std::move(mapped);
   Message sealed = make_message(Kind::kSealed);
   sealed.range = message.range;
@@ -53,17 +52,19 @@ void Link::hand_over(const Message& message, Descriptors& came) {
   if (!take_peer(message, came[0], untaken.end)) tend(message.range);  // the other side is to see the end of it
 }
 
-// False: it was not taken.
+// False: it was not taken. Without the lock where the memory is mapped, which whoever wrote to it before may make slow.
 bool Link::take_peer(const Message& message, UniqueFd& memory, io::PeerEnd& end) {
-  const std::lock_guard guard(lock_);
+  std::unique_lock guard(lock_);
   Lease* const lease = lease_of(message.range);
   if (lease == nullptr) return false;
   auto own = lease->prepared_.extract(message.other);
-  if (own.empty() || !lease->take_peer_) return false;
+  const Lease::TakePeer take = lease->take_peer_;
+  if (own.empty() || !take) return false;
+  guard.unlock();
   ForkGuard().forget(memory.get());  // closed as soon as it is mapped
   end.own = std::move(own.mapped());
   end.memory = std::move(memory);
-  return lease->take_peer_(message.other, std::move(end));
+  return take(message.other, std::move(end));
 }
 
 // Without the lock, as peers that have ended are closed there: that takes as long as there are waiters at their ends.

@@ -13,7 +13,6 @@
 #include "base/bell.h"
 #include "base/clock.h"
 #include "base/concat.h"
-#include "broker/client/answers_apart.h"
 #include "broker/protocol/address.h"
 #include "broker/protocol/protocol.h"
 #include "broker/protocol/words.h"
@@ -44,7 +43,8 @@ void fill_in(Process& process, const std::optional<std::string>& text) {
 }
 
 // Fills in the answers of those who give one in time. 0, or EINTR as Observer::look() has it.
-int take_answers(std::vector<Process>& processes, std::vector<Asked> asked, uint32_t most_qps, int stop) {
+int take_answers(std::vector<Process>& processes, std::vector<Asked> asked, AnswersApart& apart, uint32_t most_qps,
+                 int stop) {
   const Time end = monotonic_now() + std::chrono::milliseconds(Observer::kPatience);
   const UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
   epoll_event stopped{.events = EPOLLIN, .data = {}};
@@ -73,8 +73,9 @@ int take_answers(std::vector<Process>& processes, std::vector<Asked> asked, uint
     bytes += text ? text->size() : 0;
     fill_in(processes[each->process], text);
   }
-  return read_answers_apart(of_others, longest_report(most_qps), kMostBytes - std::min(bytes, kMostBytes), stop,
-                            [&processes](size_t process, const auto& text) { fill_in(processes[process], text); });
+  return apart.read(of_others, longest_report(most_qps), kMostBytes - std::min(bytes, kMostBytes),
+                    monotonic_now() + std::chrono::milliseconds(Observer::kPatience), stop,
+                    [&processes](size_t process, const auto& text) { fill_in(processes[process], text); });
 }
 
 std::variant<UniqueFd, io::IoError> reach(const std::string& address) {
@@ -140,7 +141,8 @@ std::variant<std::vector<Process>, io::IoError> Observer::look(uint32_t most_qps
                          .answer = Process::Answer::kNone,
                          .statistics = {}});
   }
-  if (take_answers(processes, std::move(asked), most_qps, stop) != 0) return io::IoError{EINTR, "interrupted", ""};
+  if (take_answers(processes, std::move(asked), apart_, most_qps, stop) != 0)
+    return io::IoError{EINTR, "interrupted", ""};
   return processes;
 }
 

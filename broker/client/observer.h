@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // Looks at the processes that use a broker, for `uroce stat`: who they are, as the broker says, and what they say of
-// themselves (broker/protocol/statistics.h). A process that does not answer delays nobody for longer than kPatience.
+// themselves (broker/protocol/statistics.h). Processes that do not answer delay nobody for longer than kPatience, and
+// what those of other users have answered is read for as long at most.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/unique_fd.h"
+#include "broker/client/answers_apart.h"
 #include "broker/protocol/connections.h"
 #include "broker/protocol/statistics.h"
 
@@ -28,7 +30,7 @@ struct Process {
 
 class Observer {
  public:
-  static constexpr int kPatience = 1000;  // ms, for all processes together
+  static constexpr int kPatience = 1000;  // ms, for all processes together, and once more
 
   // `address` as for Link::open(), without "none". ENOENT: there is no broker.
   static std::variant<Observer, io::IoError> open(const std::string& address);
@@ -49,6 +51,7 @@ class Observer {
 
   UniqueFd socket_;
   std::string broker_;
+  AnswersApart apart_;
 };
 
 }  // namespace uroce::broker

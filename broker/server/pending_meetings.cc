@@ -4,30 +4,28 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/page_hold.h"
 #include "broker/server/bounds.h"
 #include "engine/io/same_host/peer_memory.h"
 
 namespace uroce::broker {
 
 const PendingMeetings::Pending* PendingMeetings::begin(uint32_t one, uint32_t other, bool of_strangers) {
-  Pending both{{{{.range = one, .file = {}, .first = {}}, {.range = other, .file = {}, .first = {}}}}, of_strangers};
+  Pending both{{{{.range = one, .file = {}, .hold = {}}, {.range = other, .file = {}, .hold = {}}}}, of_strangers};
   for (auto& memory : both.memories) {
     if (io::PeerMemory::make(memory.file) != 0) return nullptr;
-    if (of_strangers && memory.first.hold(memory.file.get()) != 0) return nullptr;
+    if (of_strangers && hold_first_page(memory.file.get(), memory.hold) != 0) return nullptr;
   }
   return &(begun_[pair(one, other)] = std::move(both));
 }
 
-// What they say is that it is to be looked at. A stranger who has put another page first, which nobody holds, is not
-// believed: from the seals on he cannot.
+// What they say is that it is to be looked at.
 std::optional<PendingMeetings::Pending> PendingMeetings::take_sealed(uint32_t one, uint32_t other) {
   const auto found = begun_.find(pair(one, other));
   if (found == begun_.end()) return std::nullopt;
   bool all = true;
   for (auto& memory : found->second.memories) {
-    const bool of_strangers = found->second.of_strangers;
-    memory.sealed = memory.sealed || (io::PeerMemory::is_sealed(memory.file.get(), of_strangers) &&
-                                      (!of_strangers || memory.first.is_in_place()));
+    memory.sealed = memory.sealed || io::PeerMemory::is_sealed(memory.file.get(), found->second.of_strangers);
     all = all && memory.sealed;
   }
   if (!all) return std::nullopt;
@@ -43,7 +41,7 @@ void PendingMeetings::forget(uint32_t range) {
 void PendingMeetings::hold_until(Time until, Pending&& met) {
   if (!met.of_strangers) return;
   if (held_.size() == kMostPendingMeetings) held_.pop_front();
-  held_.push_back({until, {std::move(met.memories[0].first), std::move(met.memories[1].first)}});
+  held_.push_back({until, {std::move(met.memories[0].hold), std::move(met.memories[1].hold)}});
 }
 
 void PendingMeetings::release(Time now) {

@@ -13,7 +13,6 @@
 #include <optional>
 #include <utility>
 
-#include "base/page_hold.h"
 #include "base/time.h"
 #include "base/unique_fd.h"
 
@@ -25,7 +24,7 @@ class PendingMeetings {
     struct Memory {
       uint32_t range;  // of who writes to it
       UniqueFd file;
-      FirstPage first;  // of strangers
+      UniqueFd hold;  // of strangers: base/page_hold.h
       bool sealed = false;
     };
     std::array<Memory, 2> memories;
@@ -66,7 +65,7 @@ class PendingMeetings {
 
   struct Held {
     Time until;
-    std::array<FirstPage, 2> pages;
+    std::array<UniqueFd, 2> pages;
   };
   std::map<Pair, Pending> begun_;
   std::deque<Held> held_;  // the oldest first

@@ -51,6 +51,7 @@ Datapath::Moved Datapath::iterate(Caller caller, Time now) {
 }
 
 void Datapath::leave_nothing(Time now) {
+  const queue::CompletionBurst::Publisher published(completions_);
   schedule_.acks().end_delay();
   transmit(Caller::kPolling, std::max(now_, now));
 }

@@ -63,11 +63,10 @@ std::unique_ptr<const PeerMemory> PeerMemory::for_reading(int memory, bool of_st
   return of_stranger && !mapped->hold() ? nullptr : std::move(mapped);
 }
 
-// The broker does so as well until both have it. What is held there may be let go when the broker ends.
+// The broker does so as well until both have it, and may have held another page (base/page_hold.h): no fork() waits.
 bool PeerMemory::hold() {
-  ForkGuard forks;
   if (hold_page(base_, hold_) != 0) return false;
-  forks.close_in_children(hold_.get());
+  ForkGuard().close_in_children(hold_.get());  // a child that comes between the two keeps it, which nobody sees
   return true;
 }
 

@@ -7,11 +7,15 @@
 #include <cerrno>
 #include <gtest/gtest.h>
 #include <memory>
+#include <set>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <vector>
 
 #include "base/bell.h"
+#include "base/clock.h"
 #include "base/concat.h"
 #include "broker/client/link.h"
 #include "tests/broker/client/scripted_broker.h"
@@ -253,6 +257,32 @@ TEST_F(ObserverTest, AnswersOfOtherUsersAreReadApart) {
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(processes[i].answer, expected[i]) << i;
   EXPECT_EQ(processes[0].statistics.devices[0].name, "first");
   EXPECT_EQ(processes[5].statistics.devices[0].name, "last");
+}
+
+// A reader that does not come back is left behind, and that user has no other meanwhile. It has nothing that others
+// would wait for.
+TEST_F(ObserverTest, WhatCannotBeReadKeepsNobody) {
+  const UniqueFd full(memfd_create("answer", MFD_CLOEXEC)), other(memfd_create("answer", MFD_CLOEXEC));
+  const std::string text(1 << 20, 'x');
+  for (const int file : {full.get(), other.get()}) {
+    ASSERT_EQ(pwrite(file, text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
+  }
+  AnswersApart apart;
+  std::set<size_t> taken;
+  const auto take = [&taken](size_t process, const std::optional<std::string>& answer) {
+    taken.insert(process);
+    EXPECT_EQ(answer.value_or("").size(), size_t{1} << 20);
+  };
+  const AnswersOfUsers answers{{kUser, {{1, full.get()}}}, {kOtherUser, {{2, other.get()}}}};
+  EXPECT_EQ(apart.read(answers, text.size(), text.size() * 2, monotonic_now(), -1, take), 0) << "there is no time";
+  EXPECT_TRUE(taken.empty());
+  const Time end = monotonic_now() + std::chrono::seconds(20);
+  while (taken.size() < 2 && monotonic_now() < end) apart.read(answers, text.size(), text.size() * 2, end, -1, take);
+  EXPECT_EQ(taken, (std::set<size_t>{1, 2}));
+  const UniqueFd stop(eventfd(1, EFD_CLOEXEC));
+  while (apart.readers() > 0 && monotonic_now() < end) apart.read({}, 0, 0, monotonic_now(), -1, take);
+  EXPECT_EQ(apart.readers(), 0u);
+  EXPECT_EQ(apart.read(answers, text.size(), text.size() * 2, end, stop.get(), take), EINTR);
 }
 
 // One that asks and does not read keeps nobody from the next answer.

@@ -2,7 +2,6 @@
 // Who is brought together with whom, to exchange packets by memory.
 #include <array>
 #include <cerrno>
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <memory>
 #include <optional>
@@ -371,26 +370,6 @@ TEST_F(ServerMeetingsInTurns, NobodyMovesThePagesBeforeBothHoldThem) {
   silent_time += kHoldTime;
   turns();
   EXPECT_TRUE(pages.are(given.get())) << "neither holds them here";
-}
-
-// Until it is sealed he can put another page in its place.
-TEST_F(ServerMeetingsInTurns, WhoPutsAnotherPageFirstIsNotMet) {
-  if (geteuid() != 0) GTEST_SKIP() << "needs root for processes of other users";
-  std::optional<RawClient> stranger;
-  as_user(kUser, [&] { stranger.emplace(address_); });
-  RawClient root(address_);
-  greet(*stranger);
-  greet(root);
-  const uint32_t theirs = lease(*stranger), ours = lease(root);
-  meet(root, ours, theirs);
-  root.prepare(root.hear(0));
-  const Message to_them = stranger->hear(0);
-  ASSERT_EQ(fallocate(stranger->descriptors()[0].get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096), 0);
-  stranger->prepare(to_them);
-  EXPECT_TRUE(io::PeerMemory::is_sealed(stranger->descriptors()[0].get(), true));
-  turns();
-  root.hear(0);
-  EXPECT_EQ(root.error(), ETIMEDOUT);
 }
 
 // Who has a range by an earlier lease has met others, not who has it by the later one.

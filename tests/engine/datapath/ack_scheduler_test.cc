@@ -15,8 +15,11 @@
 namespace uroce::engine::test {
 namespace {
 
+using testing::AllOf;
+using testing::Each;
 using testing::ElementsAre;
 using testing::IsEmpty;
+using testing::SizeIs;
 using transport::test::rdma;
 using wire::Opcode;
 using enum Datapath::Caller;
@@ -119,6 +122,17 @@ TEST_F(Acks, LeaveBehindTheAnswerOfAnApplicationThatPolls) {
   answer();
   b.run(kPolling);
   EXPECT_THAT(sent(), ElementsAre(Opcode::kRcSendOnly, Opcode::kRcAcknowledge));
+}
+
+// Sending that much takes so long that what came meanwhile has been taken, too.
+TEST_F(Acks, LeaveWithALongPostOfAnApplicationThatMaySleepThen) {
+  for (int i = 0; i < 32; ++i) answer();
+  b.run(kPosting);
+  EXPECT_THAT(sent(), AllOf(SizeIs(32), Each(Opcode::kRcSendOnly)));
+  EXPECT_TRUE(b.datapath.unfinished());
+  b.datapath.leave_nothing(b.now);
+  EXPECT_THAT(sent(), ElementsAre(Opcode::kRcAcknowledge));
+  EXPECT_FALSE(b.datapath.unfinished());
 }
 
 TEST_F(Acks, LeaveInTheNextRoundWithoutAnAnswer) {
