@@ -311,17 +311,11 @@ WcStatus Requester::validate(const SendWqe& wqe) const {
 }
 
 // Asking costs the peer a packet, so not every message asks (IBTA 9.7.5.1.2 leaves it to the requester): those whose
-// completion somebody waits for do, long messages now and then, though not just before the end of one that asks, and
-// the last posted one if no answer is under way.
+// completion somebody waits for do, long messages now and then, and the last posted one if no answer is under way.
 bool Requester::want_ack(const Entry& entry, uint32_t n, uint32_t psns) const {
-  if (window_.in_flight() + psns >= qp_.window || beyond_credits(entry)) return true;
-  const uint32_t left = entry.progress.psn_count - n - psns;
-  if (since_ack_request_ + psns >= ack_interval()) return left == 0 || left > ack_interval() / 8 || !end_asks(entry);
-  return left == 0 && end_asks(entry);
-}
-
-// The last packet of the WQE at the cursor is to ask, whatever went before it.
-bool Requester::end_asks(const Entry& entry) const {
+  if (since_ack_request_ + psns >= ack_interval() || window_.in_flight() + psns >= qp_.window || beyond_credits(entry))
+    return true;
+  if (n + psns != entry.progress.psn_count) return false;
   if (credit_limit_ && *credit_limit_ == wire::Msn(entry.progress.message)) return true;  // the next one needs to know
   if (qp_.signal_all || (entry.wqe.flags & queue::kSignaled)) return true;
   if (local_operation_follows()) return true;

@@ -118,7 +118,6 @@ class Requester {
   // True once sending has come to the WQE that failed; those before it may still be sent again.
   bool at_local_error() const { return local_error_ && local_error_->index == window_.cursor(); }
   bool want_ack(const Entry& entry, uint32_t n, uint32_t psns) const;
-  bool end_asks(const Entry& entry) const;
   uint32_t psns_at_once(const Entry& entry) const;
   bool waits_for_room() const;
   bool build(bool probe, io::TxPacket& out);
