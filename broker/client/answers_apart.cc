@@ -157,10 +157,11 @@ int AnswersApart::read(const AnswersOfUsers& answers, size_t most, size_t in_all
 
 // One that waits in the kernel ends when that is over, and somebody else takes note of it, or the next look.
 void AnswersApart::end_readers() {
-  std::erase_if(readers_, [](const auto& reader) {
+  const auto has_ended = [](pid_t reader) { return waitpid(reader, nullptr, WNOHANG) != 0; };
+  std::erase_if(readers_, [&](const auto& reader) {
+    if (has_ended(reader.second)) return true;  // its number may be another's by now
     kill(reader.second, SIGKILL);
-    const pid_t ended = waitpid(reader.second, nullptr, WNOHANG);
-    return ended == reader.second || (ended < 0 && errno == ECHILD);
+    return has_ended(reader.second);
   });
 }
 

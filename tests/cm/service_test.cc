@@ -385,7 +385,17 @@ TEST_F(CmSources, ADatagramServiceLikewise) {
   EXPECT_TRUE(events.empty());
 }
 
-using CmAdoption = ServiceTest;
+class CmAdoption : public ServiceTest {
+ protected:
+  // Of the connection in adoption(), to a listener of Alice's.
+  void request_from_the_same_qp() {
+    ASSERT_EQ(listen(bind(kPort).binding, kPort).error, 0);
+    wire::Req req = request();
+    req.ca_guid = wire::Guid{9};
+    req.qpn = wire::Qpn(6);
+    arrive(req);
+  }
+};
 
 TEST_F(CmAdoption, AConnectionIsEstablishedFromThenOn) {
   ASSERT_EQ(ask(adoption()).error, 0);
@@ -412,12 +422,7 @@ TEST_F(CmAdoption, TheOtherSideCanEndIt) {
 
 TEST_F(CmAdoption, ARequestOfTheSameQpFindsItStale) {
   ASSERT_EQ(ask(adoption()).error, 0);
-  const Reply bound = bind(kPort);
-  ASSERT_EQ(listen(bound.binding, kPort).error, 0);
-  wire::Req req = request();
-  req.ca_guid = wire::Guid{9};
-  req.qpn = wire::Qpn(6);
-  arrive(req);
+  request_from_the_same_qp();
   EXPECT_TRUE(events.empty());
   ASSERT_EQ(sent.size(), 2u);
   EXPECT_EQ(last_sent<wire::Dreq>().local_id, Id{100});
@@ -426,12 +431,7 @@ TEST_F(CmAdoption, ARequestOfTheSameQpFindsItStale) {
 // Anybody can say that he has a connection with that QP.
 TEST_F(CmAdoption, ARequestOfTheSameQpToAnotherUserIsNot) {
   ASSERT_EQ(ask(adoption(), kBob).error, 0);
-  const Reply bound = bind(kPort);
-  ASSERT_EQ(listen(bound.binding, kPort).error, 0);
-  wire::Req req = request();
-  req.ca_guid = wire::Guid{9};
-  req.qpn = wire::Qpn(6);
-  arrive(req);
+  request_from_the_same_qp();
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events.back().kind, EventKind::kConnectRequest);
   EXPECT_TRUE(sent.empty());
