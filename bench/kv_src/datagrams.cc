@@ -81,9 +81,10 @@ class Exchange {
     if (setsockopt(socket_.get(), IPPROTO_UDP, UDP_GRO, &on, sizeof on) != 0) limits::fail_with_errno("UDP_GRO");
     sockaddr_in own{};
     own.sin_family = AF_INET;
-    own.sin_port = htons(options.port);
+    own.sin_port = htons(options.server ? options.port : 0);
     if (bind(socket_.get(), reinterpret_cast<const sockaddr*>(&own), sizeof own) != 0) limits::fail_with_errno("bind");
-    peer_ = own;
+    peer_.sin_family = AF_INET;
+    peer_.sin_port = htons(options.port);
     if (!options.server && inet_pton(AF_INET, options.peer.c_str(), &peer_.sin_addr) != 1)
       throw std::runtime_error("not an IPv4 address: " + options.peer);
     epoll_event event{.events = EPOLLIN, .data = {}};
@@ -98,7 +99,7 @@ class Exchange {
   void serve() {
     const bench::Usage before;
     limits::announce_ready();
-    while (!limits::stop_requested()) turn();
+    while (goes_on()) turn();
     std::printf(R"({"requests": %llu, )", static_cast<unsigned long long>(done_));
     bench::Usage().print_since(before, stdout);
     std::puts("}");
@@ -106,11 +107,11 @@ class Exchange {
   void ask() {
     limits::announce_ready();
     const bench::Usage before;
-    begin_ = limits::now_ns();
-    end_ = begin_ + static_cast<uint64_t>(options_.seconds * 1e9);
+    const uint64_t begin = limits::now_ns();
+    end_ = begin + static_cast<uint64_t>(options_.seconds * 1e9);
     for (uint32_t i = 0; i < options_.connections; ++i) put(answer_, limits::now_ns());
     send_all();
-    for (last_ = begin_; limits::now_ns() < end_ && !limits::stop_requested();) {
+    for (last_ = begin; goes_on();) {
       turn();
       if (limits::now_ns() > last_ + kLostNs) throw std::runtime_error("datagrams were lost");
     }
@@ -128,11 +129,13 @@ class Exchange {
     alignas(cmsghdr) char bytes[CMSG_SPACE(sizeof(int))];
   };
 
+  bool goes_on() const { return !limits::stop_requested() && limits::now_ns() < end_; }
+
   // Everything that there is, and what it asks for.
   void turn() {
     epoll_event event;
     if (epoll_wait(epoll_.get(), &event, 1, 100) <= 0) return;
-    while (true) {
+    while (goes_on()) {
       for (unsigned i = 0; i < kSlots; ++i) {
         msghdr& header = slots_[i].msg_hdr;
         header.msg_control = controls_[i].bytes;
@@ -242,7 +245,7 @@ class Exchange {
   Control controls_[kSlots] = {};
   sockaddr_in from_[kSlots] = {};
   std::vector<uint64_t> round_trips_;
-  uint64_t begin_ = 0, end_ = 0, last_ = 0, done_ = 0;
+  uint64_t end_ = UINT64_MAX, last_ = 0, done_ = 0;
 };
 
 }  // namespace

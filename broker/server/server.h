@@ -46,6 +46,9 @@ struct Policy {
   uid_t owner = 0;
   // Where steering keeps users apart all others are served too, or if this is set only the members of this group.
   std::optional<gid_t> group;
+  // Processes of two users exchange packets by memory too. Else, as of two hosts, by the network: who writes to memory
+  // that another one reads can make him wait (SECURITY.md).
+  bool memory_between_users = false;
   // Ends so long after its last client has left; who only looks does not count.
   std::optional<Duration> linger;
   size_t most_clients = kMostClients;

@@ -22,6 +22,7 @@ void Server::meet(const Client& client, const Message& request) {
   bring_together(client, request.range, request.other);
   if (request.kind == Kind::kSealed) return;
   const uid_t asks = client.peer.uid, is_asked = other->peer.uid;
+  if (asks != is_asked && !policy_.memory_between_users) return;
   const bool one_is_enough = asks == is_asked || asks == 0;
   if (!meetings_.wish(request.range, request.other, one_is_enough, now_())) return;
   const auto has_many = [this](const Client& each, uid_t user) {

@@ -43,7 +43,7 @@ struct Settings {
   std::string group, user, faults;
   double linger = -1;  // seconds; negative: for good
   int ready = -1;      // descriptor
-  bool verbose = false;
+  bool memory_between_users = false, verbose = false;
 };
 
 // Tells whoever has started it how that went, in a line: nothing, it serves; otherwise what is wrong.
@@ -162,6 +162,7 @@ int serve(const Settings& settings) {
   policy.most_clients = most_clients(files);
   policy.enough_to_close = enough_to_close(files);
   policy.owner = geteuid();
+  policy.memory_between_users = settings.memory_between_users;
   if (!settings.group.empty()) {
     const group* const found = getgrnam(settings.group.c_str());
     if (found == nullptr)
@@ -226,6 +227,10 @@ int main(int argc, char** argv) {
                  "Of other users serve only the members of this group; default: everybody, if users can be kept apart")
       ->option_text("NAME");
   app.add_option("--user", settings.user, "Serve this user, instead of the one who started it")->option_text("NAME");
+  app.add_flag(
+      "--memory-between-users", settings.memory_between_users,
+      "Let programs of different users exchange packets by memory as well, not by the network: faster, and one "
+      "can make the other wait (SECURITY.md)");
   app.add_option("--socket", settings.addresses, "Listen here as well, e.g. for containers: a path, or @NAME")
       ->option_text("ADDRESS");
   app.add_option("--linger", settings.linger, "End so long after the last program has left; default: stay")

@@ -25,13 +25,14 @@ PLACES = {"two-hosts": ("a", "b"), "same-host": ("a", "a")}
 
 def transfer(lab, server_host, client_host, arguments=(), gid=0, faults=(None, None), user=False, options=(), env=None):
     """Starts rc_transfer, hash-checked: server and client."""
+    users = user if isinstance(user, tuple) else (user, user)  # the server's, the client's
     port = next(_ports)
-    own = [lab.program_for(user, "rc_transfer"), "--device", server_host.device, "--gid-index", gid, "--port", port]
+    own = [lab.program_for(any(users), "rc_transfer"), "--device", server_host.device, "--gid-index", gid, "--port", port]
     own += ["--ack-timeout", TIMER]
-    how = dict(io="udp", user=user, options=options, env=env)
-    server = server_host.start([*own, "--server"], faults=faults[0], **how)
+    how = dict(io="udp", options=options, env=env)
+    server = server_host.start([*own, "--server"], user=users[0], faults=faults[0], **how)
     server.wait_listening(port)
-    return server, client_host.start([*own, *arguments, "--client", server_host.ipv4], faults=faults[1], **how)
+    return server, client_host.start([*own, *arguments, "--client", server_host.ipv4], user=users[1], faults=faults[1], **how)
 
 
 def check_ended(pair, timeout=120):
@@ -180,6 +181,21 @@ def by_memory(user, faults):
         return "packets: " + ", ".join(told)
 
     return run
+
+
+def of_two_users(lab):
+    """Root's and another user's: by memory only where the broker permits it."""
+    told = []
+    for options in ((), ("--memory-between-users",)):
+        end_brokers(lab)
+        start_broker(lab, lab.a, options)
+        pair = transfer(lab, lab.a, lab.a, ["--bidirectional", "--messages", 300], user=(False, True), env={"UROCE_COUNTERS": "1"})
+        check_ended(pair)
+        by = [int(sent[1]) if (sent := re.search(r"packets sent through memory.*: (\d+)", program.output)) else 0 for program in pair]
+        check(min(by) > 50 if options else max(by) == 0, f"{options}: {by}")
+        told.append(str(by))
+    end_brokers(lab)
+    return "packets through memory: " + ", ".join(told)
 
 
 def in_long_packets(user):
@@ -451,6 +467,7 @@ CASES = [
     Case("services", services),
     Case("by-memory", by_memory(False, None)),
     Case("by-memory-faults", by_memory(False, FAULTS)),
+    Case("of-two-users", of_two_users),
     Case("long-packets", in_long_packets(False)),
     Case("long-packets-of-a-user", in_long_packets(True)),
     *[perftest("same-host", program) for program in ("ib_send_bw", "ib_read_bw", "ib_write_lat", "ib_atomic_bw")],

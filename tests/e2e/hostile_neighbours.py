@@ -36,7 +36,7 @@ def mean_of_next(clients, seconds):
 def attack(name, quick):
     def run(lab):
         end_brokers(lab)
-        start_broker(lab, lab.a)
+        start_broker(lab, lab.a, ["--memory-between-users"])
         pairs = [endless(lab, lab.a, lab.a, timer=TIMER), endless(lab, lab.a, lab.b, timer=TIMER)]
         clients = [client for _, client in pairs]
         alone = mean_of_next(clients, SECONDS)

@@ -244,6 +244,7 @@ class Broker {
     kernel_.start_error = in.below(8) == 1 ? EBUSY : 0;
     kernel_.inherits = in.flag();
     policy_.owner = is_root_ ? in.one_of(kUsers) : geteuid();
+    policy_.memory_between_users = true;
     if (in.below(4) == 1) policy_.group = gid_t{0};
     if (in.below(4) == 1) policy_.linger = std::chrono::seconds(1);
     start();

@@ -86,10 +86,31 @@ class Strangers : public ServerMeetings {
   };
   void SetUp() override {
     UROCE_SKIP_UNLESS_ROOT();
-    broker_.emplace(kernel_, address_);
+    start();
+  }
+  void start(bool memory_between_users = true) {
+    broker_.reset();
+    broker_.emplace(
+        kernel_, address_,
+        Policy{.owner = geteuid(), .group = {}, .memory_between_users = memory_between_users, .linger = {}});
   }
   std::optional<RunningBroker> broker_;
 };
+
+TEST_F(Strangers, DoNotMeetIfTheBrokerDoesNotPermitIt) {
+  start(false);
+  Stranger a(address_, kUser), b(address_, kOtherUser), same(address_, kUser), root(address_, 0);
+  for (Stranger* const one : {&a, &b, &root}) {
+    for (Stranger* const other : {&a, &b, &root}) {
+      if (one != other) one->meet(*other);
+    }
+  }
+  for (Stranger* const each : {&a, &b, &root}) EXPECT_EQ(each->hears(), Kind::kNoMore);
+  a.meet(same);
+  EXPECT_TRUE(a.is_asked_to_meet());
+  EXPECT_TRUE(same.is_asked_to_meet());
+  EXPECT_EQ(a.client->hear().kind, Kind::kPeer);
+}
 
 TEST_F(Strangers, MeetWhenBothAsk) {
   Stranger a(address_, kUser), b(address_, kOtherUser);
@@ -120,9 +141,8 @@ TEST_F(Strangers, ProcessesOfAUserAndRootsNeedNotBeAskedFor) {
 
 // A wish ends with the range, which somebody else may have next.
 TEST_F(Strangers, AWishIsForgottenWithItsRange) {
-  broker_.reset();
   kernel_.last_number = 8;
-  broker_.emplace(kernel_, address_);
+  start();
   Stranger a(address_, kUser);
   uint32_t range = 0;
   {
@@ -266,6 +286,49 @@ TEST_F(ServerMeetingsInTurns, WhoPreparedForOneThatHasStoppedListeningIsTold) {
   EXPECT_EQ(parting.kind, Kind::kPart);
   EXPECT_EQ(parting.range, ours);
   EXPECT_EQ(parting.other, theirs);
+}
+
+// Who has sealed first cannot be told when the other one has; it is told that they have parted as soon as it listens,
+// and a meeting before that would end by it.
+TEST_F(ServerMeetingsInTurns, WhoHasNotReadOfAPartingDoesNotMeetBefore) {
+  for (const bool deaf_seals_first : {true, false}) {
+    RawClient deaf(address_), a(address_);
+    greet(deaf);
+    greet(a);
+    const uint32_t theirs = lease(deaf), ours = lease(a);
+    meet(a, ours, theirs);
+    RawClient &first = deaf_seals_first ? deaf : a, &second = deaf_seals_first ? a : deaf;
+    first.prepare(first.hear(0));
+    const Message told = second.hear(0);
+    bool full = false;
+    for (int i = 0; i < 100 && !full; ++i) {
+      RawClient other(address_);
+      greet(other);
+      meet(other, lease(other), theirs);
+      other.hear(0);
+      full = other.error() == ETIMEDOUT;
+    }
+    ASSERT_TRUE(full);
+    second.prepare(told);
+    turns();
+    if (!deaf_seals_first) EXPECT_EQ(a.hear(0).kind, Kind::kPeer);
+    EXPECT_EQ(a.hear(0).kind, Kind::kPart) << "and nothing before it, of the one that is told last";
+    for (Message heard = deaf.hear(0); deaf.error() == 0; heard = deaf.hear(0)) EXPECT_NE(heard.other, ours);
+    const auto is_asked_to_meet = [&] {
+      meet(a, ours, theirs);
+      const bool is = a.hear(0).kind == Kind::kMemory && a.error() == 0;
+      EXPECT_EQ(deaf.hear(0).kind == Kind::kMemory && deaf.error() == 0, is);
+      return is;
+    };
+    EXPECT_FALSE(is_asked_to_meet());
+    silent_time += Server::kLookAgain;
+    turns();
+    Message parting = deaf.hear(0);
+    while (deaf.error() == 0 && parting.other != ours) parting = deaf.hear(0);
+    EXPECT_EQ(deaf.error(), 0);
+    EXPECT_EQ(parting.kind, Kind::kPart);
+    EXPECT_TRUE(is_asked_to_meet());
+  }
 }
 
 // Who reads it would wait for what the writer does to it. That he says so is not enough.

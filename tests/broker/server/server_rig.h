@@ -127,6 +127,7 @@ class ServerTest : public testing::Test {
     return std::make_unique<Server>(std::move(listeners), std::make_unique<FakeSteering>(kernel_),
                                     Policy{.owner = geteuid(),
                                            .group = {},
+                                           .memory_between_users = true,
                                            .linger = {},
                                            .most_clients = most_clients,
                                            .enough_to_close = most_clients},
