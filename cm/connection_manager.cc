@@ -261,7 +261,11 @@ void ConnectionManager::say_farewell(Endpoint& endpoint, Time now) {
 void ConnectionManager::on_timer(Time now) {
   to_end_ = limits_.ended_in_a_turn;
   end_some(now);
-  while (Endpoint* const endpoint = table_.expired(now)) expire(*endpoint, now);
+  for (uint32_t i = 0; i < limits_.expired_in_a_turn; ++i) {
+    Endpoint* const endpoint = table_.expired(now);
+    if (endpoint == nullptr) break;
+    expire(*endpoint, now);
+  }
   if (waiting_.deadline() > now) return;
   const auto listens = [this](const WaitingRequests::Service& service) { return listeners_.has(service.id); };
   for (const Datagram& request : waiting_.take(listens, now)) dispatch(request, now, true);

@@ -261,7 +261,8 @@ struct Limits {
   // --- at a time
   uint32_t ended_in_a_turn =
       256;  // ids, and as many bindings, of clients that are gone, and requests of ended listeners
-  uint32_t repeats_unproven = 2;  // of a REP to an address that is not proven, 1 s apart at least
+  uint32_t expired_in_a_turn = 256;  // timers of ids: a datagram each that is sent again
+  uint32_t repeats_unproven = 2;     // of a REP to an address that is not proven, 1 s apart at least
 
   // Where REQ says that data is to go to another address than the datagram's source. Nobody asks that address, and who
   // sends the REQ knows QPN and PSN: so only where all peers are to be trusted.

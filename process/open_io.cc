@@ -146,8 +146,10 @@ std::variant<OpenedIo, io::IoError> open_af_xdp(const net::Netdev& netdev, const
     std::move(others.begin(), others.end(), std::back_inserter(texts));
     return texts;
   };
+  auto* const udp = sockets.get();
   auto both = std::make_unique<io::FramesAndSockets>(frames->take_io(), std::move(sockets));
-  opened.set_host_addresses = [all = both.get()](std::span<const wire::IpAddress> addresses) {
+  opened.set_host_addresses = [udp, all = both.get()](std::span<const wire::IpAddress> addresses) {
+    udp->set_local_addresses(addresses);
     all->set_local_addresses(addresses);
   };
   opened.io.push_back(std::move(both));
@@ -171,6 +173,9 @@ std::variant<OpenedIo, io::IoError> open_udp(const net::Netdev& netdev, const Op
           "which is slower; runs are tried again after a second, then ever less often");
     }
     return texts;
+  };
+  opened.set_host_addresses = [sockets = udp.get()](std::span<const wire::IpAddress> addresses) {
+    sockets->set_local_addresses(addresses);
   };
   opened.io.push_back(std::move(udp));
   if (own) share(own, netdev.index, opened);
@@ -197,14 +202,16 @@ std::variant<OpenedIo, io::IoError> open_dpdk(const net::Netdev& netdev, const O
   if (auto* error = std::get_if<io::IoError>(&result)) return *error;
   auto& port = std::get<std::unique_ptr<io::DpdkIo>>(result);
   OpenedIo opened;
-  opened.report = [udp = sockets.get()](uint64_t) { return udp->take_notices(); };
+  auto* const udp = sockets.get();
+  opened.report = [udp](uint64_t) { return udp->take_notices(); };
   auto* const frames = port.get();
   using Copies = io::FramesAndSockets::Copies;
   std::shared_ptr<io::CopyFilter> filter;
   if (frames->gets_copies()) filter = io::CopyFilter::open(netdev.index, netdev.mac, netdev.addresses, config.qpns);
   auto both = std::make_unique<io::FramesAndSockets>(std::move(port), std::move(sockets),
                                                      filter ? Copies::kDropped : Copies::kOfAll);
-  opened.set_host_addresses = [all = both.get()](std::span<const wire::IpAddress> addresses) {
+  opened.set_host_addresses = [udp, all = both.get()](std::span<const wire::IpAddress> addresses) {
+    udp->set_local_addresses(addresses);
     all->set_local_addresses(addresses);
   };
   opened.set_addresses = [frames, filter](const wire::MacAddress& mac, std::span<const wire::IpAddress> addresses) {

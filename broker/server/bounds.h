@@ -56,6 +56,12 @@ inline constexpr size_t kServedOfUser = 64;  // messages of all clients of a use
 inline constexpr size_t kMostAccepted = 64;  // of a listener
 inline constexpr size_t kMostClosed = 16;    // connections: to close one may take a process (slow_closer.h)
 
+// --- of what it gives away ------------------------------------------------------------------------------------------
+// Its own copies of what users who are not the owner have been sent are left to a process (slow_closer.h) when there
+// are so many, or after so long.
+inline constexpr size_t kEnoughGiven = 64;
+inline constexpr Duration kGivenTime = std::chrono::milliseconds(20);
+
 // --- of the broker's time -------------------------------------------------------------------------------------------
 // A user who is not the owner has kMostTime at once, for hundreds of programs that begin, and one part in kShare of the
 // time beyond.

@@ -84,6 +84,7 @@ Server::~Server() {
   for (const UniqueFd& listener : listeners_) accept_rest(listener.get());
   listeners_.clear();
   cm_.reset();
+  leave_given();
   for (Client& client : clients_) let_go(client.socket, client.reports, client.peer.uid);
   for (Leaving& leaving : leaving_) let_go(leaving.socket, leaving.reports, leaving.user);
 }
@@ -100,6 +101,20 @@ void Server::let_go(ClientSocket& socket, UniqueFd& reports, uid_t user) {
   closer_.add(std::move(reports), user);
   socket.release().reset();  // on this account
   charge(user, begin);
+}
+
+// A descriptor that `user` has been sent: he can have closed his by now, and made the last close() wait for what he
+// likes.
+void Server::leave_to(uid_t user, UniqueFd given) {
+  if (is_owner(user)) return;
+  if (given_.empty()) given_since_ = now_();
+  given_.emplace_back(user, std::move(given));
+}
+
+// A process closes many.
+void Server::leave_given() {
+  for (auto& [user, given] : given_) closer_.add(std::move(given), user);
+  given_.clear();
 }
 
 // Whoever has not been accepted yet: what they have sent would be closed with the listener, and waited for. One that
@@ -171,6 +186,7 @@ int Server::patience(Time now) const {
   if (!kept_.empty() || partings_.any()) next = std::min(next, look_at_kept_);
   if (!leaving_.empty()) next = std::min(next, closes_more_ ? now : now + kLookAgain);
   if (closer_.is_busy()) next = std::min(next, now + kLookAgain);
+  if (!given_.empty()) next = std::min(next, given_since_ + kGivenTime);
   if (claims_) next = std::min(next, claims_->deadline(now));
   if (cm_) next = std::min(next, cm_->deadline());
   if (accepts_at_ > now) next = std::min(next, accepts_at_);
@@ -312,7 +328,9 @@ bool Server::welcome(Client& client) {
   shutdown(own.get(), SHUT_RD);  // nothing comes that would be closed with it (client_socket.h)
   client.reports = std::move(own);
   const std::array descriptors{theirs.get()};
-  return client.socket.send(message, std::span(descriptors).first(theirs ? 1 : 0)) == 0;
+  const int error = client.socket.send(message, std::span(descriptors).first(theirs ? 1 : 0));
+  leave_to(client.peer.uid, std::move(theirs));
+  return error == 0;
 }
 
 bool Server::may_use(const Client& client) const {
@@ -339,8 +357,8 @@ bool Server::introduce(const Client& observer, const Message& request) {
     if (client.number <= request.client || !client.reports || !client.greeted || client.observes ||
         !may_see(observer, client))
       continue;
-    const UniqueFd file(memfd_create("uroce statistics", MFD_CLOEXEC));
-    const auto [client_end, observer_end] = make_bell();
+    UniqueFd file(memfd_create("uroce statistics", MFD_CLOEXEC));
+    auto [client_end, observer_end] = make_bell();
     const std::array asks{file.get(), client_end.get()}, tells{file.get(), observer_end.get()};
     const int error = file && client_end ? tell(client, question, asks) : EMFILE;
     if (error == EPIPE || error == ECONNRESET) {
@@ -351,7 +369,10 @@ bool Server::introduce(const Client& observer, const Message& request) {
     answer.client = client.number;
     answer.pid = client.peer.pid;
     answer.uid = client.peer.uid;
-    return observer.socket.send(answer, std::span(tells).first(error == 0 ? 2 : 0)) == 0;
+    const int failed = observer.socket.send(answer, std::span(tells).first(error == 0 ? 2 : 0));
+    // Who closes an end wakes all that wait at the other one.
+    for (UniqueFd* const each : {&file, &client_end, &observer_end}) leave_to(client.peer.uid, std::move(*each));
+    return failed == 0;
   }
   return observer.socket.send(make_message(Kind::kNoMore)) == 0;
 }
@@ -407,10 +428,12 @@ bool Server::open_cm(const Client& client) {
     return client.socket.send(
                refusal(EBUSY, concat("user ", client.peer.uid, " has as many connections as are left"))) == 0;
   }
-  const UniqueFd end = cm_->open(cm::ClientId{client.number}, now_());
+  UniqueFd end = cm_->open(cm::ClientId{client.number}, now_());
   if (!end) return client.socket.send(refusal(EMFILE, "the broker has too many open files")) == 0;
   log(client, "uses the connection manager");
-  return client.socket.send(granted(0), std::array{end.get()}) == 0;
+  const int error = client.socket.send(granted(0), std::array{end.get()});
+  leave_to(client.peer.uid, std::move(end));
+  return error == 0;
 }
 
 bool Server::is_others_qpn(cm::ClientId client, wire::Qpn qpn) {
@@ -469,6 +492,7 @@ void Server::close_some() {
     charge(user, begin);
   }
   closes_more_ = closed == kMostClosed;
+  if (given_.size() >= kEnoughGiven || now_() >= given_since_ + kGivenTime) leave_given();
   if (has_starting_child()) return;
   const Duration begin = spent();
   if (const auto user = closer_.work([this](uid_t each) { return has_time(each, now_()); })) charge(*user, begin);

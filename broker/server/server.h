@@ -19,6 +19,7 @@
 #include <set>
 #include <string>
 #include <sys/types.h>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -126,6 +127,8 @@ class Server final : private CmServer::Clients {
   bool is_silent(const Client& client, Time now) const;
   bool has_time(uid_t user, Time now) const;
   bool has_its_turn(const Client& client);
+  void leave_to(uid_t user, UniqueFd given);
+  void leave_given();
   bool serve_on_account(Client& client);
   void charge(uid_t user, Duration since);
   int tell(const Client& client, const Message& message, std::span<const int> descriptors = {});
@@ -207,6 +210,8 @@ class Server final : private CmServer::Clients {
   std::map<uint32_t, Client*> holders_;  // of ranges
   std::list<Leaving> leaving_;
   SlowCloser closer_;  // of what has descriptors in its queue
+  std::vector<std::pair<uid_t, UniqueFd>> given_;
+  Time given_since_{};
   Meetings meetings_;
   PendingMeetings pending_;
   Partings partings_;

@@ -42,10 +42,12 @@ bool Server::grant(Client& client, const Message& request) {
     end_lease(client, range.number);
     return socket.send(refusal(error->code, error->text())) == 0;
   }
-  const PortSockets& sockets = std::get<PortSockets>(admitted);
+  PortSockets& sockets = std::get<PortSockets>(admitted);
   Message answer = granted(range.number);
   answer.has_v6 = sockets.v6 ? 1 : 0;
-  return socket.send(answer, SocketList(sockets).span()) == 0;
+  const int error = socket.send(answer, SocketList(sockets).span());
+  for (UniqueFd* const each : {&sockets.v4, &sockets.v6, &sockets.kept}) leave_to(client.peer.uid, std::move(*each));
+  return error == 0;
 }
 
 // The broker only knows who has it: opening the port takes rights that it neither gives nor asks for.

@@ -94,7 +94,7 @@ void Server::bring_together(const Client& client, uint32_t range, uint32_t its_r
   auto sealed = pending_.take_sealed(range, its_range);
   if (!sealed) return;
   const Client& other = *holder(its_range);
-  const auto [ours, theirs] = make_bell();
+  auto [ours, theirs] = make_bell();
   const auto gives = [&](const Client& to, uint32_t own, const Client& it, uint32_t peer, const UniqueFd& bell) {
     Message message = make_message(Kind::kPeer);
     message.range = own;
@@ -104,6 +104,8 @@ void Server::bring_together(const Client& client, uint32_t range, uint32_t its_r
   };
   const bool it_is_told = gives(other, its_range, client, range, theirs);
   const bool both_are = it_is_told && gives(client, range, other, its_range, ours);
+  const uid_t mistrusted = is_owner(client.peer.uid) ? other.peer.uid : client.peer.uid;
+  for (UniqueFd* const each : {&ours, &theirs}) leave_to(mistrusted, std::move(*each));
   pending_.hold_until(now_() + kHoldTime, std::move(*sealed));
   if (both_are) return log(client, concat("exchanges packets with process ", other.peer.pid, " by memory"));
   meetings_.unsettle(range, its_range);

@@ -39,9 +39,9 @@ bool Server::serve_on_account(Client& client) {
   return goes_on;
 }
 
-// Others do not wait for more messages of one user than so many.
+// Others do not wait for more messages of one user than so many. What an answer brings is closed later.
 bool Server::has_its_turn(const Client& client) {
-  return is_owner(client.peer.uid) || ++served_[client.peer.uid] <= kServedOfUser;
+  return is_owner(client.peer.uid) || (!closer_.is_full() && ++served_[client.peer.uid] <= kServedOfUser);
 }
 
 // What is no answer. EAGAIN as well while the user has no time.

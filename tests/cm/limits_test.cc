@@ -238,7 +238,7 @@ TEST(LimitsTest, ManyListenersEndWithoutALookAtAllIdsForEach) {
 struct Slices : testing::Test {
   static constexpr uint32_t kInATurn = 10;
   Lab lab;
-  Host a{lab, v4(1), {.ended_in_a_turn = kInATurn}}, b{lab, v4(2)};
+  Host a{lab, v4(1), {.ended_in_a_turn = kInATurn, .expired_in_a_turn = kInATurn}}, b{lab, v4(2)};
 
   // Turns until all is done, each of which does no more than it may.
   int turns() {
@@ -265,6 +265,22 @@ TEST_F(Slices, AClientThatLeavesEndsOverSeveralTurns) {
   EXPECT_EQ(a.sent.size() - sent, 95u) << "each is told of";
   lab.run_dry();
   EXPECT_EQ(a.cm.size(), 0u);
+}
+
+// A user can have them all expire at one moment.
+TEST_F(Slices, WhatIsToBeSentAgainAtOnceIsSentInSeveralTurns) {
+  lab.filter = [](const Datagram&) { return false; };
+  for (size_t i = 0; i < 95; ++i) a.connect(b, kPort);
+  const size_t sent = a.sent.size();
+  lab.now = a.cm.deadline() + 1ms;
+  int turns = 0;
+  for (; a.cm.deadline() <= lab.now; ++turns) {
+    const size_t before = a.sent.size();
+    a.cm.on_timer(lab.now);
+    EXPECT_LE(a.sent.size() - before, kInATurn);
+  }
+  EXPECT_EQ(a.sent.size() - sent, 95u);
+  EXPECT_EQ(turns, 10);
 }
 
 TEST_F(Slices, SeveralThatLeaveShareATurn) {

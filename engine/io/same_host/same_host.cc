@@ -5,6 +5,7 @@
 #include <bit>
 #include <chrono>
 #include <cstring>
+#include <numeric>
 #include <sys/epoll.h>
 #include <utility>
 
@@ -257,26 +258,34 @@ bool SameHost::is_near(const io::TxPacket& packet) {
   return packet.to_this_host || packet.local_delivery;
 }
 
-// How many at the front go by the network, all to other hosts or all to one range of this one (groups have one, too),
-// whose process is asked for as a peer then, the less often the more have gone without. A long packet does not go,
-// whose peer has ended since it was made. One pass: bulk to other hosts comes by here.
+// Whose wake-ups count together: a range, or the groups with one hash value.
+size_t SameHost::account_of(const io::TxPacket& packet) const {
+  const wire::IpAddress& to = packet.envelope->destination;
+  if (!to.is_multicast()) return range_of(packet);
+  const auto mix = [](size_t sum, uint8_t byte) { return sum * 31 + byte; };
+  return kMostRanges + std::accumulate(to.bytes.begin(), to.bytes.end(), size_t{0}, mix) % kGroupAccounts;
+}
+
+// How many at the front go by the network, all to other hosts or all to one range or group of this one, whose process
+// is asked for as a peer then, the less often the more have gone without. A long packet does not go, whose peer has
+// ended since it was made. One pass: bulk to other hosts comes by here.
 size_t SameHost::without_peer(std::span<const io::TxPacket> packets) {
   const io::TxPacket& front = packets.front();
   const bool near = is_near(front);
-  const uint32_t range = near ? range_of(front) : 0;
+  const size_t account = near ? account_of(front) : 0;
   const auto stays = [&](const io::TxPacket& packet) {
     if (packet.psns > 1 || packet.to_this_host != front.to_this_host || is_near(packet) != near) return true;
     if (!near) return false;
-    if (range_of(packet) != range) return true;
-    if (packet.to_this_host && std::has_single_bit(++without_peer_[range])) config_.meet(range);
+    if (account_of(packet) != account) return true;
+    if (packet.to_this_host && std::has_single_bit(++without_peer_[range_of(packet)])) config_.meet(range_of(packet));
     return false;
   };
   return static_cast<size_t>(std::find_if(packets.begin(), packets.end(), stays) - packets.begin());
 }
 
-// All to one range of this host. Packets whose sending costs too much are lost but for a part of the time.
+// All to one range or group of this host. Packets whose sending costs too much are lost but for a part of the time.
 size_t SameHost::send_near(std::span<io::TxPacket> packets) {
-  Cost::OfOne& one = near_of_[range_of(packets.front())];
+  Cost::OfOne& one = near_of_[account_of(packets.front())];
   if (near_.is_too_much(one)) {
     counters_.tx_unread += packets.size();
     return packets.size();

@@ -74,9 +74,11 @@ class SameHost final : public PacketIo {
 
  private:
   static constexpr size_t kMostRanges = 1024;
+  static constexpr size_t kGroupAccounts = 64;
 
   uint32_t range_of(wire::Qpn qpn) const;
   uint32_t range_of(const io::TxPacket& packet) const;
+  size_t account_of(const io::TxPacket& packet) const;
   Peer* peer_for(const io::TxPacket& packet) const;
   size_t with_peer(std::span<const io::TxPacket> packets, const Peer& peer) const;
   size_t without_peer(std::span<const io::TxPacket> packets);
@@ -106,7 +108,8 @@ class SameHost final : public PacketIo {
   std::array<Peer*, kMostRanges> by_range_{};         // null: none to send to
   std::array<uint32_t, kMostRanges> without_peer_{};  // packets that went by the network for want of one
   Cost rings_, near_;                                 // of strangers; packets of this host that go by the network
-  std::array<Cost::OfOne, kMostRanges> rings_of_{}, near_of_{};
+  std::array<Cost::OfOne, kMostRanges> rings_of_{};
+  std::array<Cost::OfOne, kMostRanges + kGroupAccounts> near_of_{};
   std::optional<std::vector<wire::IpAddress>> local_addresses_;
   std::optional<wire::IpAddress> last_source_;  // that was one of them
   size_t first_ = 0;                            // whose turn it is

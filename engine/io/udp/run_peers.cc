@@ -84,12 +84,14 @@ void RunPeers::ask(const io::TxPacket& packet) {
 void RunPeers::answer(const RxPacket& question) {
   const Clock::time_point now = now_();
   if (now < next_answer_) return;
-  next_answer_ = now + kAnswerInterval;
+  const auto& asks = question.envelope.source;
+  if (std::find(local_addresses_.begin(), local_addresses_.end(), asks) != local_addresses_.end()) return;
   wire::Envelope back;
   back.source = question.envelope.destination;
   back.destination = question.envelope.source;
   const wire::Qpn to(wire::load_be32(&question.ib[kQpnAt]) & wire::kMask24);
   send(back, kAnswer, to, question.ib.subspan<kQpnAt, kIcrcAt - kQpnAt>(), 1);
+  next_answer_ = now + std::max(kAnswerInterval, kShareOfAnswers * (now_() - now));
 }
 
 // What is lost is asked again.

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "engine/io/packet_io.h"
 #include "engine/io/tx_packet.h"
@@ -26,13 +27,21 @@ class RunPeers {
   // have become another one. Where nobody answers, the time between questions doubles.
   static constexpr Clock::duration kInterval = std::chrono::seconds(1), kLongestInterval = std::chrono::minutes(1);
   static constexpr Clock::duration kTrust = 3 * kInterval;
-  static constexpr size_t kPeers = 64;                                                // others are not asked
-  static constexpr Clock::duration kAnswerInterval = std::chrono::microseconds(100);  // answers are no more frequent
+  static constexpr size_t kPeers = 64;  // others are not asked
+  // Answers are no more frequent, and take no more than a part of the time: who waits at the socket of whoever has
+  // asked is woken by them, and may be millions.
+  static constexpr Clock::duration kAnswerInterval = std::chrono::microseconds(100);
+  static constexpr int kShareOfAnswers = 100;
 
   using Now = Clock::time_point (*)();
   // `ifindex`: for link-local destinations.
   RunPeers(int fd, int ifindex, Now now = Clock::now);
 
+  // Of this host, where nobody is answered: by memory packets need no runs, and what is sent to another user's process
+  // is accounted for elsewhere (same_host/same_host.h).
+  void set_local_addresses(std::span<const wire::IpAddress> addresses) {
+    local_addresses_.assign(addresses.begin(), addresses.end());
+  }
   // Whether this packet may leave in a run.
   bool allow(const io::TxPacket& packet);
   // False: the packet is no question and no answer.
@@ -63,6 +72,7 @@ class RunPeers {
   std::array<Peer, kPeers> peers_;
   size_t count_ = 0;
   Clock::time_point next_answer_{};
+  std::vector<wire::IpAddress> local_addresses_;
 };
 
 }  // namespace uroce::io

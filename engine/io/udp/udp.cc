@@ -72,6 +72,10 @@ void UdpIo::add_port(int fd, UdpSocket socket, const UdpConfig& config) {
   ports_.push_back(std::make_unique<Port>(fd, std::move(socket), config, counters_, notices_));
 }
 
+void UdpIo::set_local_addresses(std::span<const wire::IpAddress> addresses) {
+  for (const auto& port : ports_) port->peers.set_local_addresses(addresses);
+}
+
 UdpIo::UdpIo(const UdpConfig& config) : gso_max_size_(config.gso_max_size) {}
 
 UdpIo::~UdpIo() = default;

@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // Whose time it is that the broker takes (broker/server/server_time.cc).
+#include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <future>
 #include <gtest/gtest.h>
 #include <memory>
 #include <optional>
 #include <poll.h>
 #include <string>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <thread>
 #include <vector>
 
 #include "broker/steering/file_limit.h"
 #include "tests/broker/server/server_rig.h"
+#include "tests/unfilled_memory.h"
 #include "tests/waiters.h"
 
 namespace uroce::broker {
@@ -80,6 +86,43 @@ TEST_F(ServerTime, WhoHasNoTimeIsToldLater) {
   turns();
   EXPECT_EQ(slow->hear(0).kind, Kind::kPart);
   EXPECT_EQ(slow->error(), 0);
+}
+
+// Who has it by then, while the broker still sends, closes his copy and keeps an epoll set locked that it is in: the
+// last close() does not end. The waiters only see to it that he has the time, with all that he needs made before.
+TEST_F(ServerTime, WhatItHasGivenAwayIsNotClosedByIt) {
+  UROCE_SKIP_UNLESS_ROOT();
+  raise_file_limit();
+  broker = server(silent_clock);
+  as_user(kUser, [&] { slow.emplace(address_); });
+  test::UnfilledMemory memory;
+  const UniqueFd set(epoll_create1(EPOLL_CLOEXEC)), ready(eventfd(1, EFD_CLOEXEC));
+  epoll_event event{.events = EPOLLIN, .data = {}};
+  ASSERT_EQ(epoll_ctl(set.get(), EPOLL_CTL_ADD, ready.get(), &event), 0);
+  std::atomic<bool> ends = false, is_given = false;
+  std::promise<void> goes_on;
+  bool in_time = false;
+  std::thread thief([&] {
+    Message answer;
+    Descriptors given;
+    while (!ends && !is_given) is_given = receive(slow->socket(), answer, given, 0) == 0;
+    epoll_ctl(set.get(), EPOLL_CTL_ADD, given[0].get(), &event);
+    given[0].reset();
+    epoll_wait(set.get(), static_cast<epoll_event*>(memory.get()), 1, -1);
+  });
+  std::thread watch([&] {
+    in_time = goes_on.get_future().wait_for(std::chrono::seconds(20)) == std::future_status::ready;
+    ends = true;
+    memory.fill();
+  });
+  waiters.emplace(slow->socket(), 300'000);
+  slow->say(RawClient::hello());
+  turns();
+  goes_on.set_value();
+  thief.join();
+  watch.join();
+  EXPECT_TRUE(is_given);
+  EXPECT_TRUE(in_time);
 }
 
 // With a message in its queue. The broker itself would drop that and hang up, which is no error at this end.

@@ -73,11 +73,12 @@ class SlowNetwork : public SameHostTest {
     EXPECT_EQ(io->send(burst.packets()), 3u);
   }
 
-  wire::Envelope group_ = [] {
+  static wire::Envelope to_group_of(uint8_t last) {
     wire::Envelope group = envelope_v4();
-    group.destination = wire::IpAddress::v4(std::array<uint8_t, 4>{224, 0, 2, 9}.data());
+    group.destination = wire::IpAddress::v4(std::array<uint8_t, 4>{224, 0, 2, last}.data());
     return group;
-  }();
+  }
+  wire::Envelope group_ = to_group_of(9), other_group_ = to_group_of(10);
   bool to_group = false;  // in place of the slow range
   int met = 0;
   SlowTo* network;
@@ -106,6 +107,25 @@ TEST_F(SlowNetwork, GroupsAreNoExceptionButNotMet) {
   EXPECT_TRUE(network->slow == 1 || network->slow == 2) << network->slow;
   EXPECT_EQ(network->others, 20);
   EXPECT_EQ(met, 4) << "the other range: with the first, second, fourth, eighth packet";
+}
+
+// Anybody can join.
+TEST_F(SlowNetwork, OtherGroupsGoOn) {
+  to_group = true;
+  for (int i = 0; i < 10; ++i) send();
+  const int of_slow_one = network->slow;
+  ASSERT_LE(of_slow_one, 2);
+  network->is_slow = false;
+  TestBurst burst;
+  for (size_t i = 0; i < 2; ++i) {
+    add(burst, i, 100, kTheirs);
+    burst.packets()[i].to_this_host = false;
+    burst.packets()[i].local_delivery = true;
+  }
+  burst.packets()[0].envelope = &group_;
+  burst.packets()[1].envelope = &other_group_;
+  EXPECT_EQ(io->send(burst.packets()), 2u);
+  EXPECT_EQ(network->slow, of_slow_one + 1) << "of one burst";
 }
 
 // A user has as many ranges as others leave.

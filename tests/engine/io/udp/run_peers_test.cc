@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <memory>
 #include <sys/socket.h>
+#include <utility>
 #include <vector>
 
 #include "engine/io/udp/message.h"
@@ -27,13 +28,14 @@ using wire::Opcode;
 using Bytes = std::vector<uint8_t>;
 
 RunPeers::Clock::time_point now;
+RunPeers::Clock::duration took{};  // from one look at the clock to the next
 
 // What UdpIo has for one IP version, with a clock of the test's.
 struct Side {
   Side(const VethPair::End& end, bool v4) {
     VethPair::enter(end);
     EXPECT_FALSE(socket.open(v4 ? AF_INET : AF_INET6, end.netdev));
-    peers = std::make_unique<RunPeers>(socket.fd(), end.ifindex, [] { return now; });
+    peers = std::make_unique<RunPeers>(socket.fd(), end.ifindex, [] { return std::exchange(now, now + took); });
     receiver = std::make_unique<UdpReceiver>(socket.fd(), 0, *peers, counters);
   }
   // Packets that are for QPs.
@@ -224,6 +226,32 @@ TEST_P(AskingForRuns, TheSecondPacketOfAQuestionIsAnswered) {
   now += 1s;
   to.destination = group();
   EXPECT_FALSE(take(*b_, to, sealed(to, second)));
+}
+
+// Who waits at a socket of this host is woken by who sends there, and may be millions: nobody makes a process send them
+// answers.
+TEST_P(AskingForRuns, ThisHostIsNotAnsweredNorWhoeverTakesLong) {
+  allowed();
+  const std::vector<Bytes> questions = b_->messages();
+  ASSERT_THAT(questions, ElementsAre(testing::SizeIs(kQuestion)));
+  wire::Envelope to = envelope();
+  to.source_port = wire::kRoceUdpPort;
+  to.ip_id_known = false;
+  const Bytes second(questions[0].begin() + kAnswer, questions[0].end());
+  b_->peers->set_local_addresses({&to.source, 1});
+  EXPECT_TRUE(take(*b_, to, second));
+  EXPECT_THAT(a_->messages(), IsEmpty());
+  b_->peers->set_local_addresses({&to.destination, 1});
+  took = 60ms;
+  EXPECT_TRUE(take(*b_, to, second));
+  EXPECT_THAT(a_->messages(), ElementsAre(testing::SizeIs(kAnswer)));
+  took = 0ms;
+  now += (RunPeers::kShareOfAnswers - 3) * 60ms;
+  EXPECT_TRUE(take(*b_, to, second));
+  EXPECT_THAT(a_->messages(), IsEmpty());
+  now += 60ms;
+  EXPECT_TRUE(take(*b_, to, second));
+  EXPECT_THAT(a_->messages(), ElementsAre(testing::SizeIs(kAnswer)));
 }
 
 TEST_P(AskingForRuns, OfSoManyPeersAtATime) {
