@@ -60,8 +60,10 @@ int receive_message(int socket, std::span<uint8_t> message, Descriptors& descrip
   if (const int error = wait_for_message(socket, timeout_ms); error != 0) return error;
   const ReceivedBytes received = receive_with_descriptors(socket, message, descriptors, MSG_DONTWAIT);
   if (received.error != 0) return error_of(received);
-  if (received.size == message.size() && !received.bytes_lost && !received.descriptors_lost) return 0;
+  const bool is_whole = received.size == message.size() && !received.bytes_lost;
+  if (is_whole && !received.descriptors_lost) return 0;
   descriptors = {};
+  if (is_whole && received.descriptors < kMostDescriptors) return EMFILE;  // there was room for more
   return received.size == 0 ? ECONNRESET : EPROTO;
 }
 

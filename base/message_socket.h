@@ -23,7 +23,8 @@ int wait_for_message(int socket, int timeout_ms);
 
 // 0 or an errno value: ETIMEDOUT, nothing came within `timeout_ms` (-1: for ever; signals that are handled meanwhile do
 // not count); ECONNRESET, the other side is gone; EPROTO, not exactly `message.size()` bytes, or more descriptors than
-// kMostDescriptors. `descriptors`: those that came, close-on-exec, in order; none with an error.
+// kMostDescriptors; EMFILE, the message is there, but this process may not open what came along. `descriptors`: those
+// that came, close-on-exec, in order; none with an error.
 int receive_message(int socket, std::span<uint8_t> message, Descriptors& descriptors, int timeout_ms);
 
 // The same without waiting, and the message stays. `brings`: it has descriptors, of which none is taken.

@@ -13,6 +13,7 @@
 #include "base/bell.h"
 #include "base/clock.h"
 #include "base/concat.h"
+#include "base/raised_file_limit.h"
 #include "broker/protocol/address.h"
 #include "broker/protocol/protocol.h"
 #include "broker/protocol/words.h"
@@ -25,6 +26,7 @@ constexpr int kBrokerPatience = 2000;  // ms
 constexpr Duration kConnectTime = std::chrono::seconds(1);
 constexpr size_t kMostProcesses = 4096;   // a broker has 1024 clients at most
 constexpr size_t kMostBytes = 256 << 20;  // of all answers together
+constexpr size_t kSpareFiles = 96;        // for what is opened to take answers
 
 std::string text_of_error(int error) {
   return std::generic_category().message(error);
@@ -42,16 +44,16 @@ void fill_in(Process& process, const std::optional<std::string>& text) {
   if (statistics) process.statistics = std::move(*statistics);
 }
 
-// Fills in the answers of those who give one in time. 0, or EINTR as Observer::look() has it.
+// Fills in the answers of those who give one in time. 0, or EINTR as Observer::look() has it. `bytes`: of all answers.
 int take_answers(std::vector<Process>& processes, std::vector<Asked> asked, AnswersApart& apart, uint32_t most_qps,
-                 int stop) {
+                 int stop, size_t& bytes) {
   const Time end = monotonic_now() + std::chrono::milliseconds(Observer::kPatience);
   const UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
   epoll_event stopped{.events = EPOLLIN, .data = {}};
   if (stop >= 0) epoll_ctl(epoll.get(), EPOLL_CTL_ADD, stop, &stopped);
   for (Asked& each : asked) wait_for_bell(epoll.get(), each.bell.get(), &each);
   AnswersOfUsers of_others;
-  size_t bytes = 0, left = asked.size();
+  size_t left = asked.size();
   while (left > 0 && bytes <= kMostBytes) {
     const auto time = std::chrono::ceil<std::chrono::milliseconds>(end - monotonic_now()).count();
     if (time <= 0) break;
@@ -75,7 +77,10 @@ int take_answers(std::vector<Process>& processes, std::vector<Asked> asked, Answ
   }
   return apart.read(of_others, longest_report(most_qps), kMostBytes - std::min(bytes, kMostBytes),
                     monotonic_now() + std::chrono::milliseconds(Observer::kPatience), stop,
-                    [&processes](size_t process, const auto& text) { fill_in(processes[process], text); });
+                    [&](size_t process, const auto& text) {
+                      bytes += text ? text->size() : 0;
+                      fill_in(processes[process], text);
+                    });
 }
 
 std::variant<UniqueFd, io::IoError> reach(const std::string& address) {
@@ -99,6 +104,46 @@ io::IoError no_answer(int error) {
           "see that uroced runs and is as new as this program"};
 }
 
+// Who is there, and to whom a question has gone.
+struct Round {
+  std::vector<Process>& processes;
+  uint64_t last = 0;  // client
+  bool is_over = false;
+  std::vector<Asked> asked{};
+};
+
+// Asks one client after the other until there are no more of them, or no more files than are kept for what else is
+// opened. Numbers of descriptors are the lowest that are free. Who cannot be asked since this process may open no more,
+// counts as one that does not answer.
+std::optional<io::IoError> ask(int socket, uint32_t most_qps, size_t most_files, Round& round) {
+  const size_t most = most_files - std::min(kSpareFiles, most_files / 2);
+  Message request = make_message(Kind::kNext);
+  request.most_qps = most_qps;
+  for (bool is_full = false; !is_full && !round.is_over;) {
+    Message answer;
+    Descriptors came;
+    request.client = round.last;
+    int error = send(socket, request);
+    if (error == 0) error = receive(socket, answer, came, kBrokerPatience);
+    if (error == EMFILE) error = 0;
+    round.is_over = error == 0 && answer.kind == Kind::kNoMore;
+    if (round.is_over) break;
+    if (error == 0 && (answer.kind != Kind::kProcess || answer.client <= request.client)) error = EPROTO;
+    if (error != 0) return no_answer(error);
+    round.last = answer.client;
+    is_full = came[1] && static_cast<size_t>(came[1].get()) >= most;
+    if (came[1]) round.asked.push_back({round.processes.size(), std::move(came[0]), std::move(came[1])});
+    round.processes.push_back({.client = answer.client,
+                               .pid = answer.pid,
+                               .uid = answer.uid,
+                               .program = printable(text_of(answer)),
+                               .answer = Process::Answer::kNone,
+                               .statistics = {}});
+    round.is_over = round.processes.size() >= kMostProcesses;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::variant<Observer, io::IoError> Observer::open(const std::string& address) {
@@ -119,30 +164,15 @@ std::variant<Observer, io::IoError> Observer::open(const std::string& address) {
 }
 
 std::variant<std::vector<Process>, io::IoError> Observer::look(uint32_t most_qps, int stop) {
+  const RaisedFileLimit raised;
   most_qps = std::min(most_qps, kMostQps);
   std::vector<Process> processes;
-  std::vector<Asked> asked;
-  Message request = make_message(Kind::kNext);
-  request.most_qps = most_qps;
-  while (processes.size() < kMostProcesses) {
-    Message answer;
-    Descriptors came;
-    int error = send(socket_.get(), request);
-    if (error == 0) error = receive(socket_.get(), answer, came, kBrokerPatience);
-    if (error == 0 && answer.kind == Kind::kNoMore) break;
-    if (error == 0 && (answer.kind != Kind::kProcess || answer.client <= request.client)) error = EPROTO;
-    if (error != 0) return no_answer(error);
-    request.client = answer.client;
-    if (came[1]) asked.push_back({processes.size(), std::move(came[0]), std::move(came[1])});
-    processes.push_back({.client = answer.client,
-                         .pid = answer.pid,
-                         .uid = answer.uid,
-                         .program = printable(text_of(answer)),
-                         .answer = Process::Answer::kNone,
-                         .statistics = {}});
+  size_t bytes = 0;
+  for (Round round{.processes = processes}; !round.is_over;) {
+    if (auto error = ask(socket_.get(), most_qps, raised.limit(), round)) return std::move(*error);
+    if (take_answers(processes, std::exchange(round.asked, {}), apart_, most_qps, stop, bytes) != 0)
+      return io::IoError{EINTR, "interrupted", ""};
   }
-  if (take_answers(processes, std::move(asked), apart_, most_qps, stop) != 0)
-    return io::IoError{EINTR, "interrupted", ""};
   return processes;
 }
 

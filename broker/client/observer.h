@@ -30,7 +30,9 @@ struct Process {
 
 class Observer {
  public:
-  static constexpr int kPatience = 1000;  // ms, for all processes together, and once more
+  // ms, for all processes together, and once more. Where this process may not open two files for each of them: for as
+  // many at a time as it may.
+  static constexpr int kPatience = 1000;
 
   // `address` as for Link::open(), without "none". ENOENT: there is no broker.
   static std::variant<Observer, io::IoError> open(const std::string& address);

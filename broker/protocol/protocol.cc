@@ -53,10 +53,11 @@ int send(int socket, const Message& message, std::span<const int> descriptors) {
 
 int receive(int socket, Message& message, Descriptors& descriptors, int timeout_ms) {
   const std::span<uint8_t> bytes(reinterpret_cast<uint8_t*>(&message), sizeof(message));
-  if (const int error = receive_message(socket, bytes, descriptors, timeout_ms); error != 0) return error;
-  const int error = error_of(message);
-  if (error != 0) descriptors = {};
-  return error;
+  const int error = receive_message(socket, bytes, descriptors, timeout_ms);
+  if (error != 0 && error != EMFILE) return error;
+  const int wrong = error_of(message);
+  if (wrong != 0) descriptors = {};
+  return wrong != 0 ? wrong : error;
 }
 
 int peek(int socket, Message& message, bool& brings) {

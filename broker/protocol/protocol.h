@@ -144,7 +144,7 @@ std::string text_of(const Message& message);
 uint64_t own_network_namespace();  // inode; 0: unknown
 
 // As send_message() and receive_message(); EPROTO as well for what is no message. ENOTSUP: a message of another
-// version, whose fields but the first three and `text` mean nothing.
+// version, whose fields but the first three and `text` mean nothing. EMFILE: a message without what came along.
 int send(int socket, const Message& message, std::span<const int> descriptors = {});
 int receive(int socket, Message& message, Descriptors& descriptors, int timeout_ms);
 // As peek_message().

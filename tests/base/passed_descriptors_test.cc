@@ -8,8 +8,11 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <vector>
+
+#include "base/message_socket.h"
 
 namespace uroce {
 namespace {
@@ -50,6 +53,29 @@ TEST_F(PassedDescriptorsTest, AsManyAsTheKernelTakesComeInOrder) {
   EXPECT_FALSE(room.back());
   EXPECT_NE(fcntl(room[0].get(), F_GETFD) & FD_CLOEXEC, 0);
   EXPECT_EQ(receive(room).error, EAGAIN);
+}
+
+// What is said is known all the same, and nothing stays open.
+TEST_F(PassedDescriptorsTest, AProcessThatMayOpenNoMoreReadsTheMessage) {
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  std::vector<UniqueFd> holes;  // below what this process has been started with
+  for (int i = 0; i < 64; ++i) holes.emplace_back(dup(event_.get()));
+  for (const size_t free : {0, 1, 2}) {
+    ASSERT_EQ(send(2), 0);
+    const int before = lowest();
+    const rlimit low{static_cast<rlim_t>(before) + free, limit.rlim_max};
+    std::array<uint8_t, kBytes.size()> bytes{};
+    Descriptors came;
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+    const int error = receive_message(far_.get(), bytes, came, 0);
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    EXPECT_EQ(error, free < 2 ? EMFILE : 0) << free;
+    EXPECT_EQ(bytes, kBytes);
+    EXPECT_EQ(bool{came[0]}, free == 2);
+    came = {};
+    EXPECT_EQ(lowest(), before);
+  }
 }
 
 TEST_F(PassedDescriptorsTest, NoMoreThanThereIsRoomForStayOpen) {

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <vector>
 
 #include "base/bell.h"
@@ -135,6 +136,67 @@ TEST_F(ObserverTest, ManyProcesses) {
   const std::vector<Process> processes = look(*observer);
   ASSERT_EQ(processes.size(), 200u);
   for (const Process& process : processes) EXPECT_EQ(process.answer, Process::Answer::kWhole);
+}
+
+// A process of its own, which may open so many files more and no others.
+template <class F>
+void in_process_with_few_files(int more, F&& steps) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto files = static_cast<rlim_t>(UniqueFd(eventfd(0, EFD_CLOEXEC)).get() + more);
+    const rlimit limit{files, files};
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    steps();
+    _exit(testing::Test::HasFailure() ? 1 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+TEST_F(ObserverTest, MoreProcessesThanFilesThatMayBeOpen) {
+  RunningBroker broker(kernel_, address_);
+  std::vector<std::shared_ptr<Link>> links;
+  for (int i = 0; i < 100; ++i) links.push_back(link("d" + std::to_string(i)));
+  auto observer = open();
+  rlimit before{}, after{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit low{static_cast<rlim_t>(UniqueFd(eventfd(0, EFD_CLOEXEC)).get() + 40), before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  const std::vector<Process> processes = look(*observer);
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &after), 0);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(after.rlim_cur, low.rlim_cur) << "whom it starts has the limit that was there";
+  ASSERT_EQ(processes.size(), links.size());
+  for (const Process& process : processes) EXPECT_EQ(process.answer, Process::Answer::kWhole);
+}
+
+TEST_F(ObserverTest, MoreProcessesThanFilesThatMayEverBeOpen) {
+  RunningBroker broker(kernel_, address_);
+  std::vector<std::shared_ptr<Link>> links;
+  for (int i = 0; i < 100; ++i) links.push_back(link("d" + std::to_string(i)));
+  in_process_with_few_files(150, [&] {
+    auto observer = open();
+    const std::vector<Process> processes = look(*observer);
+    EXPECT_EQ(processes.size(), links.size());
+    for (const Process& process : processes) EXPECT_EQ(process.answer, Process::Answer::kWhole);
+  });
+}
+
+// The look goes on, and shows who is there.
+TEST_F(ObserverTest, NoMoreFilesMayBeOpened) {
+  Message first = make_message(Kind::kProcess, "first"), second = make_message(Kind::kProcess, "second");
+  first.client = 1;
+  second.client = 2;
+  const ScriptedBroker broker(address_,
+                              {{make_message(Kind::kWelcome)}, {first, 2}, {second, 2}, {make_message(Kind::kNoMore)}});
+  in_process_with_few_files(2, [&] {  // one is for the connection
+    auto observer = open();
+    const std::vector<Process> processes = look(*observer);
+    EXPECT_EQ(processes.size(), 2u);
+    EXPECT_EQ(processes.back().program, "second");
+    EXPECT_EQ(processes.back().answer, Process::Answer::kNone);
+  });
 }
 
 TEST_F(ObserverTest, LongAnswersAndHowManyQpsAreWanted) {
