@@ -44,7 +44,7 @@ std::optional<io::IoError> Looks::look(int stop) {
   }
   auto looked = observer_->look(options_.most_qps, stop);
   if (auto* const error = std::get_if<io::IoError>(&looked)) {
-    if (error->code != EINTR) observer_.reset();
+    if (error->code != EINTR && error->code != EBUSY) observer_.reset();
     return std::move(*error);
   }
   auto connections = observer_->connections();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <system_error>
 #include <thread>
@@ -32,55 +33,71 @@ std::string text_of_error(int error) {
   return std::generic_category().message(error);
 }
 
-// A process that is to answer: it writes into the file and then closes its end of the bell. It may be hostile.
-struct Asked {
-  size_t process;
-  UniqueFd file, bell;
-};
-
 void fill_in(Process& process, const std::optional<std::string>& text) {
   auto statistics = text ? parse_statistics(*text) : std::nullopt;
   if (!text || !text->empty()) process.answer = statistics ? Process::Answer::kWhole : Process::Answer::kBroken;
   if (statistics) process.statistics = std::move(*statistics);
 }
 
-// Fills in the answers of those who give one in time. 0, or EINTR as Observer::look() has it. `bytes`: of all answers.
-int take_answers(std::vector<Process>& processes, std::vector<Asked> asked, AnswersApart& apart, uint32_t most_qps,
-                 int stop, size_t& bytes) {
-  const Time end = monotonic_now() + std::chrono::milliseconds(Observer::kPatience);
-  const UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
-  epoll_event stopped{.events = EPOLLIN, .data = {}};
-  if (stop >= 0) epoll_ctl(epoll.get(), EPOLL_CTL_ADD, stop, &stopped);
-  for (Asked& each : asked) wait_for_bell(epoll.get(), each.bell.get(), &each);
-  AnswersOfUsers of_others;
-  size_t left = asked.size();
-  while (left > 0 && bytes <= kMostBytes) {
-    const auto time = std::chrono::ceil<std::chrono::milliseconds>(end - monotonic_now()).count();
-    if (time <= 0) break;
-    epoll_event event{};
-    const int ready = epoll_wait(epoll.get(), &event, 1, static_cast<int>(time));
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready <= 0) break;
-    auto* const each = static_cast<Asked*>(event.data.ptr);
-    if (each == nullptr) return EINTR;
-    if (!bell_has_ended(each->bell.get())) continue;
-    each->bell.reset();  // out of the epoll set
-    --left;
-    const uid_t user = processes[each->process].uid;
-    if (user != geteuid()) {
-      of_others[user].push_back({each->process, each->file.get()});
-      continue;
-    }
-    const std::optional<std::string> text = read_answer(each->file.get(), longest_report(most_qps));
-    bytes += text ? text->size() : 0;
-    fill_in(processes[each->process], text);
+// Of this user's processes, which may be waited for and whose descriptors can be closed.
+class OwnAnswers {
+ public:
+  explicit OwnAnswers(std::vector<Asked> asked) : asked_(std::move(asked)), left_(asked_.size()) {
+    for (Asked& each : asked_) wait_for_bell(epoll_.get(), each.bell.get(), &each);
   }
-  return apart.read(of_others, longest_report(most_qps), kMostBytes - std::min(bytes, kMostBytes),
-                    monotonic_now() + std::chrono::milliseconds(Observer::kPatience), stop,
-                    [&](size_t process, const auto& text) {
-                      bytes += text ? text->size() : 0;
-                      fill_in(processes[process], text);
-                    });
+  int descriptor() const { return epoll_.get(); }
+  bool are_missing() const { return left_ > 0; }
+  // Without waiting. Returns how many bytes have come.
+  size_t take(size_t most, const AnswersApart::Take& take) {
+    size_t bytes = 0;
+    for (epoll_event event{}; epoll_wait(epoll_.get(), &event, 1, 0) == 1;) {
+      auto* const each = static_cast<Asked*>(event.data.ptr);
+      if (!bell_has_ended(each->bell.get())) continue;
+      epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, each->bell.get(), nullptr);
+      --left_;
+      const std::optional<std::string> text = read_answer(each->file.get(), most);
+      bytes += text ? text->size() : 0;
+      take(each->process, text);
+    }
+    return bytes;
+  }
+
+ private:
+  const UniqueFd epoll_{epoll_create1(EPOLL_CLOEXEC)};
+  std::vector<Asked> asked_;
+  size_t left_;
+};
+
+// Who is there, and to whom a question has gone.
+struct Round {
+  std::vector<Process>& processes;
+  uint64_t last = 0;  // client
+  bool is_over = false;
+  std::vector<Asked> own{};
+  AskedOfUsers of_others{};
+};
+
+// Fills in the answers of those who give one in time. 0, or EINTR as Observer::look() has it. `bytes`: of all answers.
+int take_answers(Round& round, AnswersApart& apart, uint32_t most_qps, int stop, size_t& bytes) {
+  const Time end = monotonic_now() + std::chrono::milliseconds(Observer::kPatience);
+  const AnswersApart::Take take = [&](size_t process, const auto& text) { fill_in(round.processes[process], text); };
+  const size_t most = longest_report(most_qps);
+  apart.start(std::exchange(round.of_others, {}), most, end);
+  OwnAnswers own(std::exchange(round.own, {}));
+  int error = 0;
+  while (error == 0 && bytes <= kMostBytes && (own.are_missing() || apart.is_reading())) {
+    const Time last = end + std::chrono::milliseconds(apart.is_reading() ? Observer::kPatience : 0);
+    const auto time = std::chrono::ceil<std::chrono::milliseconds>(last - monotonic_now()).count();
+    if (time <= 0) break;
+    std::vector<pollfd> waits = apart.waits();
+    waits.push_back({own.descriptor(), POLLIN, 0});
+    waits.push_back({stop, POLLIN, 0});
+    if (poll(waits.data(), waits.size(), static_cast<int>(time)) < 0) continue;
+    if (waits.back().revents != 0) error = EINTR;
+    bytes += own.take(most, take) + apart.take(take);
+  }
+  apart.finish();
+  return error;
 }
 
 std::variant<UniqueFd, io::IoError> reach(const std::string& address) {
@@ -104,22 +121,38 @@ io::IoError no_answer(int error) {
           "see that uroced runs and is as new as this program"};
 }
 
-// Who is there, and to whom a question has gone.
-struct Round {
-  std::vector<Process>& processes;
-  uint64_t last = 0;  // client
-  bool is_over = false;
-  std::vector<Asked> asked{};
-};
+io::IoError too_slow_to_close(const AnswersApart& apart) {
+  const std::vector<uid_t> users = apart.users_of_readers();
+  return {EBUSY,
+          concat("what user ", users.empty() ? "?" : std::to_string(users.front()),
+                 " has passed on takes too long to close"),
+          "look again later, or end this user's programs"};
+}
+
+// Whom nobody was in front of when they were seen, and whose user is not to be asked.
+const Process* to_skip(const std::vector<Process>& known, uint64_t last, const AnswersApart& apart) {
+  const auto next =
+      std::find_if(known.begin(), known.end(), [last](const Process& each) { return each.client > last; });
+  const bool skips = next != known.end() && next->uid != geteuid() && !apart.can_read(next->uid);
+  return skips ? &*next : nullptr;
+}
 
 // Asks one client after the other until there are no more of them, or no more files than are kept for what else is
 // opened. Numbers of descriptors are the lowest that are free. Who cannot be asked since this process may open no more,
 // counts as one that does not answer.
-std::optional<io::IoError> ask(int socket, uint32_t most_qps, size_t most_files, Round& round) {
+std::optional<io::IoError> ask(int socket, uint32_t most_qps, size_t most_files, const std::vector<Process>& known,
+                               AnswersApart& apart, Round& round) {
   const size_t most = most_files - std::min(kSpareFiles, most_files / 2);
   Message request = make_message(Kind::kNext);
   request.most_qps = most_qps;
+  if (apart.keeps_too_many()) return too_slow_to_close(apart);
   for (bool is_full = false; !is_full && !round.is_over;) {
+    const Process* const skipped = to_skip(known, round.last, apart);
+    if (skipped != nullptr) {
+      round.processes.push_back(*skipped);
+      round.last = skipped->client;
+      continue;
+    }
     Message answer;
     Descriptors came;
     request.client = round.last;
@@ -132,7 +165,15 @@ std::optional<io::IoError> ask(int socket, uint32_t most_qps, size_t most_files,
     if (error != 0) return no_answer(error);
     round.last = answer.client;
     is_full = came[1] && static_cast<size_t>(came[1].get()) >= most;
-    if (came[1]) round.asked.push_back({round.processes.size(), std::move(came[0]), std::move(came[1])});
+    Asked asked{round.processes.size(), std::move(came[0]), std::move(came[1])};
+    if (!asked.bell || answer.uid == geteuid()) {
+      if (asked.bell) round.own.push_back(std::move(asked));
+    } else if (round.of_others.contains(answer.uid) || apart.can_read(answer.uid, round.of_others.size())) {
+      round.of_others[answer.uid].push_back(std::move(asked));
+    } else {
+      apart.keep(std::move(asked));
+      is_full |= apart.keeps_too_many();
+    }
     round.processes.push_back({.client = answer.client,
                                .pid = answer.pid,
                                .uid = answer.uid,
@@ -168,10 +209,18 @@ std::variant<std::vector<Process>, io::IoError> Observer::look(uint32_t most_qps
   most_qps = std::min(most_qps, kMostQps);
   std::vector<Process> processes;
   size_t bytes = 0;
+  apart_.finish();
   for (Round round{.processes = processes}; !round.is_over;) {
-    if (auto error = ask(socket_.get(), most_qps, raised.limit(), round)) return std::move(*error);
-    if (take_answers(processes, std::exchange(round.asked, {}), apart_, most_qps, stop, bytes) != 0)
-      return io::IoError{EINTR, "interrupted", ""};
+    if (auto error = ask(socket_.get(), most_qps, raised.limit(), known_, apart_, round)) {
+      apart_.start(std::move(round.of_others), 0, monotonic_now());  // it does not close what has come
+      apart_.finish();
+      return std::move(*error);
+    }
+    if (take_answers(round, apart_, most_qps, stop, bytes) != 0) return io::IoError{EINTR, "interrupted", ""};
+  }
+  known_.clear();
+  for (const Process& process : processes) {
+    known_.push_back({process.client, process.pid, process.uid, process.program, Process::Answer::kNone, {}});
   }
   return processes;
 }

@@ -38,7 +38,9 @@ class Observer {
   static std::variant<Observer, io::IoError> open(const std::string& address);
 
   // All processes of whom the broker tells; QPs of each one by one up to `most_qps` (kMostQps at most). EINTR: `stop`
-  // has become readable before all had answered; -1: nothing does.
+  // has become readable before all had answered; -1: nothing does. EBUSY: what other users have passed on in earlier
+  // looks takes too long to close; this one may look again later. Clients of a user of whom that is true are not asked
+  // again: they are shown as they were seen before, without an answer.
   std::variant<std::vector<Process>, io::IoError> look(uint32_t most_qps, int stop = -1);
 
   // What its connection manager is about, of clients of whom it tells. Nothing: it has none, or says nothing that can
@@ -54,6 +56,7 @@ class Observer {
   UniqueFd socket_;
   std::string broker_;
   AnswersApart apart_;
+  std::vector<Process> known_;  // by the last look, without what they say
 };
 
 }  // namespace uroce::broker

@@ -5,6 +5,8 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <deque>
+#include <functional>
 #include <gtest/gtest.h>
 #include <memory>
 #include <set>
@@ -22,6 +24,7 @@
 #include "tests/broker/client/scripted_broker.h"
 #include "tests/broker/server/broker_rig.h"
 #include "tests/broker/server/server_rig.h"
+#include "tests/held_files.h"
 #include "tests/slow_socket.h"
 
 namespace uroce::broker {
@@ -321,30 +324,147 @@ TEST_F(ObserverTest, AnswersOfOtherUsersAreReadApart) {
   EXPECT_EQ(processes[5].statistics.devices[0].name, "last");
 }
 
+// What a process has written that has ended its bell.
+Asked answered(size_t process, const std::string& text) {
+  UniqueFd file(memfd_create("answer", MFD_CLOEXEC));
+  EXPECT_EQ(pwrite(file.get(), text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
+  return {process, std::move(file), std::move(make_bell().back())};
+}
+template <class... Each>
+std::vector<Asked> list(Each... each) {
+  std::vector<Asked> all;
+  (all.push_back(std::move(each)), ...);
+  return all;
+}
+
 // A reader that does not come back is left behind, and that user has no other meanwhile. It has nothing that others
 // would wait for.
 TEST_F(ObserverTest, WhatCannotBeReadKeepsNobody) {
-  const UniqueFd full(memfd_create("answer", MFD_CLOEXEC)), other(memfd_create("answer", MFD_CLOEXEC));
   const std::string text(1 << 20, 'x');
-  for (const int file : {full.get(), other.get()}) {
-    ASSERT_EQ(pwrite(file, text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
-  }
   AnswersApart apart;
   std::set<size_t> taken;
   const auto take = [&taken](size_t process, const std::optional<std::string>& answer) {
     taken.insert(process);
     EXPECT_EQ(answer.value_or("").size(), size_t{1} << 20);
   };
-  const AnswersOfUsers answers{{kUser, {{1, full.get()}}}, {kOtherUser, {{2, other.get()}}}};
-  EXPECT_EQ(apart.read(answers, text.size(), text.size() * 2, monotonic_now(), -1, take), 0) << "there is no time";
-  EXPECT_TRUE(taken.empty());
+  const auto start = [&](Time until) {
+    AskedOfUsers asked;
+    asked[kUser] = list(answered(1, text));
+    asked[kOtherUser] = list(answered(2, text));
+    apart.start(std::move(asked), text.size(), until);
+  };
+  const auto finish = [&apart] {
+    apart.finish();
+    return apart.readers() == 0;
+  };
+  start(monotonic_now());
   const Time end = monotonic_now() + std::chrono::seconds(20);
-  while (taken.size() < 2 && monotonic_now() < end) apart.read(answers, text.size(), text.size() * 2, end, -1, take);
+  while (apart.is_reading() && monotonic_now() < end) apart.take(take);
+  EXPECT_TRUE(taken.empty()) << "there was no time";
+  EXPECT_TRUE(comes_true(finish));
+  start(end);
+  while (apart.is_reading() && monotonic_now() < end) apart.take(take);
   EXPECT_EQ(taken, (std::set<size_t>{1, 2}));
-  const UniqueFd stop(eventfd(1, EFD_CLOEXEC));
-  while (apart.readers() > 0 && monotonic_now() < end) apart.read({}, 0, 0, monotonic_now(), -1, take);
-  EXPECT_EQ(apart.readers(), 0u);
-  EXPECT_EQ(apart.read(answers, text.size(), text.size() * 2, end, stop.get(), take), EINTR);
+  EXPECT_TRUE(comes_true(finish));
+  start(end);
+  EXPECT_TRUE(comes_true(finish));
+  EXPECT_FALSE(apart.is_reading());
+  EXPECT_TRUE(apart.can_read(kUser, AnswersApart::kMostReaders - 2));
+  EXPECT_FALSE(apart.can_read(kUser, AnswersApart::kMostReaders - 1));
+}
+
+// Runs `steps` in a thread that has to end while the files are held.
+void expect_not_held(std::optional<test::HeldFiles>& held, const std::function<void()>& steps) {
+  std::atomic<bool> done{false};
+  std::thread thread([&] {
+    steps();
+    done = true;
+  });
+  EXPECT_TRUE(comes_true([&] { return done.load(); })) << "it waits for a file to be closed";
+  held.reset();
+  thread.join();
+}
+
+// A file whose last close() does not end: neither who looks nor what others have answered waits for it, again and
+// again.
+TEST_F(ObserverTest, WhatCannotBeClosedKeepsNobody) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to hold files";
+  std::optional<test::HeldFiles> held(2 * (2 + AnswersApart::kMostKept));
+  size_t kept = 0;
+  expect_not_held(held, [&] {
+    AnswersApart apart;
+    const auto look = [&](bool asks_other) {
+      AskedOfUsers asked;
+      Asked hostile{7, held->take(), held->take()};
+      if (apart.can_read(kUser)) {
+        asked[kUser] = list(answered(1, "first"), std::move(hostile), answered(2, "second"));
+      } else {
+        apart.keep(std::move(hostile));
+      }
+      if (asks_other) asked[kOtherUser] = list(answered(3, "other"));
+      std::set<size_t> taken;
+      apart.start(std::move(asked), 1000, monotonic_now() + std::chrono::seconds(2));
+      const Time end = monotonic_now() + std::chrono::seconds(10);
+      while (apart.is_reading() && monotonic_now() < end)
+        apart.take([&](size_t process, const auto&) { taken.insert(process); });
+      EXPECT_TRUE(comes_true([&] {
+        apart.finish();
+        return apart.can_read(kOtherUser);
+      }));
+      return taken;
+    };
+    EXPECT_EQ(look(true), (std::set<size_t>{1, 2, 3}));
+    EXPECT_EQ(apart.readers(), 1u);
+    EXPECT_EQ(look(true), (std::set<size_t>{3}));
+    EXPECT_EQ(apart.readers(), 2u) << "one for all users who cannot have one";
+    for (; !apart.keeps_too_many() && kept < 2 * AnswersApart::kMostKept; ++kept) look(false);
+    EXPECT_EQ(apart.readers(), 2u);
+  });
+  EXPECT_EQ(kept, AnswersApart::kMostKept);
+}
+
+// Through a broker: the user is not asked again.
+TEST_F(ObserverTest, WhoseFilesCannotBeClosedIsNotAskedAgain) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to hold files";
+  std::optional<test::HeldFiles> held(4);
+  const auto process = [&](uint64_t client, uid_t user, std::vector<UniqueFd> passed) {
+    ScriptedBroker::Answer answer{make_message(Kind::kProcess, "p" + std::to_string(client))};
+    answer.message.client = client;
+    answer.message.uid = user;
+    answer.passed = std::make_shared<std::vector<UniqueFd>>(std::move(passed));
+    return answer;
+  };
+  const auto hostile = [&](uint64_t client) {
+    std::vector<UniqueFd> passed;
+    for (int i = 0; i < 2; ++i) passed.push_back(held->take());
+    return process(client, kUser, std::move(passed));
+  };
+  const auto good = [&](uint64_t client) {
+    Asked answer = answered(0, report_of("good"));
+    std::vector<UniqueFd> passed;
+    passed.push_back(std::move(answer.file));
+    passed.push_back(std::move(answer.bell));
+    return process(client, kOtherUser, std::move(passed));
+  };
+  const ScriptedBroker::Answer no_more{make_message(Kind::kNoMore)};
+  std::deque<ScriptedBroker::Answer> answers{{make_message(Kind::kWelcome)}};
+  for (auto& answer : {hostile(1), good(2), no_more}) answers.push_back(answer);
+  for (auto& answer : {good(2), hostile(3), no_more}) answers.push_back(answer);
+  for (auto& answer : {good(2), no_more}) answers.push_back(answer);
+  const ScriptedBroker broker(address_, std::exchange(answers, {}));
+  expect_not_held(held, [&] {
+    auto observer = open();
+    for (const size_t count : {2, 3, 3}) {
+      const std::vector<Process> processes = look(*observer);
+      ASSERT_EQ(processes.size(), count);
+      for (size_t i = 0; i < count; ++i) {
+        EXPECT_EQ(processes[i].program, "p" + std::to_string(i + 1));
+        EXPECT_EQ(processes[i].uid, i == 1 ? kOtherUser : kUser);
+        EXPECT_EQ(processes[i].answer, i == 1 ? Process::Answer::kWhole : Process::Answer::kNone);
+      }
+    }
+  });
+  EXPECT_EQ(broker.answered(), 9u);
 }
 
 // One that asks and does not read keeps nobody from the next answer.

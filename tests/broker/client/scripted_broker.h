@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <deque>
 #include <gtest/gtest.h>
+#include <memory>
 #include <poll.h>
 #include <string>
 #include <sys/eventfd.h>
@@ -25,6 +26,7 @@ class ScriptedBroker {
   struct Answer {
     Message message;
     size_t descriptors = 0;
+    std::shared_ptr<std::vector<UniqueFd>> passed{};  // instead; who asks has the only ones then
   };
 
   // One answer for each message that wants one; then it says no more.
@@ -58,7 +60,10 @@ class ScriptedBroker {
     const bool wants_none = asked.kind == Kind::kReturn || asked.kind == Kind::kMeet || asked.kind == Kind::kSealed ||
                             asked.kind == Kind::kRelease;
     if (wants_none || answers_.empty()) return true;
-    const std::vector<int> numbers(answers_.front().descriptors, stop_.get());
+    std::vector<int> numbers(answers_.front().descriptors, stop_.get());
+    if (const auto& passed = answers_.front().passed) {
+      for (const UniqueFd& each : *passed) numbers.push_back(each.get());
+    }
     EXPECT_EQ(send(client, answers_.front().message, numbers), 0);
     answers_.pop_front();
     ++answered_;
