@@ -90,6 +90,13 @@ Finding check_memlock(const HostFacts& host) {
           "ulimit -l unlimited (for good: memlock in /etc/security/limits.conf), or CAP_IPC_LOCK"};
 }
 
+std::string name_of(const PortHolder& holder) {
+  if (holder.inode == 0) return "the kernel (Soft-RoCE, rdma_rxe)";
+  if (holder.unknown == 1) return "others that were not looked at";
+  if (holder.unknown > 1) return fmt::format("others that were not looked at ({} sockets or more)", holder.unknown);
+  return holder.process.empty() ? "a process of another user" : "process " + holder.process;
+}
+
 Finding check_port(const HostFacts& host) {
   const BrokerFacts& broker = host.broker;
   if (broker.refuses) return {Status::kFail, "udp port 4791", broker.refuses->what, broker.refuses->remedy};
@@ -99,10 +106,7 @@ Finding check_port(const HostFacts& host) {
   bool kernel = false;
   for (const PortHolder& holder : host.port_holders) {
     kernel |= holder.inode == 0;
-    const std::string name = holder.inode == 0        ? "the kernel (Soft-RoCE, rdma_rxe)"
-                             : holder.process.empty() ? "a process of another user"
-                                                      : "process " + holder.process;
-    holders += (holders.empty() ? "" : ", ") + name;
+    holders += (holders.empty() ? "" : ", ") + name_of(holder);
   }
   return {Status::kWarn, "udp port 4791", "in use by " + holders,
           kernel ? "rdma link delete the Soft-RoCE devices: they and uroce cannot share a netdev"

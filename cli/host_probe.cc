@@ -2,45 +2,42 @@
 #include "cli/host_probe.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
-#include <filesystem>
+#include <chrono>
+#include <fcntl.h>
 #include <fstream>
 #include <sstream>
 #include <sys/socket.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "base/printable.h"
+#include "base/clock.h"
+#include "base/socket_holders.h"
+#include "base/unique_fd.h"
 #include "engine/io/af_xdp/privileges.h"
 #include "wire/envelope.h"
 
 namespace uroce::cli {
 namespace {
 
-namespace fs = std::filesystem;
+constexpr uint64_t kUnknown = UINT64_MAX;  // inode of some socket that is not the kernel's
 
-// Who has socket:[inode] open, as "pid (name)".
-std::string socket_owner(uint64_t inode) {
-  const std::string wanted = "socket:[" + std::to_string(inode) + "]";
-  std::error_code ignored;
-  for (const auto& process : fs::directory_iterator("/proc", ignored)) {
-    const std::string pid = process.path().filename();
-    if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
-    std::error_code unreadable;
-    for (const auto& descriptor : fs::directory_iterator(process.path() / "fd", unreadable)) {
-      if (fs::read_symlink(descriptor.path(), unreadable) == wanted) {
-        return pid + " (" + printable(read_line(process.path() / "comm")) + ")";
-      }
+// Whole lines, as many as come before `end`: each read() of a long table takes the kernel longer than the one before.
+// False: there are more.
+bool read_lines(const char* path, Time end, std::string& text) {
+  const UniqueFd file(open(path, O_RDONLY | O_CLOEXEC));
+  std::array<char, 65536> piece;
+  for (ssize_t size = 1; size > 0;) {
+    if (monotonic_now() >= end) {
+      text.resize(text.rfind('\n') + 1);
+      return false;
     }
+    size = read(file.get(), piece.data(), piece.size());
+    if (size > 0) text.append(piece.data(), static_cast<size_t>(size));
   }
-  return "";
-}
-
-std::string read_all(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
+  return true;
 }
 
 }  // namespace
@@ -106,15 +103,25 @@ std::vector<uint64_t> bound_inodes(std::string_view proc_net_udp, uint16_t port)
 }
 
 std::vector<PortHolder> roce_port_holders() {
-  std::vector<PortHolder> holders;
+  constexpr size_t kMost = 64;
+  constexpr Duration kLook = std::chrono::seconds(2), kRead = kLook / 4;  // of each table
+  const Time end = monotonic_now() + kLook;
+  std::vector<uint64_t> inodes;
+  bool is_whole = true;
   for (const char* table : {"/proc/self/net/udp", "/proc/self/net/udp6"}) {
-    for (const uint64_t inode : bound_inodes(read_all(table), wire::kRoceUdpPort)) {
-      PortHolder holder{inode, inode == 0 ? "" : socket_owner(inode)};
-      const auto same = [&](const PortHolder& other) {
-        return (inode == 0) == (other.inode == 0) && other.process == holder.process;
-      };
-      if (std::find_if(holders.begin(), holders.end(), same) == holders.end()) holders.push_back(std::move(holder));
-    }
+    std::string text;
+    is_whole &= read_lines(table, monotonic_now() + kRead, text);
+    const std::vector<uint64_t> bound = bound_inodes(text, wire::kRoceUdpPort);
+    inodes.insert(inodes.end(), bound.begin(), bound.end());
+  }
+  std::vector<PortHolder> holders;
+  if (std::erase(inodes, 0) > 0) holders.push_back({});
+  const SocketHolders found = find_socket_holders(std::move(inodes), kMost, end);
+  for (const SocketHolder& each : found.processes) holders.push_back({each.inode, each.process});
+  if (!is_whole || !found.is_whole) {
+    holders.push_back({.inode = kUnknown, .process = "", .unknown = std::max<size_t>(found.sockets_left, 1)});
+  } else if (found.sockets_left > 0) {
+    holders.push_back({.inode = kUnknown, .process = ""});
   }
   return holders;
 }

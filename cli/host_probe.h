@@ -39,9 +39,11 @@ int af_xdp_socket_error();
 struct PortHolder {
   uint64_t inode = 0;   // 0: the kernel's own socket, i.e. Soft-RoCE (rdma_rxe)
   std::string process;  // "1234 (ib_write_bw)"; empty when it belongs to somebody whose descriptors we may not see
+  size_t unknown = 0;   // instead: so many sockets at least, whose processes were not looked at
 };
 // Inodes of the sockets bound to `port` in the text of /proc/net/udp or udp6.
 std::vector<uint64_t> bound_inodes(std::string_view proc_net_udp, uint16_t port);
+// 64 processes at most, those that are found in two seconds.
 std::vector<PortHolder> roce_port_holders();
 
 // The first line of a file without its newline; empty when it cannot be read.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "cli/stat_looks.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <fstream>
+#include <set>
 #include <utility>
 #include <variant>
 
@@ -17,23 +17,21 @@ namespace uroce::cli {
 using broker::Observer;
 using broker::Process;
 
-namespace {
-
-// Brokers that listen here and that nobody would find by himself.
-std::string other_brokers() {
-  std::ifstream sockets("/proc/net/unix");
-  std::vector<std::string> addresses;
-  for (std::string line; std::getline(sockets, line);) {
+std::string brokers_in(std::istream& proc_net_unix) {
+  constexpr size_t kMostShown = 10, kMostSeen = 1000;
+  std::vector<std::string> shown;
+  std::set<std::string> seen;
+  for (std::string line; seen.size() <= kMostSeen && std::getline(proc_net_unix, line);) {
     const size_t at = line.rfind(" @uroced");
     if (at == std::string::npos) continue;
     std::string address = printable(line.substr(at + 1));
-    if (std::find(addresses.begin(), addresses.end(), address) == addresses.end()) addresses.push_back(address);
+    const bool is_new = seen.insert(address).second;
+    if (is_new && shown.size() < kMostShown) shown.push_back(std::move(address));
   }
-  if (addresses.empty()) return {};
-  return fmt::format("; there is {} (--broker)", fmt::join(addresses, ", "));
+  const size_t more = seen.size() - shown.size();
+  const char* const or_more = seen.size() > kMostSeen ? " or more" : "";
+  return fmt::format("{}{}", fmt::join(shown, ", "), more == 0 ? "" : fmt::format(" and {}{} others", more, or_more));
 }
-
-}  // namespace
 
 std::optional<io::IoError> Looks::look(int stop) {
   if (!observer_) {
@@ -66,7 +64,9 @@ Figures Looks::figures(double interval) const {
 
 int complain_about(const io::IoError& error, const StatOptions& options) {
   const bool nobody = error.code == ENOENT;
-  const std::string others = nobody && options.broker.empty() ? other_brokers() : "";
+  std::ifstream sockets("/proc/net/unix");
+  std::string others = nobody && options.broker.empty() ? brokers_in(sockets) : "";
+  if (!others.empty()) others = fmt::format("; there is {} (--broker)", others);
   return complain(nobody ? kExitNoBroker : kExitFailed, error.text() + others);
 }
 

@@ -2,7 +2,9 @@
 // What `uroce stat` sees when it looks at the broker of this host, once or again and again.
 #pragma once
 
+#include <iosfwd>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "broker/client/observer.h"
@@ -26,6 +28,10 @@ class Looks {
   std::vector<broker::Process> now_, before_;
   std::optional<broker::ConnectionsStatistics> connections_;
 };
+
+// Addresses of brokers that listen here, in the text of /proc/net/unix: ten of them, as anybody can take such names.
+// Empty: there is none.
+std::string brokers_in(std::istream& proc_net_unix);
 
 // Says what look() has complained about. Returns the exit code.
 int complain_about(const io::IoError& error, const StatOptions& options);

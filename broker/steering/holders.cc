@@ -3,12 +3,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cerrno>
-#include <cstdlib>
+#include <chrono>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
@@ -18,8 +15,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/concat.h"
-#include "base/printable.h"
+#include "base/socket_holders.h"
 #include "base/unique_fd.h"
 #include "wire/envelope.h"
 
@@ -64,11 +62,15 @@ Answer take(std::span<const uint8_t> bytes, std::vector<PortHolder>& holders) {
   return Answer::kMore;
 }
 
+// A user may have any number, and the kernel takes longer for each part of an answer than for the one before. Those of
+// brokers and their clients are fewer.
+constexpr size_t kMostHolders = 65536;
+
 bool dump(int family, std::vector<PortHolder>& holders) {
   const UniqueFd fd(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
   if (!fd || !ask(fd.get(), family)) return false;
   std::vector<uint8_t> buffer(32768);
-  for (Answer answer = Answer::kMore; answer != Answer::kDone;) {
+  for (Answer answer = Answer::kMore; answer != Answer::kDone && holders.size() < kMostHolders;) {
     const ssize_t length = recv(fd.get(), buffer.data(), buffer.size(), 0);
     if (length <= 0) return false;
     answer = take(std::span(buffer).first(static_cast<size_t>(length)), holders);
@@ -77,39 +79,23 @@ bool dump(int family, std::vector<PortHolder>& holders) {
   return true;
 }
 
-const std::string kSocket = "socket:[";  // what the link of a descriptor begins with
-
-// The first of these sockets that the process has open, or none.
-const PortHolder* holder_in(const std::filesystem::path& process, std::span<const PortHolder> holders) {
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(process / "fd", error)) {
-    const std::string name = std::filesystem::read_symlink(entry.path(), error);
-    if (name.rfind(kSocket, 0) != 0) continue;
-    const auto inode = static_cast<uint32_t>(std::strtoul(name.c_str() + kSocket.size(), nullptr, 10));
-    for (const PortHolder& holder : holders) {
-      if (holder.inode == inode) return &holder;
-    }
-  }
-  return nullptr;
-}
-
 struct Owner {
   PortHolder holder;
-  std::string process;  // empty: none of those that this one may look into
+  std::string process;  // empty: none of those that this one may look into, or there was no time to look at all
 };
 
 Owner owner_of(std::span<const PortHolder> holders) {
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
-    const std::string pid = entry.path().filename();
-    if (std::isdigit(static_cast<unsigned char>(pid.front())) == 0) continue;
-    const PortHolder* const holder = holder_in(entry.path(), holders);
-    if (holder == nullptr) continue;
-    std::string command;
-    std::getline(std::ifstream(entry.path() / "comm"), command);
-    return {*holder, concat("process ", pid, " (", printable(command), ")")};
+  constexpr Duration kLook = std::chrono::seconds(1);
+  std::vector<uint64_t> inodes;
+  for (const PortHolder& holder : holders) {
+    if (holder.inode != 0) inodes.push_back(holder.inode);
   }
-  return {holders.front(), ""};
+  const SocketHolders found = find_socket_holders(std::move(inodes), 1, monotonic_now() + kLook);
+  if (found.processes.empty()) return {holders.front(), ""};
+  const SocketHolder& first = found.processes.front();
+  const auto holder = std::find_if(holders.begin(), holders.end(),
+                                   [&first](const PortHolder& each) { return each.inode == first.inode; });
+  return {*holder, "process " + first.process};
 }
 
 std::string netdev_name(int ifindex) {

@@ -20,7 +20,7 @@ struct PortHolder {
   bool may_be_inherited() const;
 };
 
-// Nothing: the kernel does not tell.
+// 65,536 or a few more at most. Nothing: the kernel does not tell.
 std::optional<std::vector<PortHolder>> port_holders();
 
 // The port cannot be had because of these: who one of them is, as far as can be found out, and what to do. EAGAIN:

@@ -126,6 +126,13 @@ TEST(Doctor, UdpWithoutThePortIsNothing) {
   EXPECT_EQ(finding(report, "io").remedy, "see who it is");
 }
 
+TEST(Doctor, PortHoldersThatWereNotLookedAt) {
+  HostFacts host = good_host();
+  host.port_holders = {{.inode = 7, .process = "12 (other)"}, {.inode = 8, .process = "", .unknown = 99'000}};
+  expect(diagnose(host, {good_device()}), "udp port 4791", Status::kWarn,
+         "12 (other), others that were not looked at (99000 sockets or more)");
+}
+
 TEST(Doctor, ABrokerSharesThePort) {
   HostFacts host = good_host();
   host.port_holders = {{.inode = 7, .process = "12 (uroced)"}};

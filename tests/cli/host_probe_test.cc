@@ -2,12 +2,17 @@
 // Reading what the kernel says about itself.
 #include "cli/host_probe.h"
 
+#include <algorithm>
 #include <arpa/inet.h>
+#include <csignal>
 #include <gmock/gmock.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "base/unique_fd.h"
 
 namespace uroce::cli {
 namespace {
@@ -46,27 +51,64 @@ TEST(BoundInodes, NothingInEmptyTable) {
 
 constexpr int kInUse = 2;
 
-// In a network namespace of its own, if there can be one: tests beside this one may have the port on this host.
-int name_this_process() {
-  static_cast<void>(!unshare(CLONE_NEWNET));
-  const int fd = socket(AF_INET, SOCK_DGRAM, 0);
+UniqueFd bind_to_port(uint32_t host_address) {
+  UniqueFd fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const int yes = 1;  // no netdev may have it
+  setsockopt(fd.get(), IPPROTO_IP, IP_FREEBIND, &yes, sizeof(yes));
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(4791);
-  address.sin_addr.s_addr = htonl(INADDR_ANY);
-  if (bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) return kInUse;
+  address.sin_addr.s_addr = htonl(host_address);
+  return bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0 ? std::move(fd) : UniqueFd();
+}
+
+// In a network namespace of its own, if there can be one: tests beside this one may have the port on this host.
+int name_this_process() {
+  static_cast<void>(!unshare(CLONE_NEWNET));
+  if (!roce_port_holders().empty()) return kInUse;
+  const UniqueFd first = bind_to_port(INADDR_LOOPBACK), second = bind_to_port(INADDR_LOOPBACK + 1);
+  if (!first || !second) return kInUse;
   const std::vector<PortHolder> holders = roce_port_holders();
   return holders.size() == 1 && holders[0].process.starts_with(std::to_string(getpid()) + " (") ? 0 : 1;
 }
 
-TEST(RocePortHolders, NamesThisProcess) {
+// What `steps` return, in a process of its own; kInUse is a reason to skip the test.
+int status_of(int (*steps)()) {
   const pid_t child = fork();
-  if (child == 0) _exit(name_this_process());
+  if (child == 0) _exit(steps());
   int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status));
-  if (WEXITSTATUS(status) == kInUse) GTEST_SKIP() << "UDP port 4791 is in use on this host";
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+TEST(RocePortHolders, NamesThisProcess) {
+  const int status = status_of(name_this_process);
+  if (status == kInUse) GTEST_SKIP() << "UDP port 4791 is in use on this host";
+  EXPECT_EQ(status, 0);
+}
+
+// Each of them has a socket at an address of its own.
+int name_many_processes() {
+  static_cast<void>(!unshare(CLONE_NEWNET));
+  if (!roce_port_holders().empty()) return kInUse;
+  for (int i = 0; i < 70; ++i) {
+    const UniqueFd fd = bind_to_port(INADDR_LOOPBACK + static_cast<uint32_t>(i));
+    if (!fd) return kInUse;
+    if (fork() == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      while (true) pause();
+    }
+  }
+  const std::vector<PortHolder> holders = roce_port_holders();
+  if (holders.size() != 65 || holders.back().unknown != 70 - 64) return 1;
+  const auto has_name = [](const PortHolder& holder) { return !holder.process.empty() && holder.unknown == 0; };
+  return std::all_of(holders.begin(), holders.end() - 1, has_name) ? 0 : 1;
+}
+
+TEST(RocePortHolders, NamesSomeOfMany) {
+  const int status = status_of(name_many_processes);
+  if (status == kInUse) GTEST_SKIP() << "UDP port 4791 is in use on this host";
+  EXPECT_EQ(status, 0);
 }
 
 TEST(PrivilegeProblem, NamesWhatIsMissingAndTheWayOut) {

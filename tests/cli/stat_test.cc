@@ -8,6 +8,7 @@
 
 #include "cli/stat_figures.h"
 #include "cli/stat_formats.h"
+#include "cli/stat_looks.h"
 #include "cli/stat_text.h"
 
 namespace uroce::cli {
@@ -254,6 +255,22 @@ TEST(StatText, RowsStandBelowTheirHeading) {
   EXPECT_EQ(rows[0].size(), stat_rows_heading().size());
   EXPECT_TRUE(rows[0].starts_with("13:05:22     101 root     ib_send_bw      eth0                2    800"));
   EXPECT_TRUE(rows[1].ends_with("(no answer)"));
+}
+
+TEST(StatLooks, FewOfTheBrokersThatSomebodySeemsToHave) {
+  const auto of = [](int names) {
+    std::stringstream text("Num       RefCount Protocol Flags    Type St Inode Path\n");
+    text.seekp(0, std::ios::end);
+    for (int i = 0; i < 2 * names; ++i) {
+      text << "0000000000000000: 00000002 00000000 00010000 0005 01 18403 @uroced-" << i % names << "\n";
+    }
+    text << "0000000000000000: 00000002 00000000 00010000 0005 01 18404 @other\n";
+    return brokers_in(text);
+  };
+  EXPECT_EQ(of(0), "");
+  EXPECT_EQ(of(2), "@uroced-0, @uroced-1");
+  EXPECT_THAT(of(12), testing::EndsWith("@uroced-9 and 2 others"));
+  EXPECT_THAT(of(100'000), testing::EndsWith("@uroced-9 and 991 or more others"));
 }
 
 }  // namespace

@@ -294,5 +294,16 @@ TEST(PortTaken, ByTheKernel) {
   EXPECT_THAT(port_taken({&kernel, 1}).text(), HasSubstr("modprobe -r rdma_rxe"));
 }
 
+TEST(PortTaken, ByMany) {
+  const UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  struct stat status {};
+  ASSERT_EQ(fstat(socket.get(), &status), 0);
+  std::vector<PortHolder> holders;
+  for (uint32_t none = 0; none < 100'000; ++none)
+    holders.push_back({.inode = UINT32_MAX - none, .uid = 1, .ifindex = 0});
+  holders.push_back({.inode = static_cast<uint32_t>(status.st_ino), .uid = geteuid(), .ifindex = 0});
+  EXPECT_THAT(port_taken(holders).text(), HasSubstr("process " + std::to_string(getpid()) + " ("));
+}
+
 }  // namespace
 }  // namespace uroce::broker::test
