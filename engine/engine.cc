@@ -108,6 +108,10 @@ void Engine::release_packets(const PollSet& set) {
   device_->progress.release(set);
 }
 
+void Engine::note_one_by_one() {
+  device_->progress.note_one_by_one();
+}
+
 void Engine::report_early(queue::CompletionQueue* cq) {
   Progress::Guard guard(device_->progress);
   guard.keep_descriptors();

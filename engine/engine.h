@@ -128,6 +128,8 @@ class Engine {
   static void end_wait();
   void leave();
   void release_packets(const PollSet& set);
+  // Attendance::note_one_by_one().
+  void note_one_by_one();
   // Reports the queue, if there is one, as if it had got what it is armed for. Rounds that are under way end before.
   void report_early(queue::CompletionQueue* cq);
   // The queue was armed while it had completions that were not reported: reports them now.

@@ -8,6 +8,7 @@
 #include <new>
 #include <sys/epoll.h>
 #include <unistd.h>
+#include <utility>
 
 #include "abi/channel_mark.h"
 #include "abi/verbs/objects.h"
@@ -20,6 +21,9 @@ namespace uroce::verbs {
 namespace {
 
 [[gnu::tls_model("initial-exec")]] thread_local ReturnHabit return_habit;
+// The channel that the thread has asked for an event last, in vain, and how many there had been of all channels then.
+[[gnu::tls_model("initial-exec")]] thread_local const Channel* asked_in_vain = nullptr;
+[[gnu::tls_model("initial-exec")]] thread_local uint32_t events_then = 0;
 
 }  // namespace
 
@@ -58,7 +62,7 @@ bool Channel::leave(engine::Engine& engine) {
     return false;
   }
   polled.store(true, std::memory_order_relaxed);
-  if (!attends(engine)) return false;
+  if (!attends(engine)) return comes_back();
   if (!comes_back()) engine.leave();
   return true;
 }
@@ -67,19 +71,24 @@ void Channel::attend(engine::Engine& engine) {
   polled.store(true, std::memory_order_relaxed);
   set->note_no_event();
   if (!attends(engine)) {
-    if (!tell_early(engine)) engine.expect_sleep();
+    if (!tell_early(engine) && !comes_back()) engine.expect_sleep();
     return;
   }
   const engine::LookForEvent look = [this](const std::function<void()>& rounds) { return look_for_event(rounds); };
   if (engine.serve_stream(look, true)) return;
   return_habit.has_not_come();
-  const bool others = pending_events.load(std::memory_order_relaxed) > 0;
+  const bool others = of_all.pending.load(std::memory_order_relaxed) > 0;
+  const uint32_t ever = of_all.ever.load(std::memory_order_relaxed);
+  const bool again = asked_in_vain == this && events_then != ever;
+  asked_in_vain = this;
+  events_then = ever;
+  if (again && others) engine.note_one_by_one();
   if ((!others && engine.linger(look, true)) || tell_early(engine)) return;
   engine.leave();
 }
 
 bool Channel::comes_back() {
-  return pending_events.load(std::memory_order_relaxed) > 0 && return_habit.expects(monotonic_now());
+  return of_all.pending.load(std::memory_order_relaxed) > 0 && return_habit.expects(monotonic_now());
 }
 
 bool Channel::tell_early(engine::Engine& engine) {
@@ -170,6 +179,7 @@ int ibv_get_cq_event(ibv_comp_channel* verbs, ibv_cq** cq, void** cq_context) {
   if (channel.polled.load(std::memory_order_relaxed)) {
     channel.set->note_event();
     return_habit.taken(uroce::monotonic_now());
+    asked_in_vain = nullptr;
     Engine::end_wait();
   }
   return 0;

@@ -30,12 +30,18 @@ class EventSource
   uint32_t pending_ = 0;  // events that are to be taken
 };
 
+// Of several queues together.
+struct EventCounts {
+  std::atomic<int> pending{0};    // that are to be taken
+  std::atomic<uint32_t> ever{0};  // that there have been; modulo 2^32
+};
+
 // The oldest event is taken first. A source that has several takes its next place behind the others.
 class EventQueue {
  public:
   EventQueue() = default;
-  // `pending`: how many events there are in this and other queues, which outlive it.
-  explicit EventQueue(std::atomic<int>& pending) : pending_count_(&pending) {}
+  // `counts`: the events of this and other queues, which outlive it.
+  explicit EventQueue(EventCounts& counts) : counts_(&counts) {}
 
   // As EventDescriptor::open().
   int open(int& application_fd) { return descriptor_.open(application_fd); }
@@ -110,7 +116,9 @@ class EventQueue {
   }
 
   void count(int change) {
-    if (pending_count_ != nullptr) pending_count_->fetch_add(change, std::memory_order_relaxed);
+    if (counts_ == nullptr) return;
+    counts_->pending.fetch_add(change, std::memory_order_relaxed);
+    if (change > 0) counts_->ever.fetch_add(1, std::memory_order_relaxed);
   }
 
   // The queue for which this thread runs rounds.
@@ -119,7 +127,7 @@ class EventQueue {
   LeafMutex mutex_;
   boost::intrusive::list<EventSource, boost::intrusive::constant_time_size<false>> sources_;
   EventDescriptor descriptor_;
-  std::atomic<int>* const pending_count_ = nullptr;
+  EventCounts* const counts_ = nullptr;
   bool without_token_ = false;  // one of the events, on top of those for which there are tokens
 };
 

@@ -240,7 +240,7 @@ struct Cq;
 // Its descriptor is an epoll set: the events are in it, and for a program that polls it packets as well
 // (engine/datapath/attendance.h).
 struct Channel final : ibv_comp_channel, queue::CompletionNotifier {
-  EventQueue events{pending_events};     // the sources are Cqs
+  EventQueue events{of_all};             // the sources are Cqs
   std::shared_ptr<engine::PollSet> set;  // of `fd`
   std::atomic<uint32_t> users{0};        // CQs
   std::mutex queues_mutex;               // taken under no other lock
@@ -248,7 +248,7 @@ struct Channel final : ibv_comp_channel, queue::CompletionNotifier {
   std::atomic<bool> polled{false};       // `fd` was O_NONBLOCK when it was looked at last
   std::weak_ptr<engine::Engine> origin;  // of the context, which may be closed first
 
-  static inline std::atomic<int> pending_events{0};  // of all channels
+  static inline EventCounts of_all;  // of all channels
 
   // Makes `fd`. 0 or an errno value.
   int open();

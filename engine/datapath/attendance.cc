@@ -12,6 +12,8 @@ namespace {
 constexpr Duration kHeld = std::chrono::milliseconds(10);
 constexpr uint32_t kMostInVain = 64;
 constexpr Duration kLongestPause = std::chrono::seconds(10);
+constexpr uint32_t kMostOneByOne = 16;
+constexpr Duration kLongestPauseOfOneByOne = std::chrono::minutes(10);
 
 }  // namespace
 
@@ -39,7 +41,19 @@ void Attendance::note(bool found, bool woken, Time now) {
   in_vain_.store(0, std::memory_order_relaxed);
   const Duration pause = pause_.load(std::memory_order_relaxed);
   pause_.store(std::min<Duration>(2 * pause, kLongestPause), std::memory_order_relaxed);
-  paused_until_.store(now + pause, std::memory_order_relaxed);
+  pause_until(now + pause);
+}
+
+void Attendance::note_one_by_one(Time now) {
+  if (one_by_one_.fetch_add(1, std::memory_order_relaxed) < kMostOneByOne) return;
+  one_by_one_.store(0, std::memory_order_relaxed);
+  const Duration pause = pause_of_one_by_one_.load(std::memory_order_relaxed);
+  pause_of_one_by_one_.store(std::min<Duration>(2 * pause, kLongestPauseOfOneByOne), std::memory_order_relaxed);
+  pause_until(now + pause);
+}
+
+void Attendance::pause_until(Time end) {
+  paused_until_.store(end, std::memory_order_relaxed);
   const std::lock_guard changing(changes_);
   hold(nullptr);
 }

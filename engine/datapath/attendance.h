@@ -39,6 +39,10 @@ class Attendance {
   void release(const PollSet& set);
   // The program has looked, and packets or an event were there. `woken`: the set may have brought it.
   void note(bool found, bool woken, Time now);
+  // The program waits for one of its channels while there are events of others (libvalkey's valkeyRdmaReadZC() does):
+  // to be woken by packets that are for others keeps it from those. Not again and again: no set tells of packets for a
+  // while, the longer the more often.
+  void note_one_by_one(Time now);
   // The program is there to take packets.
   bool lasts(Time now) const {
     return held_.load(std::memory_order_relaxed) != nullptr && now - at_.load(std::memory_order_relaxed) < kLasts;
@@ -59,8 +63,10 @@ class Attendance {
 
  private:
   static constexpr Duration kShortestPause = std::chrono::milliseconds(100);
+  static constexpr Duration kFirstPauseOfOneByOne = std::chrono::seconds(1);
 
   void hold(std::shared_ptr<PollSet> set);
+  void pause_until(Time end);
 
   std::atomic<const PollSet*> held_{nullptr};  // the set that tells of packets
   std::atomic<Time> at_{Time{}};               // when the program has looked last
@@ -68,9 +74,9 @@ class Attendance {
   std::atomic<bool> left_{false};
   // Looks in a row that found nothing: others take the packets, or the descriptors tell of none. Then no set tells of
   // packets for a while.
-  std::atomic<uint32_t> in_vain_{0};
+  std::atomic<uint32_t> in_vain_{0}, one_by_one_{0};
   std::atomic<Time> paused_until_{Time{}};
-  std::atomic<Duration> pause_{kShortestPause};
+  std::atomic<Duration> pause_{kShortestPause}, pause_of_one_by_one_{kFirstPauseOfOneByOne};
   std::atomic<uint32_t> setups_{1}, has_all_of_{0};
   std::mutex changes_;                 // taken under no other lock
   uint32_t put_at_ = 0;                // setups() of the last put()

@@ -88,6 +88,7 @@ class Progress {
   // Engine::claim_packets().
   bool claim(const std::shared_ptr<PollSet>& set);
   void release(const PollSet& set);
+  void note_one_by_one();
   // After a set-up, and before the descriptors are closed that the packet I/O has no more: an epoll set tells of what
   // is closed for as long as something else refers to it, rings in memory for example.
   void forget_descriptors() { attendance_.forget_descriptors(); }

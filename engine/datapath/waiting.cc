@@ -184,6 +184,11 @@ void Progress::release(const PollSet& set) {
   attendance_.release(set);
 }
 
+void Progress::note_one_by_one() {
+  const CallerState kept;
+  attendance_.note_one_by_one(monotonic_now());
+}
+
 // Who receives a long message is not to be woken for every few packets of it.
 bool Progress::serve_stream(const LookForEvent& look, bool woken) {
   const CallerState kept;

@@ -55,6 +55,26 @@ TEST_F(AttendanceTest, ASetTellsOfPacketsOnceItIsUsed) {
   EXPECT_TRUE(attendance.lasts(now));
 }
 
+// It is told of nothing but events, for longer and longer.
+TEST_F(AttendanceTest, WhoWaitsForOneWhileThereAreOthersIsNotWokenByPackets) {
+  one.use();
+  ASSERT_TRUE(claim(one));
+  for (const auto pause : {std::chrono::seconds(1), std::chrono::seconds(2)}) {
+    int times = 0;
+    for (; attendance.lasts(now); ++times) {
+      ASSERT_LT(times, 100);
+      attendance.note_one_by_one(now);
+    }
+    EXPECT_GT(times, 1);
+    EXPECT_FALSE(claim(one));
+    attendance.note(true, true, now);
+    now += pause - milliseconds(1);
+    EXPECT_FALSE(claim(one));
+    now += milliseconds(1);
+    EXPECT_TRUE(claim(one));
+  }
+}
+
 TEST_F(AttendanceTest, OneThatIsNotUsedReliesOnOneThatIsLookedAfter) {
   one.use();
   EXPECT_TRUE(claim(one));
