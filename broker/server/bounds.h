@@ -60,6 +60,9 @@ inline constexpr size_t kMostClosed = 16;    // connections: to close one may ta
 // Its own copies of what users who are not the owner have been sent are left to a process (slow_closer.h) when there
 // are so many, or after so long.
 inline constexpr size_t kEnoughGiven = 64;
+// Of a user: so many wait at most, of these and of what he has passed on, before he is not served. One message brings
+// four.
+inline constexpr size_t kMostKeptOfUser = 512;
 inline constexpr Duration kGivenTime = std::chrono::milliseconds(20);
 
 // --- of the broker's time -------------------------------------------------------------------------------------------

@@ -106,9 +106,15 @@ void Server::let_go(ClientSocket& socket, UniqueFd& reports, uid_t user) {
 // A descriptor that `user` has been sent: he can have closed his by now, and made the last close() wait for what he
 // likes.
 void Server::leave_to(uid_t user, UniqueFd given) {
-  if (is_owner(user)) return;
+  if (user == 0 || (is_owner(user) && !steering_->isolates())) return;
   if (given_.empty()) given_since_ = now_();
   given_.emplace_back(user, std::move(given));
+}
+
+// Of what the user has passed on or been given, here until a process closes it.
+size_t Server::kept_of(uid_t user) const {
+  const auto is_his = [user](const auto& each) { return each.first == user; };
+  return closer_.of(user) + static_cast<size_t>(std::count_if(given_.begin(), given_.end(), is_his));
 }
 
 // A process closes many.
@@ -185,7 +191,7 @@ int Server::patience(Time now) const {
   if (!started_) next = std::min(next, starts_at_);
   if (!kept_.empty() || partings_.any()) next = std::min(next, look_at_kept_);
   if (!leaving_.empty()) next = std::min(next, closes_more_ ? now : now + kLookAgain);
-  if (closer_.is_busy()) next = std::min(next, now + kLookAgain);
+  if (closer_.is_busy()) next = std::min(next, closer_.is_starting() ? now + kMoment : now + kLookAgain);
   if (!given_.empty()) next = std::min(next, given_since_ + kGivenTime);
   if (claims_) next = std::min(next, claims_->deadline(now));
   if (cm_) next = std::min(next, cm_->deadline());
@@ -360,7 +366,8 @@ bool Server::introduce(const Client& observer, const Message& request) {
     UniqueFd file(memfd_create("uroce statistics", MFD_CLOEXEC));
     auto [client_end, observer_end] = make_bell();
     const std::array asks{file.get(), client_end.get()}, tells{file.get(), observer_end.get()};
-    const int error = file && client_end ? tell(client, question, asks) : EMFILE;
+    const bool keeps_too_much = kept_of(client.peer.uid) >= kMostKeptOfUser;
+    const int error = file && client_end && !keeps_too_much ? tell(client, question, asks) : EMFILE;
     if (error == EPIPE || error == ECONNRESET) {
       client.reports.reset();  // for good
       continue;

@@ -65,6 +65,8 @@ class Server final : private CmServer::Clients {
   static constexpr Duration kMoreInheritance = std::chrono::milliseconds(1000);
   // Between two looks whether kept sockets are closed.
   static constexpr Duration kLookAgain = std::chrono::milliseconds(100);
+  // Until the process that has just begun has nothing open that it is not there for.
+  static constexpr Duration kMoment = std::chrono::milliseconds(1);
 
   using Clock = Time (*)();
   using XdpProgramOf = std::function<std::optional<io::AttachedProgram>(int ifindex)>;
@@ -129,6 +131,7 @@ class Server final : private CmServer::Clients {
   bool has_its_turn(const Client& client);
   void leave_to(uid_t user, UniqueFd given);
   void leave_given();
+  size_t kept_of(uid_t user) const;
   bool serve_on_account(Client& client);
   void charge(uid_t user, Duration since);
   int tell(const Client& client, const Message& message, std::span<const int> descriptors = {});

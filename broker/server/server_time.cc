@@ -39,9 +39,13 @@ bool Server::serve_on_account(Client& client) {
   return goes_on;
 }
 
-// Others do not wait for more messages of one user than so many. What an answer brings is closed later.
+// Others do not wait for more messages of one user than so many. Nor is he answered while too much waits to be closed
+// of what he has had: his processes that close it may never end.
 bool Server::has_its_turn(const Client& client) {
-  return is_owner(client.peer.uid) || (!closer_.is_full() && ++served_[client.peer.uid] <= kServedOfUser);
+  const uid_t user = client.peer.uid;
+  if (user == 0 || (is_owner(user) && !steering_->isolates())) return true;
+  if (closer_.is_full() || kept_of(user) >= kMostKeptOfUser) return false;
+  return is_owner(user) || ++served_[user] <= kServedOfUser;
 }
 
 // What is no answer. EAGAIN as well while the user has no time.

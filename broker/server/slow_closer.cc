@@ -72,10 +72,19 @@ size_t SlowCloser::processes_of(uid_t user) const {
 
 std::optional<uid_t> SlowCloser::work(const HasTime& has_time) {
   std::erase_if(processes_, [](const Process& each) { return waitpid(each.pid, nullptr, WNOHANG) != 0; });
+  if (is_starting()) return std::nullopt;
   const auto user = next_user(has_time);
   if (user) close_all_of(user);
   if (user) last_ = user;
   return user;
+}
+
+// The last one has what others than its user have passed on, too, until it has closed that, which does not take long:
+// as long as this process has it, it is not the last to have it.
+bool SlowCloser::is_starting() const {
+  if (processes_.empty()) return false;
+  pollfd has_ours{processes_.back().has_ours.get(), 0, 0};
+  return poll(&has_ours, 1, 0) == 0;
 }
 
 // Whose descriptors are to be closed now: users take turns.
@@ -104,9 +113,10 @@ void SlowCloser::close_all_of(std::optional<uid_t> user) {
   if (pipe2(there, O_CLOEXEC) != 0) return;
   UniqueFd has_ours(there[0]);
   const UniqueFd has(there[1]);
-  std::vector<int> slow;  // those of others may become this process's to close, too
+  std::vector<int> slow;
   slow.reserve(size_);
   for (const auto& [owner, descriptors] : waiting_) {
+    if (user && owner != *user) continue;
     for (const UniqueFd& each : descriptors) slow.push_back(each.get());
   }
   rlimit files{};

@@ -36,6 +36,8 @@ class SlowCloser {
   // of users who have no time are collected until too much waits. Returns whose descriptors were to be closed.
   using HasTime = std::function<bool(uid_t user)>;
   std::optional<uid_t> work(const HasTime& has_time);
+  // work() can go on in a moment.
+  bool is_starting() const;
   // work() has something to do again soon.
   bool is_busy() const { return size_ > 0 || !processes_.empty(); }
   // Descriptors that wait to be closed.

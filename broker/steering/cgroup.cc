@@ -106,10 +106,6 @@ std::string own_cgroup(std::string* why) {
   return of_root.empty() ? none("others than root may change the cgroups in " + mount.point) : of_root;
 }
 
-void remove_cgroup_of(pid_t process, const std::string& parent) {
-  rmdir((parent + "/" + kPrefix + std::to_string(process)).c_str());
-}
-
 // Not those of processes that are about to move in.
 void remove_left_cgroups(const std::string& parent) {
   const std::string prefix = kPrefix;

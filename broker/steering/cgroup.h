@@ -12,14 +12,11 @@ namespace uroce::broker {
 // whoever they belong to. Empty: there is none, and `why` says why.
 std::string own_cgroup(std::string* why = nullptr);
 
-// Removes the one that a process made, which has ended.
-void remove_cgroup_of(pid_t process, const std::string& parent);
-
-// Removes what was left by brokers that ended while they made sockets.
+// Removes what was left by processes that have ended.
 void remove_left_cgroups(const std::string& parent);
 
 // Made, and the calling process moved into it; leave() undoes both, which the destructor does if it was not called.
-// Where the parent takes no processes it undoes nothing: remove_cgroup_of().
+// Where the parent takes no processes it undoes nothing: remove_left_cgroups().
 class SocketCgroup {
  public:
   explicit SocketCgroup(std::string parent);

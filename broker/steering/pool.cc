@@ -87,6 +87,8 @@ std::string make_batch(const socket_lock& programs, const std::string& parent, b
                   bpf_program__fd(progs.uroce_setsockopt)};
   close_all_but(kept);
   send_descriptors(result, {}, kBegun);
+  // Here, and not in the broker: whoever reads the directory into memory that nobody fills has it locked meanwhile.
+  remove_left_cgroups(".");
   std::vector<PortSockets> made;
   const std::string error = make_batch(programs, parent, v6, made);
   std::vector<int> descriptors;
@@ -153,7 +155,8 @@ std::variant<PortSockets, io::IoError> SocketPool::take() {
   if (sockets_.empty()) {
     if (!maker_ && !start_maker()) return *failure_;
     pollfd ready{maker_.get(), POLLIN, 0};
-    while (maker_ && poll(&ready, 1, kMakerTimeoutMs) == 1) receive();
+    while (maker_ && poll(&ready, 1, is_late_ ? 0 : kMakerTimeoutMs) == 1) receive();
+    is_late_ = static_cast<bool>(maker_);  // nobody waits for it again
     if (sockets_.empty()) {
       return failure_.value_or(IoError{ETIMEDOUT, "sockets for a client are not made in time", "try again"});
     }
@@ -190,7 +193,7 @@ bool SocketPool::start_maker() {
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) return fail("UNIX sockets");
   maker_.reset(pair[0]);
   const UniqueFd result(pair[1]);
-  has_begun_ = false;
+  has_begun_ = is_late_ = false;
   maker_process_ = fork();
   if (maker_process_ == 0) run_maker(*programs_, parent_, v6_, result.get());
   if (maker_process_ > 0) return true;
@@ -206,8 +209,7 @@ void SocketPool::receive() {
     return;
   }
   maker_.reset();
-  waitpid(maker_process_, nullptr, 0);
-  remove_cgroup_of(maker_process_, parent_);  // where it could not leave it
+  waitpid(maker_process_, nullptr, 0);  // it has left its cgroup, or is in none that it has to leave
   failure_.reset();
   const size_t each = v6_ ? 2 : 1;
   if (!message || message->descriptors.size() != kBatch * each) {

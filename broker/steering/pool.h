@@ -62,6 +62,7 @@ class SocketPool {
   UniqueFd maker_;  // from where the child's sockets come; empty: none is at work
   pid_t maker_process_ = -1;
   bool has_begun_ = false;  // it has closed all that is not for it
+  bool is_late_ = false;    // it was waited for in vain
   std::deque<PortSockets> sockets_;
   PortSockets newest_;                  // of the last batch, for nobody
   std::optional<io::IoError> failure_;  // of the last attempt to make sockets

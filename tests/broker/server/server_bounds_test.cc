@@ -460,6 +460,50 @@ TEST_F(ServerBounds, WhatWaitsToBeClosedLocksNobodyOut) {
   as_user(kOtherUser, [&] { EXPECT_TRUE(is_welcome()); });
 }
 
+// What he is given waits as well, where the processes that close what is his do not end.
+TEST_F(ServerBounds, WhoseProcessesDoNotEndIsNotGivenMoreAndMore) {
+  UROCE_SKIP_UNLESS_ROOT();
+  const auto broker = server(silent_clock);
+  test::HeldFiles files(SlowCloser::kMostOfUser);
+  std::optional<RawClient> own, asks;
+  const auto turns = [&] {
+    for (int i = 0; i < 8; ++i) {
+      silent_time += std::chrono::milliseconds(30);
+      broker->turn(-1, false);
+    }
+  };
+  const auto is_answered = [&](RawClient& client, const Message& question) {
+    client.say(question);
+    turns();
+    const bool is = wait_for_message(client.socket(), 0) == 0;
+    if (is) client.listen();
+    return is;
+  };
+  as_user(kUser, [&] {
+    for (size_t i = 0; i < SlowCloser::kMostOfUser; ++i) {
+      RawClient attempt(address_);
+      {
+        const UniqueFd file = files.take();
+        ASSERT_EQ(attempt.say(RawClient::hello(), std::array{file.get()}), 0);
+      }
+      turns();
+    }
+    own.emplace(address_);
+    asks.emplace(address_);
+  });
+  ASSERT_TRUE(is_answered(*own, RawClient::hello()));
+  ASSERT_TRUE(is_answered(*asks, make_message(Kind::kLook)));
+  size_t answers = 0;
+  while (answers < kMostKeptOfUser && is_answered(*asks, make_message(Kind::kNext))) {
+    ++answers;
+    own->hear(0);
+  }
+  EXPECT_LE(answers, kMostKeptOfUser / 3 + 1);
+  EXPECT_GT(answers, kMostKeptOfUser / 4);
+  RawClient root(address_);
+  EXPECT_TRUE(is_answered(root, RawClient::hello()));
+}
+
 TEST_F(ServerBounds, TheEndWaitsForNobodyWhoWasNotAccepted) {
   auto broker = server();
   std::vector<RawClient> clients;

@@ -36,13 +36,20 @@ struct Pipe {
   UniqueFd reads, writes;
 };
 
+// When the one before has nothing of others open any more.
+template <class HasTime>
+std::optional<uid_t> work(SlowCloser& closer, const HasTime& has_time) {
+  EXPECT_TRUE(comes_true([&] { return !closer.is_starting(); }));
+  return closer.work(has_time);
+}
+
 TEST(SlowCloser, OneProcessClosesAllOfAUser) {
   SlowCloser closer(kEnough);
   std::array<Pipe, 6> pipes;
   for (uid_t i = 0; i < pipes.size(); ++i) closer.add(std::move(pipes[i].writes), i % 2);
   EXPECT_EQ(closer.size(), 6u);
   EXPECT_EQ(closer.of(1), 3u);
-  closer.work(always);
+  work(closer, always);
   EXPECT_EQ(closer.of(0), 0u);
   EXPECT_EQ(closer.of(1), 3u);
   const auto closed = [&](uid_t user) {
@@ -51,7 +58,7 @@ TEST(SlowCloser, OneProcessClosesAllOfAUser) {
   EXPECT_TRUE(comes_true([&] { return closed(0); }));
   EXPECT_FALSE(pipes[1].is_closed());
   EXPECT_TRUE(comes_true([&] {
-    closer.work(always);
+    work(closer, always);
     return closed(1) && !closer.is_busy();
   }));
 }
@@ -61,7 +68,7 @@ TEST(SlowCloser, TheProcessKeepsNothingElseOpen) {
   SlowCloser closer(kEnough);
   Pipe other, pipe;
   closer.add(std::move(pipe.writes), 1);
-  closer.work(always);
+  work(closer, always);
   other.writes.reset();
   EXPECT_TRUE(comes_true([&] { return other.is_closed() && pipe.is_closed(); }));
 }
@@ -75,17 +82,17 @@ TEST(SlowCloser, AfterTheEndAddressesAreFree) {
     Pipe pipe;
     SlowCloser closer(kEnough);
     closer.add(std::move(pipe.writes), 1);
-    closer.work(always);
+    work(closer, always);
   }
 }
 
 TEST(SlowCloser, NobodyWaitsForWhatLingers) {
   SlowCloser closer(kEnough);
   for (uid_t user = 0; user < 8; ++user) closer.add(test::slow_socket(), user);
-  for (int turn = 0; turn < 8; ++turn) closer.work(always);
+  for (int turn = 0; turn < 8; ++turn) work(closer, always);
   EXPECT_EQ(closer.size(), 0u);
   EXPECT_TRUE(comes_true([&] {
-    closer.work(always);
+    work(closer, always);
     return !closer.is_busy();
   }));
 }
@@ -96,24 +103,24 @@ TEST(SlowCloser, WhenTooMuchWaitsWhoHasTheMostGetsAnotherProcess) {
   for (size_t i = 0; i < SlowCloser::kMostOfUser; ++i) {
     Pipe other;
     closer.add(files.take(), 1);
-    closer.work(always);
+    work(closer, always);
     other.writes.reset();
     // The process has nothing open any more but what it closes; until then it has the next file, too.
     EXPECT_TRUE(comes_true([&] { return other.is_closed(); }));
   }
   std::array<Pipe, 8> pipes;
   for (size_t i = 0; i < 3; ++i) closer.add(std::move(pipes[i].writes), 1);
-  closer.work(always);
+  work(closer, always);
   EXPECT_EQ(closer.of(1), 3u) << "they wait for those that do not end";
   for (size_t i = 3; i < pipes.size(); ++i) {
     EXPECT_FALSE(closer.is_full());
     closer.add(std::move(pipes[i].writes), i < 5 ? 2 : 1);
   }
   EXPECT_TRUE(closer.is_full());
-  closer.work(always);
+  work(closer, always);
   EXPECT_EQ(closer.of(1), 0u);
   EXPECT_EQ(closer.of(2), 2u);
-  closer.work(always);
+  work(closer, always);
   EXPECT_EQ(closer.size(), 0u);
   for (const Pipe& pipe : pipes) EXPECT_TRUE(comes_true([&] { return pipe.is_closed(); }));
 }
@@ -128,16 +135,16 @@ TEST(SlowCloser, OneProcessTakesAllOfWhoHasNoTimeWhenTooMuchWaits) {
   };
   add(1);
   add(2);
-  EXPECT_EQ(closer.work(has_time), 1u);
+  EXPECT_EQ(work(closer, has_time), 1u);
   for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(closer.work(has_time), std::nullopt);
+    EXPECT_EQ(work(closer, has_time), std::nullopt);
     add(2);
   }
-  EXPECT_EQ(closer.work(has_time), 2u);
+  EXPECT_EQ(work(closer, has_time), 2u);
   EXPECT_EQ(closer.size(), 0u);
   add(2);
-  EXPECT_EQ(closer.work(has_time), std::nullopt);
-  EXPECT_EQ(closer.work(always), 2u) << "he has some again";
+  EXPECT_EQ(work(closer, has_time), std::nullopt);
+  EXPECT_EQ(work(closer, always), 2u) << "he has some again";
 }
 
 // However much one of them brings meanwhile.
@@ -147,7 +154,7 @@ TEST(SlowCloser, UsersTakeTurns) {
   for (const uid_t user : {3, 1, 2}) closer.add(files.take(), user);
   std::vector<uid_t> turns;
   for (int i = 0; i < 3; ++i) {
-    const auto user = closer.work(always);
+    const auto user = work(closer, always);
     ASSERT_TRUE(user);
     turns.push_back(*user);
     if (closer.of(1) == 0 && i == 0) closer.add(files.take(), 1);
