@@ -199,7 +199,7 @@ bool AnswersApart::hand_over(int64_t user, std::vector<Asked>& asked, size_t mos
 
 // A reader begins with copies of what others are to read, and may be the last to close these until it has begun: all
 // are closed here when none is.
-void AnswersApart::start(AskedOfUsers asked, size_t most, Time until) {
+void AnswersApart::start(AskedOfUsers&& asked, size_t most, Time until) {
   finish();
   std::vector<Asked> handed_over;
   for (auto& [user, of_user] : asked) {

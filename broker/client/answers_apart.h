@@ -54,7 +54,7 @@ class AnswersApart {
 
   // Reads answers, of `most` bytes at most, of those who end their bells before `until`. This process has no
   // descriptors any more when it returns but what it keeps; no close of it was a last one.
-  void start(AskedOfUsers asked, size_t most, Time until);
+  void start(AskedOfUsers&& asked, size_t most, Time until);
   // What is to be waited for until there is something to take.
   std::vector<pollfd> waits() const;
   // Without waiting. Returns how many bytes have come.
