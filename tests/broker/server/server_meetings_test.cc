@@ -141,6 +141,7 @@ TEST_F(Strangers, ProcessesOfAUserAndRootsNeedNotBeAskedFor) {
 
 // A wish ends with the range, which somebody else may have next.
 TEST_F(Strangers, AWishIsForgottenWithItsRange) {
+  broker_.reset();
   kernel_.last_number = 8;
   start();
   Stranger a(address_, kUser);
