@@ -57,13 +57,13 @@ inline constexpr size_t kMostAccepted = 64;  // of a listener
 inline constexpr size_t kMostClosed = 16;    // connections: to close one may take a process (slow_closer.h)
 
 // --- of what it gives away ------------------------------------------------------------------------------------------
-// Its own copies of what users who are not the owner have been sent are left to a process (slow_closer.h) when there
-// are so many, or after so long.
+// Its own copies of what all users but root have been sent (of a broker that serves nobody but its owner: none) are
+// left to a process (slow_closer.h) when there are so many, or after so long.
 inline constexpr size_t kEnoughGiven = 64;
-// Of a user: so many wait at most, of these and of what he has passed on, before he is not served. One message brings
-// four.
-inline constexpr size_t kMostKeptOfUser = 512;
 inline constexpr Duration kGivenTime = std::chrono::milliseconds(20);
+// When so many of a user wait to be closed, of these and of what he has passed on, he is not served. One message adds
+// three at most.
+inline constexpr size_t kMostKeptOfUser = 512;
 
 // --- of the broker's time -------------------------------------------------------------------------------------------
 // A user who is not the owner has kMostTime at once, for hundreds of programs that begin, and one part in kShare of the

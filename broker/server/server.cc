@@ -106,7 +106,7 @@ void Server::let_go(ClientSocket& socket, UniqueFd& reports, uid_t user) {
 // A descriptor that `user` has been sent: he can have closed his by now, and made the last close() wait for what he
 // likes.
 void Server::leave_to(uid_t user, UniqueFd given) {
-  if (user == 0 || (is_owner(user) && !steering_->isolates())) return;
+  if (!given || is_trusted(user)) return;
   if (given_.empty()) given_since_ = now_();
   given_.emplace_back(user, std::move(given));
 }
@@ -377,6 +377,7 @@ bool Server::introduce(const Client& observer, const Message& request) {
     answer.pid = client.peer.pid;
     answer.uid = client.peer.uid;
     const int failed = observer.socket.send(answer, std::span(tells).first(error == 0 ? 2 : 0));
+    if (error != 0) return failed == 0;  // nobody else has them
     // Who closes an end wakes all that wait at the other one.
     for (UniqueFd* const each : {&file, &client_end, &observer_end}) leave_to(client.peer.uid, std::move(*each));
     return failed == 0;

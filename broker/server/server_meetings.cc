@@ -104,7 +104,7 @@ void Server::bring_together(const Client& client, uint32_t range, uint32_t its_r
   };
   const bool it_is_told = gives(other, its_range, client, range, theirs);
   const bool both_are = it_is_told && gives(client, range, other, its_range, ours);
-  const uid_t mistrusted = is_owner(client.peer.uid) ? other.peer.uid : client.peer.uid;
+  const uid_t mistrusted = is_trusted(client.peer.uid) ? other.peer.uid : client.peer.uid;
   for (UniqueFd* const each : {&ours, &theirs}) leave_to(mistrusted, std::move(*each));
   pending_.hold_until(now_() + kHoldTime, std::move(*sealed));
   if (both_are) return log(client, concat("exchanges packets with process ", other.peer.pid, " by memory"));

@@ -43,7 +43,7 @@ bool Server::serve_on_account(Client& client) {
 // of what he has had: his processes that close it may never end.
 bool Server::has_its_turn(const Client& client) {
   const uid_t user = client.peer.uid;
-  if (user == 0 || (is_owner(user) && !steering_->isolates())) return true;
+  if (is_trusted(user)) return true;
   if (closer_.is_full() || kept_of(user) >= kMostKeptOfUser) return false;
   return is_owner(user) || ++served_[user] <= kServedOfUser;
 }

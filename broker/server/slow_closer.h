@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// Closes what a client has passed on, whatever that is. The last close() of a descriptor can take as long as its sender
-// likes: a TCP socket that lingers, a file of his own file system (FUSE), anything in an epoll set that he keeps
-// locked. So it is done by processes that end, for whom nobody waits.
+// Closes what a client has passed on, whatever that is, and what it has been given: it can have closed its own copy by
+// now. The last close() of a descriptor can take as long as who has had it likes: a TCP socket that lingers, a file of
+// his own file system (FUSE), anything in an epoll set that he keeps locked. So it is done by processes that end, for
+// whom nobody waits.
 //
-// A user has few of them. What waits meanwhile is bounded by the kernel, which counts descriptors that are on their way
-// for who has sent them, up to his RLIMIT_NOFILE, until a process closes them. When too much waits (bounds.h), whoever
-// has the most of it gets one process more, which takes all of it.
+// A user has few of them. What waits meanwhile is bounded: the kernel counts descriptors that are on their way for who
+// has sent them, up to his RLIMIT_NOFILE, until a process closes them; who has too much of both here is not served
+// (kMostKeptOfUser in bounds.h). When too much waits in all, whoever has the most of it gets one process more, which
+// takes all of it.
 #pragma once
 
 #include <cstddef>

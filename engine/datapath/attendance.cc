@@ -12,7 +12,8 @@ namespace {
 constexpr Duration kHeld = std::chrono::milliseconds(10);
 constexpr uint32_t kMostInVain = 64;
 constexpr Duration kLongestPause = std::chrono::seconds(10);
-constexpr uint32_t kMostOneByOne = 16;
+constexpr uint32_t kMostOneByOne = 16;  // within kTogether
+constexpr Duration kTogether = std::chrono::seconds(1);
 constexpr Duration kLongestPauseOfOneByOne = std::chrono::minutes(10);
 
 }  // namespace
@@ -45,6 +46,10 @@ void Attendance::note(bool found, bool woken, Time now) {
 }
 
 void Attendance::note_one_by_one(Time now) {
+  if (now - one_by_one_since_.load(std::memory_order_relaxed) > kTogether) {
+    one_by_one_since_.store(now, std::memory_order_relaxed);
+    one_by_one_.store(0, std::memory_order_relaxed);
+  }
   if (one_by_one_.fetch_add(1, std::memory_order_relaxed) < kMostOneByOne) return;
   one_by_one_.store(0, std::memory_order_relaxed);
   const Duration pause = pause_of_one_by_one_.load(std::memory_order_relaxed);

@@ -75,7 +75,7 @@ class Attendance {
   // Looks in a row that found nothing: others take the packets, or the descriptors tell of none. Then no set tells of
   // packets for a while.
   std::atomic<uint32_t> in_vain_{0}, one_by_one_{0};
-  std::atomic<Time> paused_until_{Time{}};
+  std::atomic<Time> paused_until_{Time{}}, one_by_one_since_{Time{}};
   std::atomic<Duration> pause_{kShortestPause}, pause_of_one_by_one_{kFirstPauseOfOneByOne};
   std::atomic<uint32_t> setups_{1}, has_all_of_{0};
   std::mutex changes_;                 // taken under no other lock

@@ -37,8 +37,8 @@ class RunPeers {
   // `ifindex`: for link-local destinations.
   RunPeers(int fd, int ifindex, Now now = Clock::now);
 
-  // Of this host, where nobody is answered: by memory packets need no runs, and what is sent to another user's process
-  // is accounted for elsewhere (same_host/same_host.h).
+  // They are this host's, where nobody is answered: packets by memory need no runs, and what is sent to another user's
+  // process is accounted for elsewhere (same_host/same_host.h).
   void set_local_addresses(std::span<const wire::IpAddress> addresses) {
     local_addresses_.assign(addresses.begin(), addresses.end());
   }

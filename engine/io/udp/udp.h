@@ -53,7 +53,7 @@ class UdpIo final : public PacketIo {
   bool kernel_routes() const override { return true; }
   IoCounters counters() const override;
 
-  // Of this host. On the thread that receives.
+  // They are this host's (RunPeers::set_local_addresses()). The caller holds the lock of the shard.
   void set_local_addresses(std::span<const wire::IpAddress> addresses);
   // What has been found out since the last call and people should know of. May be called while traffic flows.
   std::vector<std::string> take_notices() { return notices_.take(); }

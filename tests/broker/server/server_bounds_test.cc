@@ -491,7 +491,9 @@ TEST_F(ServerBounds, WhoseProcessesDoNotEndIsNotGivenMoreAndMore) {
     own.emplace(address_);
     asks.emplace(address_);
   });
-  ASSERT_TRUE(is_answered(*own, RawClient::hello()));
+  own->say(RawClient::hello());
+  turns();
+  ASSERT_EQ(own->welcome().kind, Kind::kWelcome);
   ASSERT_TRUE(is_answered(*asks, make_message(Kind::kLook)));
   size_t answers = 0;
   while (answers < kMostKeptOfUser && is_answered(*asks, make_message(Kind::kNext))) {
@@ -500,8 +502,16 @@ TEST_F(ServerBounds, WhoseProcessesDoNotEndIsNotGivenMoreAndMore) {
   }
   EXPECT_LE(answers, kMostKeptOfUser / 3 + 1);
   EXPECT_GT(answers, kMostKeptOfUser / 4);
-  RawClient root(address_);
+  RawClient root(address_), looks(address_);
   EXPECT_TRUE(is_answered(root, RawClient::hello()));
+  EXPECT_TRUE(is_answered(looks, make_message(Kind::kLook)));
+  const auto descriptors = [] {
+    const std::filesystem::directory_iterator all("/proc/self/fd");
+    return std::distance(begin(all), end(all));
+  };
+  const auto before = descriptors();
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(is_answered(looks, make_message(Kind::kNext)));
+  EXPECT_EQ(descriptors(), before) << "he is not asked";
 }
 
 TEST_F(ServerBounds, TheEndWaitsForNobodyWhoWasNotAccepted) {

@@ -75,6 +75,17 @@ TEST_F(AttendanceTest, WhoWaitsForOneWhileThereAreOthersIsNotWokenByPackets) {
   }
 }
 
+// As two threads do now and then that have a channel each.
+TEST_F(AttendanceTest, WhoSeldomWaitsForOneWhileThereAreOthersIsWokenByPackets) {
+  one.use();
+  ASSERT_TRUE(claim(one));
+  for (int times = 0; times < 100; ++times) {
+    attendance.note_one_by_one(now);
+    now += milliseconds(70);
+    EXPECT_TRUE(claim(one)) << times;
+  }
+}
+
 TEST_F(AttendanceTest, OneThatIsNotUsedReliesOnOneThatIsLookedAfter) {
   one.use();
   EXPECT_TRUE(claim(one));
