@@ -129,7 +129,7 @@ io::IoError too_slow_to_close(const AnswersApart& apart) {
           "look again later, or end this user's programs"};
 }
 
-// Whom nobody was in front of when they were seen, and whose user is not to be asked.
+// The client behind `last` by the look before, if its user's processes are not to be asked now.
 const Process* to_skip(const std::vector<Process>& known, uint64_t last, const AnswersApart& apart) {
   const auto next =
       std::find_if(known.begin(), known.end(), [last](const Process& each) { return each.client > last; });

@@ -8,7 +8,6 @@
 #include <unistd.h>
 #include <vector>
 
-#include "broker/server/meetings.h"
 #include "tests/broker/server/server_rig.h"
 #include "tests/moved_together.h"
 
@@ -203,6 +202,19 @@ class ServerMeetingsInTurns : public ServerMeetings {
     turns();
   }
 
+  // Others ask for it and leave until it, which reads nothing, cannot be told any more.
+  void leave_no_room_to_tell(uint32_t range) {
+    bool is_full = false;
+    for (int i = 0; i < 100 && !is_full; ++i) {
+      RawClient other(address_);
+      greet(other);
+      meet(other, lease(other), range);
+      other.hear(0);
+      is_full = other.error() == ETIMEDOUT;
+    }
+    ASSERT_TRUE(is_full);
+  }
+
   void SetUp() override { broker_ = server(silent_clock); }
 
   std::unique_ptr<Server> broker_;
@@ -252,15 +264,7 @@ TEST_F(ServerMeetingsInTurns, OfOneUserTheyAreMetWhenTheyListen) {
   greet(deaf);
   greet(a);
   const uint32_t theirs = lease(deaf), first = lease(a);
-  bool alone = false;
-  for (int i = 0; i < 100 && !alone; ++i) {
-    RawClient other(address_);
-    greet(other);
-    meet(other, lease(other), theirs);
-    other.hear(0);
-    alone = other.error() == ETIMEDOUT;
-  }
-  EXPECT_TRUE(alone);
+  leave_no_room_to_tell(theirs);
   meet(deaf, theirs, first);
   EXPECT_EQ(a.hear(0).kind, Kind::kMemory);
   EXPECT_EQ(a.hear(0).kind, Kind::kPart);
@@ -301,15 +305,7 @@ TEST_F(ServerMeetingsInTurns, WhoHasNotReadOfAPartingDoesNotMeetBefore) {
     RawClient &first = deaf_seals_first ? deaf : a, &second = deaf_seals_first ? a : deaf;
     first.prepare(first.hear(0));
     const Message told = second.hear(0);
-    bool full = false;
-    for (int i = 0; i < 100 && !full; ++i) {
-      RawClient other(address_);
-      greet(other);
-      meet(other, lease(other), theirs);
-      other.hear(0);
-      full = other.error() == ETIMEDOUT;
-    }
-    ASSERT_TRUE(full);
+    leave_no_room_to_tell(theirs);
     second.prepare(told);
     turns();
     if (!deaf_seals_first) {
@@ -510,52 +506,6 @@ TEST_F(Strangers, SoManyMeetingsOfAUserAreBeingPrepared) {
   EXPECT_TRUE(one.is_asked_to_meet());
   root.meet(one);
   EXPECT_TRUE(root.is_asked_to_meet());
-}
-
-constexpr Time kNow{std::chrono::seconds(1)};
-
-TEST(Meetings, WhoCouldNotBeToldIsMetLater) {
-  Meetings meetings;
-  EXPECT_TRUE(meetings.wish(1, 2, true, kNow));
-  meetings.put_off(2, 1, kNow + kPutOff);
-  EXPECT_FALSE(meetings.wish(1, 2, true, kNow + kPutOff / 2));
-  EXPECT_FALSE(meetings.wish(2, 1, true, kNow + kPutOff / 2));
-  EXPECT_TRUE(meetings.wish(1, 3, true, kNow + kPutOff / 2)) << "others are not concerned";
-  EXPECT_TRUE(meetings.wish(3, 2, true, kNow + kPutOff / 2));
-  EXPECT_TRUE(meetings.wish(1, 2, true, kNow + kPutOff));
-}
-
-TEST(Meetings, WhoCouldNotBeToldOfSoManyMeetsNobody) {
-  Meetings meetings;
-  for (uint32_t other = 2; other < 2 + kMostWishes; ++other) meetings.put_off(1, other, kNow + kPutOff);
-  constexpr auto kOneMore = static_cast<uint32_t>(2 + kMostWishes);
-  EXPECT_FALSE(meetings.wish(kOneMore, 1, true, kNow));
-  EXPECT_TRUE(meetings.wish(kOneMore, 1, true, kNow + kPutOff));
-}
-
-TEST(Meetings, SoManyWishesOfARangeAreRemembered) {
-  Meetings meetings;
-  for (uint32_t other = 2; other < 2 + kMostWishes + 1; ++other) EXPECT_FALSE(meetings.wish(1, other, false, kNow));
-  constexpr auto kFirst = 2, kTooMany = static_cast<int>(2 + kMostWishes);
-  EXPECT_FALSE(meetings.wish(kTooMany, 1, false, kNow));
-  EXPECT_TRUE(meetings.wish(kFirst, 1, false, kNow));
-  meetings.settle(kFirst, 1);
-  EXPECT_FALSE(meetings.wish(1, kTooMany + 1, false, kNow)) << "there is room for one more";
-  EXPECT_TRUE(meetings.wish(kTooMany + 1, 1, false, kNow));
-}
-
-TEST(Meetings, ARangeMeetsSoMany) {
-  Meetings meetings;
-  for (uint32_t other = 2; other < 2 + kMostMet; ++other) {
-    ASSERT_TRUE(meetings.wish(1, other, true, kNow));
-    meetings.settle(1, other);
-  }
-  constexpr auto kOneMore = static_cast<uint32_t>(2 + kMostMet);
-  EXPECT_FALSE(meetings.wish(1, kOneMore, true, kNow));
-  EXPECT_FALSE(meetings.wish(kOneMore, 1, true, kNow));
-  meetings.forget(2);
-  EXPECT_TRUE(meetings.wish(1, kOneMore, true, kNow));
-  EXPECT_EQ(meetings.met(1).size(), kMostMet - 1);
 }
 
 }  // namespace
