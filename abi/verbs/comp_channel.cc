@@ -8,7 +8,6 @@
 #include <new>
 #include <sys/epoll.h>
 #include <unistd.h>
-#include <utility>
 
 #include "abi/channel_mark.h"
 #include "abi/verbs/objects.h"

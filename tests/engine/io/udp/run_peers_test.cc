@@ -89,6 +89,22 @@ class AskingForRuns : public testing::TestWithParam<bool> {
     }
     return asked_at;
   }
+  // As the kernel says of one that has arrived.
+  wire::Envelope envelope_of_question() const {
+    wire::Envelope envelope = this->envelope();
+    envelope.source_port = wire::kRoceUdpPort;
+    envelope.ip_id_known = false;
+    return envelope;
+  }
+  // The two packets of one that a_ asks now.
+  std::pair<Bytes, Bytes> question() {
+    allowed();
+    std::vector<Bytes> questions = b_->messages();
+    EXPECT_THAT(questions, ElementsAre(testing::SizeIs(kQuestion)));
+    if (questions.size() != 1) return {};
+    const Bytes both = std::move(questions.front());
+    return {Bytes(both.begin(), both.begin() + kAnswer), Bytes(both.begin() + kAnswer, both.end())};
+  }
   // As if `ib` had arrived at `side`.
   static bool take(Side& side, const wire::Envelope& envelope, const Bytes& ib) {
     RxPacket packet;
@@ -205,14 +221,8 @@ TEST_P(AskingForRuns, ForgedAnswersDoNotCount) {
 
 // The first packet says nothing: where runs are lost it may arrive alone.
 TEST_P(AskingForRuns, TheSecondPacketOfAQuestionIsAnswered) {
-  allowed();
-  const std::vector<Bytes> questions = b_->messages();
-  ASSERT_THAT(questions, ElementsAre(testing::SizeIs(kQuestion)));
-  wire::Envelope to = envelope();
-  to.source_port = wire::kRoceUdpPort;
-  to.ip_id_known = false;
-  const Bytes first(questions[0].begin(), questions[0].begin() + kAnswer);
-  const Bytes second(questions[0].begin() + kAnswer, questions[0].end());
+  wire::Envelope to = envelope_of_question();
+  const auto [first, second] = question();
   EXPECT_TRUE(take(*b_, to, first));
   EXPECT_THAT(a_->messages(), IsEmpty());
   EXPECT_TRUE(take(*b_, to, second));
@@ -231,13 +241,8 @@ TEST_P(AskingForRuns, TheSecondPacketOfAQuestionIsAnswered) {
 // Who waits at a socket of this host is woken by who sends there, and may be millions: nobody makes a process send them
 // answers.
 TEST_P(AskingForRuns, ThisHostIsNotAnsweredNorWhoeverTakesLong) {
-  allowed();
-  const std::vector<Bytes> questions = b_->messages();
-  ASSERT_THAT(questions, ElementsAre(testing::SizeIs(kQuestion)));
-  wire::Envelope to = envelope();
-  to.source_port = wire::kRoceUdpPort;
-  to.ip_id_known = false;
-  const Bytes second(questions[0].begin() + kAnswer, questions[0].end());
+  const wire::Envelope to = envelope_of_question();
+  const Bytes second = question().second;
   b_->peers->set_local_addresses({&to.source, 1});
   EXPECT_TRUE(take(*b_, to, second));
   EXPECT_THAT(a_->messages(), IsEmpty());
