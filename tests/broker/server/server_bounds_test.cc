@@ -511,7 +511,7 @@ TEST_F(ServerBounds, WhoseProcessesDoNotEndIsNotGivenMoreAndMore) {
   };
   const auto before = descriptors();
   for (int i = 0; i < 10; ++i) EXPECT_TRUE(is_answered(looks, make_message(Kind::kNext)));
-  EXPECT_EQ(descriptors(), before) << "he is not asked";
+  EXPECT_LE(descriptors(), before) << "nothing of his is kept; what a process has had can have ended meanwhile";
 }
 
 TEST_F(ServerBounds, TheEndWaitsForNobodyWhoWasNotAccepted) {
