@@ -267,10 +267,9 @@ std::string Link::description() const {
 // --- the watching thread: what the broker says by itself, and what follows its end ----------------------------------
 
 void Link::watch() {
-  while (true) {
+  do {
     listen_until_end();
-    take_up_again();
-  }
+  } while (take_up_again());
 }
 
 void Link::listen_until_end() {
@@ -325,18 +324,20 @@ void Link::disconnect() {
   forks.close(std::exchange(reports_, -1));
 }
 
-void Link::take_up_again() {
-  while (true) {
+// False: nobody has the link but the watching thread.
+bool Link::take_up_again() {
+  while (weak_from_this().use_count() > 1) {
     std::this_thread::sleep_for(kLookAgain);
     const std::lock_guard guard(lock_);
-    if (socket_ >= 0) return;  // somebody needed it sooner
+    if (socket_ >= 0) return true;  // somebody needed it sooner
     const auto connected = connect();
     if (const auto* const error = std::get_if<io::IoError>(&connected)) {
       if (error->code == EACCES || error->code == ENOTSUP || error->code == EXDEV) say_once(error->text());
     } else if (claim_leases()) {
-      return;
+      return true;
     }
   }
+  return false;
 }
 
 void Link::say_once(const std::string& text) {

@@ -120,7 +120,7 @@ class Link : public std::enable_shared_from_this<Link> {
   void part(const Message& message);
   void look_after_leases();
   void disconnect();
-  void take_up_again();
+  bool take_up_again();
   bool claim_leases();
   bool claim_ports();
   void release(const std::string& port);
