@@ -5,12 +5,14 @@
 #include <cstdio>
 #include <fcntl.h>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <gmock/gmock.h>
 #include <grp.h>
 #include <gtest/gtest.h>
 #include <linux/capability.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -20,6 +22,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/concat.h"
 #include "broker/steering/cgroup.h"
 #include "broker/steering/holders.h"
 #include "broker/steering/pool.h"
@@ -62,6 +66,12 @@ int in_a_child(const std::function<int()>& steps) {
   int status = 0;
   waitpid(process, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 256;
+}
+
+pid_t only_child() {
+  pid_t child = -1;
+  std::ifstream(concat("/proc/self/task/", getpid(), "/children")) >> child;
+  return child;
 }
 
 TEST_F(OpenSteering, IsolatesClientsWithPrivileges) {
@@ -237,6 +247,44 @@ TEST_F(OpenSteering, GivesOutNoSocketsThatAreNotHeld) {
               if (wrong.empty()) return 0;
               std::fprintf(stderr, "%s\n", wrong.c_str());
               return 2;
+            }),
+            0);
+}
+
+// Somebody may keep the cgroups' directory locked: the child waits there, and all clients would wait with it.
+TEST_F(OpenSteering, AMakerThatHangsIsWaitedForOnce) {
+  EXPECT_EQ(in_a_child([] {
+              static bool hangs = false;
+              if (pthread_atfork(nullptr, nullptr, [] { static_cast<void>(hangs && raise(SIGSTOP) != 0); }) != 0)
+                return 1;
+              SocketPool pool(true);
+              if (!pool.obstacle().empty()) return 2;
+              hangs = true;
+              const auto error = [&pool] {
+                const auto result = pool.take();
+                const auto* const failure = std::get_if<io::IoError>(&result);
+                return failure == nullptr ? 0 : failure->code;
+              };
+              const auto how_long = [&error](int times, int& code) {
+                const Time begin = monotonic_now();
+                for (int i = 0; i < times; ++i) code = error();
+                return monotonic_now() - begin;
+              };
+              int code = 0;
+              Duration once{};
+              while (code == 0) once = how_long(1, code);
+              if (code != ETIMEDOUT) return 3;
+              const Duration then = how_long(5, code);
+              if (code != ETIMEDOUT) return 4;
+              const pid_t maker = only_child();
+              if (kill(maker, SIGCONT) != 0) return 5;
+              for (const Time end = monotonic_now() + std::chrono::seconds(20); code != 0 && monotonic_now() < end;) {
+                usleep(10'000);
+                code = error();
+              }
+              if (code != 0) kill(maker, SIGKILL);
+              if (code != 0) return 6;
+              return then < once ? 0 : 7;
             }),
             0);
 }
