@@ -3,7 +3,8 @@
 // opens packet I/O (process/open_io.cc).
 //
 // Packets do not need the broker: when it dies, everything that is open goes on. A thread waits for the next broker
-// then, and claims the leases from it. It also writes the process's statistics for whom the broker brings.
+// then, as long as somebody has the link, and claims the leases from it. It also writes the process's statistics for
+// whom the broker brings.
 #pragma once
 
 #include <array>

@@ -2,15 +2,12 @@
 // Who looks at the processes of a broker: whom it sees, and what processes that break the rules cost it.
 #include "broker/client/observer.h"
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <deque>
 #include <fcntl.h>
-#include <filesystem>
-#include <fstream>
 #include <functional>
 #include <gtest/gtest.h>
 #include <memory>
@@ -27,6 +24,7 @@
 #include "base/concat.h"
 #include "broker/client/link.h"
 #include "tests/broker/client/answers.h"
+#include "tests/broker/client/links.h"
 #include "tests/broker/client/scripted_broker.h"
 #include "tests/broker/server/broker_rig.h"
 #include "tests/broker/server/server_rig.h"
@@ -147,15 +145,6 @@ TEST_F(ObserverTest, ManyProcesses) {
   for (const Process& process : processes) EXPECT_EQ(process.answer, Process::Answer::kWhole);
 }
 
-// Threads of links that earlier tests have had are about to end, and may have a lock of a sanitizer's meanwhile.
-bool links_have_ended() {
-  const std::filesystem::directory_iterator tasks("/proc/self/task");
-  return std::none_of(begin(tasks), end(tasks), [](const auto& task) {
-    std::string name;
-    return std::getline(std::ifstream(task.path() / "comm"), name) && name == "uroce broker";
-  });
-}
-
 // `steps` in a process of its own, which may open so many files more and no others. It begins before `prepare` is
 // called here, which may start threads: whatever those have locked would be locked there for ever.
 template <class Prepare, class Steps>
@@ -164,7 +153,7 @@ void in_process_with_few_files(int more, Prepare&& prepare, Steps&& steps) {
   ASSERT_EQ(pipe2(prepared.data(), O_CLOEXEC), 0);
   const UniqueFd waits(prepared[0]);
   UniqueFd tells(prepared[1]);
-  comes_true(links_have_ended);
+  ASSERT_TRUE(comes_true(links_have_ended)) << "those of earlier tests may have locks, too";
   const pid_t child = fork();
   if (child == 0) {
     tells.reset();

@@ -5,11 +5,32 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <set>
 #include <string>
+#include <sys/syscall.h>
+#include <sys/types.h>
 #include <unistd.h>
+#include <vector>
+
+#include "base/concat.h"
 
 namespace uroce::broker {
+
+// As ps has it; X: there is no such process.
+inline char state_of(pid_t process) {
+  std::ifstream stat(concat("/proc/", process, "/stat"));
+  std::string pid, name;
+  char state = 'X';
+  stat >> pid >> name >> state;
+  return state;
+}
+
+// Begun by the calling thread, one after the other.
+inline std::vector<pid_t> children_in_order() {
+  std::ifstream list(concat("/proc/self/task/", syscall(SYS_gettid), "/children"));
+  return {std::istream_iterator<pid_t>(list), std::istream_iterator<pid_t>()};
+}
 
 // Those of this process in one of these states, as ps has them. Earlier tests may have left some, which end.
 inline std::set<std::string> children(const std::string& states) {

@@ -4,20 +4,18 @@
 #include <csignal>
 #include <fcntl.h>
 #include <filesystem>
-#include <fstream>
 #include <gtest/gtest.h>
-#include <iterator>
 #include <optional>
 #include <poll.h>
 #include <string>
 #include <sys/eventfd.h>
-#include <sys/syscall.h>
 #include <system_error>
 #include <unistd.h>
 #include <vector>
 
 #include "base/concat.h"
 #include "tests/broker/server/broker_rig.h"
+#include "tests/broker/server/children.h"
 #include "tests/held_files.h"
 #include "tests/slow_socket.h"
 
@@ -82,23 +80,9 @@ TEST(SlowCloser, TheProcessKeepsNothingElseOpen) {
   EXPECT_TRUE(comes_true([&] { return other.is_closed() && pipe.is_closed(); }));
 }
 
-// Begun one after the other, as the kernel lists them.
-std::vector<pid_t> children_in_order() {
-  std::ifstream list(concat("/proc/self/task/", syscall(SYS_gettid), "/children"));
-  return {std::istream_iterator<pid_t>(list), std::istream_iterator<pid_t>()};
-}
-
 std::string file_of(const std::string& process, int descriptor) {
   std::error_code none;
   return std::filesystem::read_symlink(concat("/proc/", process, "/fd/", descriptor), none);
-}
-
-char state_of(pid_t process) {
-  std::ifstream stat(concat("/proc/", process, "/stat"));
-  std::string pid, name;
-  char state = 'X';
-  stat >> pid >> name >> state;
-  return state;
 }
 
 // Else it may be the last to have what another one closes, and its user's files keep it.
