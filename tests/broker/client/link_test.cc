@@ -19,7 +19,6 @@
 #include "base/fork.h"
 #include "broker/client/observer.h"
 #include "engine/io/same_host/peer_exchange.h"
-#include "tests/broker/client/links.h"
 #include "tests/broker/client/scripted_broker.h"
 #include "tests/broker/server/broker_rig.h"
 #include "tests/engine/io/veth_pair.h"
@@ -89,18 +88,6 @@ TEST_F(LinkTest, NextBrokerTakesLeasesOver) {
   EXPECT_TRUE(comes_true([&] { return kernel_.is_steered(kept->range().number); }));
   EXPECT_FALSE(kernel_.is_steered(back));
   EXPECT_NE(lease(*link, 3)->range(), kept->range()) << "and gives new ones";
-}
-
-TEST_F(LinkTest, OneThatNobodyHasEndsWithItsBroker) {
-  auto broker = std::make_unique<RunningBroker>(kernel_, address_);
-  auto link = open();
-  broker.reset();
-  broker = std::make_unique<RunningBroker>(kernel_, address_);
-  EXPECT_NE(lease(*link), nullptr) << "as long as somebody has it, it goes on";
-  EXPECT_FALSE(links_have_ended());
-  link.reset();
-  broker.reset();
-  EXPECT_TRUE(comes_true(links_have_ended));
 }
 
 TEST_F(LinkTest, HeldPortIsNobodyElsesUntilItsObjectEnds) {
