@@ -101,11 +101,19 @@ bool Engine::linger(const LookForEvent& look, bool waits) {
 void Engine::end_wait() {
   Progress::end_wait();
 }
-void Engine::leave() {
-  device_->progress.leave();
+void Engine::leave(const std::shared_ptr<PollSet>& set, bool asked_in_vain) {
+  device_->progress.leave(set, asked_in_vain);
 }
 void Engine::release_packets(const PollSet& set) {
   device_->progress.release(set);
+}
+
+void Engine::note_request(const std::shared_ptr<PollSet>& set) {
+  device_->progress.note_request(set);
+}
+
+void Engine::note_answer(const PollSet& set) {
+  device_->progress.note_answer(set);
 }
 
 void Engine::note_one_by_one() {

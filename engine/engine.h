@@ -126,9 +126,11 @@ class Engine {
   bool serve_stream(const LookForEvent& look, bool woken);
   bool linger(const LookForEvent& look, bool waits);
   static void end_wait();
-  void leave();
+  void leave(const std::shared_ptr<PollSet>& set, bool asked_in_vain);
   void release_packets(const PollSet& set);
-  // Attendance::note_one_by_one().
+  // Of Attendance.
+  void note_request(const std::shared_ptr<PollSet>& set);
+  void note_answer(const PollSet& set);
   void note_one_by_one();
   // Reports the queue, if there is one, as if it had got what it is armed for. Rounds that are under way end before.
   void report_early(queue::CompletionQueue* cq);

@@ -10,9 +10,11 @@
 #include <unistd.h>
 
 #include "abi/channel_mark.h"
+#include "abi/verbs/cq.h"
 #include "abi/verbs/objects.h"
 #include "abi/verbs/orphan.h"
 #include "abi/verbs/return_habit.h"
+#include "abi/verbs/single_wait.h"
 #include "base/clock.h"
 
 namespace uroce::verbs {
@@ -20,9 +22,7 @@ namespace uroce::verbs {
 namespace {
 
 [[gnu::tls_model("initial-exec")]] thread_local ReturnHabit return_habit;
-// The channel that the thread has asked for an event last, in vain, and how many there had been of all channels then.
-[[gnu::tls_model("initial-exec")]] thread_local const Channel* asked_in_vain = nullptr;
-[[gnu::tls_model("initial-exec")]] thread_local uint32_t events_then = 0;
+[[gnu::tls_model("initial-exec")]] thread_local SingleWait single_wait;
 
 }  // namespace
 
@@ -62,7 +62,7 @@ bool Channel::leave(engine::Engine& engine) {
   }
   polled.store(true, std::memory_order_relaxed);
   if (!attends(engine)) return comes_back();
-  if (!comes_back()) engine.leave();
+  if (!comes_back()) engine.leave(set, false);
   return true;
 }
 
@@ -77,13 +77,10 @@ void Channel::attend(engine::Engine& engine) {
   if (engine.serve_stream(look, true)) return;
   return_habit.has_not_come();
   const bool others = of_all.pending.load(std::memory_order_relaxed) > 0;
-  const uint32_t ever = of_all.ever.load(std::memory_order_relaxed);
-  const bool again = asked_in_vain == this && events_then != ever;
-  asked_in_vain = this;
-  events_then = ever;
-  if (again && others) engine.note_one_by_one();
+  if (single_wait.ends(this, of_all.taken())) engine.note_one_by_one();
   if ((!others && engine.linger(look, true)) || tell_early(engine)) return;
-  engine.leave();
+  single_wait.asked(this, of_all.pending.load(std::memory_order_relaxed), of_all.taken());
+  engine.leave(set, true);
 }
 
 bool Channel::comes_back() {
@@ -158,11 +155,12 @@ int ibv_get_cq_event(ibv_comp_channel* verbs, ibv_cq** cq, void** cq_context) {
   // What the descriptor counts is the parent's to take.
   if (orphaned(channel.context)) return fail_minus_one(EIO);
   Engine& engine = *from(channel.context).engine;
+  Cq* taken = nullptr;
   const auto hand_out = [&](EventSource& source) {
-    Cq& taken = static_cast<Cq&>(source);
-    ++taken.completion_events_taken;
-    *cq = ibv_cq_ex_to_cq(&taken);
-    *cq_context = taken.cq_context;
+    taken = static_cast<Cq*>(&source);
+    ++taken->completion_events_taken;
+    *cq = ibv_cq_ex_to_cq(taken);
+    *cq_context = taken->cq_context;
   };
   while (!channel.events.try_take(hand_out)) {
     const int flags = ::fcntl(channel.fd, F_GETFL);
@@ -177,8 +175,9 @@ int ibv_get_cq_event(ibv_comp_channel* verbs, ibv_cq** cq, void** cq_context) {
   }
   if (channel.polled.load(std::memory_order_relaxed)) {
     channel.set->note_event();
+    note_answer(*taken);
     return_habit.taken(uroce::monotonic_now());
-    asked_in_vain = nullptr;
+    if (single_wait.ends(&channel, Channel::of_all.taken() - 1)) engine.note_one_by_one();
     Engine::end_wait();
   }
   return 0;

@@ -16,6 +16,13 @@ struct CqRequest {
   Pd* parent_domain = nullptr;
 };
 
+// Before the program takes completions, or their event.
+inline void note_answer(Cq& cq) {
+  if (cq.channel == nullptr || cq.empty()) return;
+  const engine::PollSet& set = *from(cq.channel).set;
+  if (set.requested_at() != Time{} && cq.holds_answer()) cq.engine->note_answer(set);
+}
+
 // A program that has armed the queue and finds it empty is about to wait, unless it goes on like that.
 inline bool may_wait_next(Cq& cq) {
   constexpr uint32_t kPolls = 16;
@@ -37,7 +44,9 @@ void progress(Cq& cq, Take&& take) {
       rounds();
       return taken = take();
     };
-    if (!cq.engine->serve_stream(look, false) && !cq.engine->linger(look, false)) cq.engine->leave();
+    if (!cq.engine->serve_stream(look, false) && !cq.engine->linger(look, false)) {
+      cq.engine->leave(from(cq.channel).set, false);
+    }
   }
 }
 

@@ -34,6 +34,9 @@ class EventSource
 struct EventCounts {
   std::atomic<int> pending{0};    // that are to be taken
   std::atomic<uint32_t> ever{0};  // that there have been; modulo 2^32
+  uint32_t taken() const {
+    return ever.load(std::memory_order_relaxed) - static_cast<uint32_t>(pending.load(std::memory_order_relaxed));
+  }
 };
 
 // The oldest event is taken first. A source that has several takes its next place behind the others.

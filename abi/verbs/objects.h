@@ -414,6 +414,14 @@ inline Qp& from(ibv_qp* qp) {
   return from(reinterpret_cast<ibv_qp_ex*>(qp));
 }
 
+// After a doorbell: an answer may come to where the QP receives.
+inline void note_request(const Qp& qp) {
+  const ibv_cq* const cq = qp.verbs.qp_base.recv_cq;
+  if (cq == nullptr || cq->channel == nullptr) return;
+  const Channel& channel = from(cq->channel);
+  if (channel.polled.load(std::memory_order_relaxed)) qp.engine->note_request(channel.set);
+}
+
 // Takes the handle from the engine, and the QP with the last one.
 void release_engine_qp(Qp& qp);
 

@@ -154,7 +154,10 @@ int post_send(ibv_qp* verbs, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
     }
     if (filled != 0) qp.send_queue->publish(filled);
   }
-  if (filled != 0) qp.engine->doorbell(*qp.engine_qp);
+  if (filled != 0) {
+    qp.engine->doorbell(*qp.engine_qp);
+    note_request(qp);
+  }
   if (error != 0) *bad_wr = wr;
   return answer(error);
 }

@@ -217,7 +217,10 @@ int wr_complete(ibv_qp_ex* verbs) {
   const auto [count, error, slot] = qp.builder;
   if (error == 0 && count != 0) qp.send_queue->publish(count);
   qp.send_lock.unlock();
-  if (error == 0 && count != 0) qp.engine->doorbell(*qp.engine_qp);
+  if (error == 0 && count != 0) {
+    qp.engine->doorbell(*qp.engine_qp);
+    note_request(qp);
+  }
   return answer(error);
 }
 

@@ -7,8 +7,14 @@
 // events whenever there is one get EAGAIN, and are known by having borne it (objects/poll_set.h).
 //
 // The descriptor is an epoll set. One set of a device has the packet I/O's descriptors in it: to wake all of a
-// program's channels for each packet would be dear, and where one thread polls them all one is enough. It passes to
-// another one when it has not been looked after for a while.
+// program's channels for each packet would be dear, and where one thread polls them all one is enough.
+//
+// Which one: a program that comes only where there is an event takes what has come, whichever it is that is readable;
+// it passes to another one when it has not been looked after for a while. But one that asks before there is an event
+// may wait where a descriptor is readable, for what that channel's peer owes it, with no regard to the others
+// (libvalkey's valkeyRdmaReadZC()). There it is a set in which an answer is due: a request was posted, and nothing has
+// come since that could be the answer; of these the one with the oldest request, which is answered first, mostly. Or
+// the one that has just been asked in vain. If none is due, our thread takes the descriptors out.
 //
 // Nobody knows when the program sleeps, or whether it polls the set at all. So the background thread looks every half
 // millisecond as long as the program has been there lately (wait_policy.h); later it sleeps on the packet I/O as well.
@@ -16,10 +22,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <poll.h>
 #include <span>
+#include <vector>
 
 #include "base/time.h"
 #include "engine/objects/poll_set.h"
@@ -39,6 +47,26 @@ class Attendance {
   void release(const PollSet& set);
   // The program has looked, and packets or an event were there. `woken`: the set may have brought it.
   void note(bool found, bool woken, Time now);
+  // The program uses several sets. Only then the next four need be called, and they concern only sets that bear to have
+  // no event.
+  bool has_several() const { return several_.load(std::memory_order_relaxed); }
+  // A request has been posted whose answer, if there will be one, shows in `set`.
+  void note_request(const std::shared_ptr<PollSet>& set, Time now) {
+    if (!set->bears_no_event() || held_.load(std::memory_order_relaxed) == nullptr || set->answer_is_due(now)) return;
+    add_request(set, now);
+  }
+  // What has come may be the answer.
+  void note_answer(const PollSet& set) {
+    if (set.requested_at() != Time{}) remove_request(set);
+  }
+  // After claim(). The program may sleep next: for any of its sets, or for this one alone, if it has asked in vain.
+  void note_sleep(const std::shared_ptr<PollSet>& set, bool asked_in_vain, Time now) {
+    if (set->bears_no_event()) choose(set, asked_in_vain, now);
+  }
+  // By a thread of ours, which looks after what the program does not.
+  void tidy(Time now) {
+    if (has_several()) stop_unless_due(now);
+  }
   // The program waits for one of its channels while there are events of others (libvalkey's valkeyRdmaReadZC() does):
   // to be woken by packets that are for others keeps it from those. Not again and again: no set tells of packets for a
   // while, the longer the more often.
@@ -66,11 +94,18 @@ class Attendance {
   static constexpr Duration kFirstPauseOfOneByOne = std::chrono::seconds(1);
 
   void hold(std::shared_ptr<PollSet> set);
+  bool hand_to(const std::shared_ptr<PollSet>& set);
   void pause_until(Time end);
+  void add_request(const std::shared_ptr<PollSet>& set, Time now);
+  void remove_request(const PollSet& set);
+  void forget_request(const PollSet& set);
+  void choose(const std::shared_ptr<PollSet>& set, bool asked_in_vain, Time now);
+  void stop_unless_due(Time now);
 
   std::atomic<const PollSet*> held_{nullptr};  // the set that tells of packets
   std::atomic<Time> at_{Time{}};               // when the program has looked last
   std::atomic<Time> held_at_{Time{}};          // when it has looked after this set last
+  std::atomic<const void*> held_by_{nullptr};  // the thread that has done so
   std::atomic<bool> left_{false};
   // Looks in a row that found nothing: others take the packets, or the descriptors tell of none. Then no set tells of
   // packets for a while.
@@ -78,9 +113,13 @@ class Attendance {
   std::atomic<Time> paused_until_{Time{}}, one_by_one_since_{Time{}};
   std::atomic<Duration> pause_{kShortestPause}, pause_of_one_by_one_{kFirstPauseOfOneByOne};
   std::atomic<uint32_t> setups_{1}, has_all_of_{0};
-  std::mutex changes_;                 // taken under no other lock
-  uint32_t put_at_ = 0;                // setups() of the last put()
-  std::shared_ptr<PollSet> held_set_;  // held_
+  std::atomic<bool> several_{false};  // sets are used
+
+  std::mutex changes_;                           // taken under no other lock; what follows is under it
+  uint32_t put_at_ = 0;                          // setups() of the last put()
+  std::vector<pollfd> descriptors_;              // of the last put()
+  std::shared_ptr<PollSet> held_set_;            // held_
+  std::list<std::shared_ptr<PollSet>> answers_;  // are due, of the oldest request first
 };
 
 }  // namespace uroce::engine

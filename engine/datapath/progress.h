@@ -88,6 +88,9 @@ class Progress {
   // Engine::claim_packets().
   bool claim(const std::shared_ptr<PollSet>& set);
   void release(const PollSet& set);
+  // Of Attendance.
+  void note_request(const std::shared_ptr<PollSet>& set);
+  void note_answer(const PollSet& set);
   void note_one_by_one();
   // After a set-up, and before the descriptors are closed that the packet I/O has no more: an epoll set tells of what
   // is closed for as long as something else refers to it, rings in memory for example.
@@ -100,8 +103,9 @@ class Progress {
   bool linger(const LookForEvent& look, bool waits);
   // What the calling thread has waited for has come.
   static void end_wait();
-  // After claim(): the program is about to wait for its sets. What is left to do is the background thread's.
-  void leave();
+  // After claim(): the program is about to wait for its sets, or for this one, if it has asked it in vain. What is left
+  // to do is the background thread's.
+  void leave(const std::shared_ptr<PollSet>& set, bool asked_in_vain);
 
   // Exclusive use of all shards for set-up calls (create, modify, destroy, registration). What was posted before them
   // and waits for company leaves first. Runs the rounds that others left to it and wakes the background thread

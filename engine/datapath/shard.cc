@@ -205,6 +205,7 @@ void Shard::end_setup() {
 
 WaitPolicy::Wait Shard::turn(Time looked, bool needed) {
   WaitPolicy::Turn turn;
+  progress_.attendance().tidy(looked);
   // The program has just been there: a round would only keep it from its own.
   const bool left_to_it =
       handed_over_.load(std::memory_order_relaxed) || sleep_expected_.load(std::memory_order_relaxed);

@@ -184,6 +184,17 @@ void Progress::release(const PollSet& set) {
   attendance_.release(set);
 }
 
+void Progress::note_request(const std::shared_ptr<PollSet>& set) {
+  if (!attendance_.has_several()) return;
+  const CallerState kept;
+  attendance_.note_request(set, monotonic_now());
+}
+
+void Progress::note_answer(const PollSet& set) {
+  const CallerState kept;
+  attendance_.note_answer(set);
+}
+
 void Progress::note_one_by_one() {
   const CallerState kept;
   attendance_.note_one_by_one(monotonic_now());
@@ -232,8 +243,9 @@ void Progress::end_wait() {
   spin_habit.end(monotonic_now());
 }
 
-void Progress::leave() {
+void Progress::leave(const std::shared_ptr<PollSet>& set, bool asked_in_vain) {
   const CallerState kept;
+  if (attendance_.has_several()) attendance_.note_sleep(set, asked_in_vain, monotonic_now());
   attendance_.leave(true);
   bool left = false;
   try {

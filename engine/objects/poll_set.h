@@ -9,6 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "base/time.h"
+
 namespace uroce::engine {
 
 class PollSet {
@@ -35,6 +37,14 @@ class PollSet {
     if (!is_used()) bears_no_event_.store(true, std::memory_order_relaxed);
   }
   bool bears_no_event() const { return bears_no_event_.load(std::memory_order_relaxed); }
+  // When the request was posted whose answer is due here (datapath/attendance.h), if one is.
+  Time requested_at() const { return requested_at_.load(std::memory_order_relaxed); }
+  void set_requested_at(Time time) { requested_at_.store(time, std::memory_order_relaxed); }
+  // An answer that has not come for so long may never come.
+  bool answer_is_due(Time now) const {
+    const Time at = requested_at();
+    return at != Time{} && now - at < kAnswerIsDue;
+  }
   // Packets may have woken the program: put() has been called.
   bool has_told_of_packets() const { return has_told_of_packets_.load(std::memory_order_relaxed); }
 
@@ -48,9 +58,11 @@ class PollSet {
 
  private:
   static constexpr uint32_t kEventsOfUse = 16;
+  static constexpr Duration kAnswerIsDue = std::chrono::milliseconds(100);
 
   std::atomic<uint32_t> events_{0};
   std::atomic<bool> bears_no_event_{false}, has_told_of_packets_{false};
+  std::atomic<Time> requested_at_{Time{}};
   const int& application_fd_;
   const int member_;
   int set_ = -1;

@@ -140,6 +140,19 @@ class CompletionQueue {
     return count;
   }
 
+  // Whether there is a CQE that the peer has caused, and not by acknowledging: what a program that has posted a request
+  // may wait for.
+  bool holds_answer() {
+    std::lock_guard guard(poll_lock_);
+    const uint32_t head = head_.load(std::memory_order_seq_cst);
+    for (uint32_t at = tail_.load(std::memory_order_relaxed); at != head; ++at) {
+      const Cqe& cqe = ring_[at & mask_];
+      if (cqe.status != WcStatus::kSuccess || (cqe.opcode != WcOpcode::kSend && cqe.opcode != WcOpcode::kRdmaWrite))
+        return true;
+    }
+    return false;
+  }
+
   // Sequentially consistent, as what a poll after arm() must see is ordered by that (see publish()).
   bool empty() const { return head_.load(std::memory_order_seq_cst) == tail_.load(std::memory_order_relaxed); }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // Completion channels whose descriptor the program polls: packets and events that come through the packet I/O, and what
 // else a program may do with such a descriptor. The ways to wait for it are in tests/e2e/channel_waits.py.
+#include "polled_channel.h"
+
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -16,114 +18,8 @@
 #include <vector>
 
 #include "fixture.h"
-#include "wire_fixture.h"
 
 namespace {
-
-using std::chrono::milliseconds;
-
-constexpr int kLong = 20'000;  // ms; until then something that comes has come
-
-bool readable(int fd, int ms = 0) {
-  pollfd entry{fd, POLLIN, 0};
-  return poll(&entry, 1, ms) == 1;
-}
-void set_non_blocking(int fd, bool set) {
-  const int flags = fcntl(fd, F_GETFL);
-  ASSERT_EQ(fcntl(fd, F_SETFL, set ? flags | O_NONBLOCK : flags & ~O_NONBLOCK), 0);
-}
-void arm(Side& side) {
-  ASSERT_EQ(ibv_req_notify_cq(side.cq, 0), 0);
-}
-int get_event(ibv_comp_channel* channel) {
-  ibv_cq* cq = nullptr;
-  void* context = nullptr;
-  if (ibv_get_cq_event(channel, &cq, &context) != 0) return errno;
-  ibv_ack_cq_events(cq, 1);
-  return 0;
-}
-int get_event(Side& side) {
-  return get_event(side.channel);
-}
-
-void post_receive(Side& side) {
-  ibv_sge list{reinterpret_cast<uintptr_t>(side.memory.data()), 64, side.mr->lkey};
-  ibv_recv_wr wr{}, *bad = nullptr;
-  wr.sg_list = &list;
-  wr.num_sge = 1;
-  ASSERT_EQ(ibv_post_recv(side.qp, &wr, &bad), 0);
-}
-void post(Side& from, Side& to, ibv_wr_opcode opcode) {
-  ibv_sge list{reinterpret_cast<uintptr_t>(from.memory.data()), 8, from.mr->lkey};
-  ibv_send_wr wr{}, *bad = nullptr;
-  wr.sg_list = &list;
-  wr.num_sge = 1;
-  wr.opcode = opcode;
-  wr.send_flags = IBV_SEND_SIGNALED;
-  wr.wr.rdma = {reinterpret_cast<uintptr_t>(to.memory.data()), to.mr->rkey};
-  ASSERT_EQ(ibv_post_send(from.qp, &wr, &bad), 0);
-}
-int drain(ibv_cq* cq) {
-  ibv_wc wc;
-  int count = 0;
-  while (ibv_poll_cq(cq, 1, &wc) == 1) {
-    EXPECT_EQ(wc.status, IBV_WC_SUCCESS) << ibv_wc_status_str(wc.status);
-    ++count;
-  }
-  return count;
-}
-void wait_for_completion(Side& side) {
-  ibv_wc wc{};
-  ASSERT_EQ(client_wait(side.cq, &wc), 1);
-  ASSERT_EQ(wc.status, IBV_WC_SUCCESS) << ibv_wc_status_str(wc.status);
-}
-// As a server has it: until a message has come.
-void take_message(Side& side, int fd) {
-  for (int taken = 0; taken == 0;) {
-    ASSERT_TRUE(readable(fd, kLong));
-    ASSERT_EQ(get_event(side), 0) << "EAGAIN behind a readable descriptor";
-    arm(side);
-    taken = drain(side.cq);
-  }
-}
-// Over the wire, from near to far; near polls.
-class PolledChannel : public testing::TestWithParam<const char*> {
- protected:
-  struct Pair {
-    Pair() {
-      EXPECT_EQ(near.connect(far, "192.0.2.1", "192.0.2.2"), 0);
-      EXPECT_EQ(far.connect(near, "192.0.2.2", "192.0.2.1"), 0);
-    }
-    void poll_far() {
-      set_non_blocking(far.channel->fd, true);
-      arm(far);
-    }
-    // After so many events packets wake who polls (engine/objects/poll_set.h).
-    void use_far() {
-      poll_far();
-      for (int i = 0; i < 20; ++i) {
-        send();
-        take_message(far, far.channel->fd);
-        wait_for_completion(near);
-      }
-    }
-    void send() {
-      post_receive(far);
-      post(near, far, IBV_WR_SEND);
-    }
-    Side near{"rdma0"}, far{"other0"};
-  };
-  // The last message may have come between an early event and the poll.
-  static void take_what_is_left(Pair& pair) {
-    if (!readable(pair.far.channel->fd)) return;
-    EXPECT_EQ(get_event(pair.far), 0) << "EAGAIN behind a readable descriptor";
-  }
-  static bool alone_with_io() {
-    if (!alone(std::string(kAllNetdevs) + " UROCE_IO=" + GetParam())) return false;
-    set_up_wire();
-    return true;
-  }
-};
 
 INSTANTIATE_TEST_SUITE_P(Io, PolledChannel, testing::Values("udp", "af_xdp"),
                          [](const auto& io) { return std::string(io.param); });
@@ -381,40 +277,6 @@ TEST_P(PolledChannel, MayBeDuplicatedAndPassedOn) {
     wait_for_completion(pair.near);
   }
   for (const int fd : {passed, duplicate, ends[0], ends[1]}) close(fd);
-}
-
-// Each has its context, channel and queue, as a server has for its clients. They come and go, the one that tells of
-// packets as well.
-TEST_P(PolledChannel, OneOfManyTellsOfPackets) {
-  if (!alone_with_io()) return;
-  std::vector<std::unique_ptr<Pair>> pairs;
-  const int set = epoll_create1(EPOLL_CLOEXEC);
-  const auto add = [&] {
-    Pair& pair = *pairs.emplace_back(std::make_unique<Pair>());
-    pair.use_far();
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.ptr = &pair;
-    ASSERT_EQ(epoll_ctl(set, EPOLL_CTL_ADD, pair.far.channel->fd, &event), 0);
-  };
-  for (int i = 0; i < 4; ++i) add();
-  for (int round = 0; round < 40; ++round) {
-    if (round % 5 == 4) {
-      pairs.erase(pairs.begin());
-      add();
-    }
-    for (const auto& pair : pairs) pair->send();
-    for (size_t taken = 0; taken < pairs.size();) {
-      epoll_event event;
-      ASSERT_EQ(epoll_wait(set, &event, 1, kLong), 1);
-      Side& side = static_cast<Pair*>(event.data.ptr)->far;
-      ASSERT_EQ(get_event(side), 0) << "EAGAIN behind a readable descriptor";
-      arm(side);
-      taken += static_cast<size_t>(drain(side.cq));
-    }
-    for (const auto& pair : pairs) wait_for_completion(pair->near);
-  }
-  close(set);
 }
 
 TEST_P(PolledChannel, MayHaveSeveralThreads) {

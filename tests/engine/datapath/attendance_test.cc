@@ -6,9 +6,12 @@
 #include <gtest/gtest.h>
 #include <memory>
 #include <poll.h>
+#include <string>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <thread>
 #include <unistd.h>
+#include <utility>
 
 namespace uroce::engine::test {
 namespace {
@@ -21,6 +24,7 @@ class AttendanceTest : public testing::Test {
   struct Set {
     Set() {
       epoll_event event{};
+      event.events = EPOLLIN;
       EXPECT_EQ(epoll_ctl(fd, EPOLL_CTL_ADD, member, &event), 0);
       poll_set = std::make_shared<PollSet>(fd, member);
     }
@@ -119,6 +123,152 @@ TEST_F(AttendanceTest, NoneTellsOfPacketsWhereTheProgramIsWokenInVain) {
   attendance.note(true, true, now);  // once is enough
   look_in_vain(64);
   EXPECT_TRUE(claim(one));
+}
+
+// --- several sets of a program that asks before there is an event ---------------------------------------------------
+
+class SeveralSets : public AttendanceTest {
+ protected:
+  SeveralSets() {
+    for (const Set* const set : {&one, &other, &third}) {
+      set->poll_set->note_no_event();
+      set->use();
+    }
+    claim(one);
+    claim(other);
+    put();
+  }
+  void request(const Set& set) { attendance.note_request(set.poll_set, now); }
+  void leave(const Set& set, bool asked_in_vain = false) {
+    claim(set);
+    attendance.note_sleep(set.poll_set, asked_in_vain, now);
+    if (!attendance.has_all(attendance.setups())) put();
+  }
+  void put() {
+    const pollfd packets{packets_.fd, POLLIN, 0};
+    EXPECT_TRUE(attendance.put({&packets, 1}, attendance.setups()));
+  }
+  // Those that packets make readable.
+  std::string told() {
+    packets_.raise();
+    std::string names;
+    for (const auto& [set, name] :
+         {std::pair(&one, "one "), std::pair(&other, "other "), std::pair(&third, "third ")}) {
+      pollfd entry{set->fd, POLLIN, 0};
+      if (poll(&entry, 1, 0) == 1) names += name;
+    }
+    packets_.lower();
+    return names;
+  }
+  Set third;
+
+ private:
+  struct Packets {
+    Packets() = default;
+    Packets(const Packets&) = delete;
+    Packets& operator=(const Packets&) = delete;
+    ~Packets() { close(fd); }
+    void raise() const { eventfd_write(fd, 1); }
+    void lower() const {
+      eventfd_t count;
+      eventfd_read(fd, &count);
+    }
+    const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  } packets_;
+};
+
+TEST_F(SeveralSets, TheOneWithTheOldestRequestTellsOfPackets) {
+  request(other);
+  EXPECT_EQ(told(), "other ") << "at once: nothing is due in the one before";
+  request(third);
+  request(one);
+  EXPECT_EQ(told(), "other ");
+  attendance.note_answer(*other.poll_set);
+  leave(other);
+  EXPECT_EQ(told(), "third ");
+  request(other);
+  attendance.note_answer(*third.poll_set);
+  leave(third);
+  EXPECT_EQ(told(), "one ");
+  attendance.note_answer(*other.poll_set);
+  attendance.note_answer(*one.poll_set);
+  leave(one);
+  EXPECT_EQ(told(), "one ") << "until another one takes its place";
+}
+
+TEST_F(SeveralSets, ARequestThatIsNotAnsweredDoesNotKeepTheOthersWaiting) {
+  request(one);
+  now += milliseconds(60);
+  request(other);
+  now += milliseconds(50);
+  leave(third);
+  EXPECT_EQ(told(), "other ");
+  request(one);
+  attendance.note_answer(*other.poll_set);
+  leave(other);
+  EXPECT_EQ(told(), "one ");
+}
+
+TEST_F(SeveralSets, TheOneThatWasAskedInVainTellsOfPackets) {
+  request(other);
+  leave(third, true);
+  EXPECT_EQ(told(), "third ");
+  leave(one, true);
+  EXPECT_EQ(told(), "one ");
+}
+
+TEST_F(SeveralSets, WhatAnotherThreadWaitsForIsLeftToIt) {
+  std::thread([&] { leave(one, true); }).join();
+  leave(other, true);
+  EXPECT_EQ(told(), "one ");
+}
+
+TEST_F(SeveralSets, NoneTellsOfPacketsWhenNoAnswerIsDue) {
+  request(one);
+  attendance.tidy(now);
+  EXPECT_EQ(told(), "one ");
+  now += milliseconds(2);
+  attendance.tidy(now);
+  EXPECT_EQ(told(), "one ");
+  attendance.note_answer(*one.poll_set);
+  leave(one);
+  attendance.tidy(now);
+  EXPECT_EQ(told(), "one ") << "the program is still there";
+  now += milliseconds(2);
+  attendance.tidy(now);
+  EXPECT_EQ(told(), "");
+  EXPECT_FALSE(attendance.lasts(now));
+}
+
+TEST_F(SeveralSets, OneThatEndsIsNoneOfThem) {
+  request(other);
+  request(third);
+  attendance.release(*other.poll_set);
+  EXPECT_EQ(told(), "");
+  leave(one);
+  EXPECT_EQ(told(), "third ");
+  EXPECT_EQ(other.poll_set.use_count(), 1);
+  EXPECT_EQ(third.poll_set.use_count(), 3) << "it tells of packets, and an answer is due";
+}
+
+// The packet I/O has other descriptors by now: those that it had may be somebody else's.
+TEST_F(SeveralSets, WhatIsNotThereAnyMoreIsNotPassedOn) {
+  attendance.note_setup();
+  request(other);
+  EXPECT_EQ(told(), "");
+  EXPECT_FALSE(attendance.has_all(attendance.setups()));
+}
+
+TEST_F(AttendanceTest, SeveralOfWhoComesOnlyForEventsAreLeftAsTheyAre) {
+  for (const Set* const set : {&one, &other}) set->use();
+  claim(one);
+  claim(other);
+  attendance.note_request(other.poll_set, now);
+  EXPECT_EQ(other.poll_set->requested_at(), Time{});
+  attendance.note_sleep(other.poll_set, true, now);
+  now += milliseconds(5);
+  attendance.tidy(now);
+  EXPECT_TRUE(attendance.lasts(now));
 }
 
 TEST_F(AttendanceTest, WhoAsksForAnEventWhereThereIsNoneBearsThat) {

@@ -50,13 +50,13 @@ class PolledChannel final : public queue::CompletionNotifier {
           return false;
         },
         true);
-    engine_.leave();
+    engine_.leave(set_, true);
     return take();
   }
   // As ibv_req_notify_cq does.
   void arm(CompletionQueue& cq) {
     cq.arm(CompletionQueue::Arm::kAny);
-    if (attends()) engine_.leave();
+    if (attends()) engine_.leave(set_, false);
   }
   bool readable(int ms) const {
     pollfd entry{fd, POLLIN, 0};
