@@ -63,6 +63,30 @@ void close_all(PortSockets& sockets) {
   close_all(descriptors);
 }
 
+// Of descriptors that another thread may close while this one waits: their numbers are others' then.
+class Copies {
+ public:
+  Copies() = default;
+  ~Copies() { close_all(all_); }
+  Copies(const Copies&) = delete;
+  Copies& operator=(const Copies&) = delete;
+  // Less than 0: there are no more, or no memory.
+  int copy(int fd) {
+    ForkGuard forks;
+    UniqueFd own(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    try {
+      forks.close_in_children(own.get());
+    } catch (const std::bad_alloc&) {
+      return -1;
+    }
+    return (all_.at(count_++) = std::move(own)).get();
+  }
+
+ private:
+  Descriptors all_;
+  size_t count_ = 0;
+};
+
 }  // namespace
 
 // The descriptors that come with a message, which may be more than were asked for. They are closed in children, and
@@ -273,14 +297,16 @@ void Link::watch() {
 }
 
 void Link::listen_until_end() {
+  Copies copies;
   std::array<pollfd, 3> waits{};
   uint64_t connection = 0;
   {
     const std::lock_guard guard(lock_);
     if (socket_ < 0) return;
-    waits = {{{socket_, 0, 0}, {reports_, POLLIN, 0}, {event_.get(), POLLIN, 0}}};
+    waits = {{{copies.copy(socket_), 0, 0}, {copies.copy(reports_), POLLIN, 0}, {event_.get(), POLLIN, 0}}};
     connection = connections_;
   }
+  if (waits[0].fd < 0) return;  // there are no more: later
   while (waits[0].revents == 0) {
     if (poll(waits.data(), waits.size(), -1) < 0) continue;
     if (waits[1].revents != 0 && !listen(connection)) waits[1].fd = -1;

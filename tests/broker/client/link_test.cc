@@ -19,6 +19,7 @@
 #include "base/fork.h"
 #include "broker/client/observer.h"
 #include "engine/io/same_host/peer_exchange.h"
+#include "tests/broker/client/links.h"
 #include "tests/broker/client/scripted_broker.h"
 #include "tests/broker/server/broker_rig.h"
 #include "tests/engine/io/veth_pair.h"
@@ -131,6 +132,18 @@ TEST_F(LinkTest, ComesToTheNextBrokerWithoutALeaseToo) {
   EXPECT_NE(lease(*link, 2), nullptr) << "whether the watching thread was there before or not";
 }
 
+TEST_F(LinkTest, OneThatNobodyHasEndsWithItsBroker) {
+  auto broker = std::make_unique<RunningBroker>(kernel_, address_);
+  auto link = open();
+  broker.reset();
+  broker = std::make_unique<RunningBroker>(kernel_, address_);
+  EXPECT_NE(lease(*link), nullptr) << "as long as somebody has it, it goes on";
+  EXPECT_FALSE(links_have_ended());
+  link.reset();
+  broker.reset();
+  EXPECT_TRUE(comes_true(links_have_ended));
+}
+
 // The broker lets it wait for half a second, and signals come all the time.
 TEST_F(LinkTest, HandledSignalsDoNotEndALease) {
   kernel_.survivors = true;
@@ -200,6 +213,23 @@ TEST_F(LinkTest, ProcessesOfOneHostMeet) {
     const std::lock_guard guard(to_us.lock);
     return to_us.parted == std::vector<uint32_t>{gone, gone};
   }));
+}
+
+// The threads that ask for something find it before those that listen have seen the end of the last one, or after.
+TEST_F(LinkTest, HearsTheNextBrokerWhoeverHasFoundIt) {
+  std::unique_ptr<RunningBroker> broker = std::make_unique<RunningBroker>(kernel_, address_);
+  const auto one = open(), other = open();
+  for (int round = 0; round < 20; ++round) {
+    broker.reset();
+    broker = std::make_unique<RunningBroker>(kernel_, address_);
+    Handed to_us, to_them;
+    const auto ours = lease(*one), theirs = lease(*other);
+    ours->take_peers(to_us.take(), to_us.part(), [] {});
+    theirs->take_peers(to_them.take(), to_them.part(), [] {});
+    ours->meet(theirs->range().number);
+    ASSERT_TRUE(comes_true([&] { return to_us.is({theirs->range().number}); })) << round;
+    ASSERT_TRUE(comes_true([&] { return to_them.is({ours->range().number}); })) << round;
+  }
 }
 
 // Another broker tells nobody that such a range has gone.

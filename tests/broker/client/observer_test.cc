@@ -153,7 +153,7 @@ void in_process_with_few_files(int more, Prepare&& prepare, Steps&& steps) {
   ASSERT_EQ(pipe2(prepared.data(), O_CLOEXEC), 0);
   const UniqueFd waits(prepared[0]);
   UniqueFd tells(prepared[1]);
-  comes_true(links_have_ended);  // those of earlier tests may have locks, too
+  ASSERT_TRUE(comes_true(links_have_ended)) << "those of earlier tests may have locks, too";
   const pid_t child = fork();
   if (child == 0) {
     tells.reset();
