@@ -62,6 +62,7 @@ class OptionalLock {
   void unlock() {
     if (needed_) lock_.unlock();
   }
+  bool needed() const { return needed_; }
 
  private:
   SpinLock lock_;

@@ -77,9 +77,9 @@ void Channel::attend(engine::Engine& engine) {
   if (engine.serve_stream(look, true)) return;
   return_habit.has_not_come();
   const bool others = of_all.pending.load(std::memory_order_relaxed) > 0;
-  if (single_wait.ends(this, of_all.taken())) engine.note_one_by_one();
+  if (single_wait.ends(this, of_all.taken(), monotonic_now())) engine.note_one_by_one();
   if ((!others && engine.linger(look, true)) || tell_early(engine)) return;
-  single_wait.asked(this, of_all.pending.load(std::memory_order_relaxed), of_all.taken());
+  single_wait.asked(this, of_all.pending.load(std::memory_order_relaxed), of_all.taken(), monotonic_now());
   engine.leave(set, true);
 }
 
@@ -175,9 +175,10 @@ int ibv_get_cq_event(ibv_comp_channel* verbs, ibv_cq** cq, void** cq_context) {
   }
   if (channel.polled.load(std::memory_order_relaxed)) {
     channel.set->note_event();
-    note_answer(*taken);
-    return_habit.taken(uroce::monotonic_now());
-    if (single_wait.ends(&channel, Channel::of_all.taken() - 1)) engine.note_one_by_one();
+    note_event(*taken);
+    const uroce::Time now = uroce::monotonic_now();
+    return_habit.taken(now);
+    if (single_wait.ends(&channel, Channel::of_all.taken() - 1, now)) engine.note_one_by_one();
     Engine::end_wait();
   }
   return 0;

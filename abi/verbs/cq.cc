@@ -31,7 +31,7 @@ void store(const queue::Cqe& cqe, ibv_wc& wc) {
 }
 
 uint32_t take(Cq& cq, uint32_t limit, ibv_wc* wc) {
-  note_answer(cq);
+  note_answer(cq, limit);
   return cq.poll(limit, [&wc](const queue::Cqe& cqe) { store(cqe, *wc++); });
 }
 

@@ -16,11 +16,18 @@ struct CqRequest {
   Pd* parent_domain = nullptr;
 };
 
-// Before the program takes completions, or their event.
-inline void note_answer(Cq& cq) {
+// Before the program takes so many completions.
+inline void note_answer(Cq& cq, uint32_t limit) {
   if (cq.channel == nullptr || cq.empty()) return;
   const engine::PollSet& set = *from(cq.channel).set;
-  if (set.requested_at() != Time{} && cq.holds_answer()) cq.engine->note_answer(set);
+  if (set.requested_at() != Time{} && cq.holds_answer(limit)) cq.engine->note_answer(set);
+}
+// When it has taken the event. Another thread may be the only one that may look into the queue.
+inline void note_event(Cq& cq) {
+  constexpr uint32_t kMost = 16;
+  const engine::PollSet& set = *from(cq.channel).set;
+  if (set.requested_at() == Time{}) return;
+  if (cq.has_one_consumer() || cq.holds_answer(kMost)) cq.engine->note_answer(set);
 }
 
 // A program that has armed the queue and finds it empty is about to wait, unless it goes on like that.

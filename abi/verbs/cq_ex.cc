@@ -17,7 +17,7 @@ constexpr uint64_t kSupportedFields = uint64_t{IBV_WC_STANDARD_FLAGS} | IBV_WC_E
                                       IBV_WC_EX_WITH_FLOW_TAG;
 
 bool take_next(Cq& cq) {
-  note_answer(cq);
+  note_answer(cq, 1);
   if (cq.poll(1, [&cq](const queue::Cqe& cqe) { cq.current = cqe; }) == 0) return false;
   cq.wr_id = cq.current.wr_id;
   ibv_cq_ex& verbs = cq;

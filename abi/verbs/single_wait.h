@@ -5,26 +5,36 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
+
+#include "base/time.h"
 
 namespace uroce::verbs {
 
 class SingleWait {
  public:
+  // Who is away for so long has been asleep, and has not only looked at another channel.
+  static constexpr Duration kAsleep = std::chrono::microseconds(20);
+
   // It has asked `channel` in vain, and goes. Of all channels there are `pending` events, and `taken` have been taken.
-  void asked(const void* channel, int pending, uint32_t taken) {
+  void asked(const void* channel, int pending, uint32_t taken, Time now) {
     channel_ = pending > 0 ? channel : nullptr;
     taken_ = taken;
+    since_ = now;
   }
-  // It comes to `channel`. True: it has waited for that one alone.
-  bool ends(const void* channel, uint32_t taken) {
-    const bool alone = channel_ == channel && taken_ == taken;
+  // It comes to `channel`. True: it has waited for that one alone, and for another one the last time: it may be the
+  // only one of its program, and the events of others nobody's.
+  bool ends(const void* channel, uint32_t taken, Time now) {
+    const bool alone = channel_ == channel && taken_ == taken && now - since_ >= kAsleep;
     channel_ = nullptr;
-    return alone;
+    return alone && std::exchange(last_, channel) != channel;
   }
 
  private:
   const void* channel_ = nullptr;
   uint32_t taken_ = 0;
+  Time since_{};
+  const void* last_ = nullptr;  // that was waited for alone
 };
 
 }  // namespace uroce::verbs

@@ -305,8 +305,8 @@ void Link::listen_until_end() {
     if (socket_ < 0) return;
     waits = {{{copies.copy(socket_), 0, 0}, {copies.copy(reports_), POLLIN, 0}, {event_.get(), POLLIN, 0}}};
     connection = connections_;
+    if (waits[0].fd < 0 || (reports_ >= 0 && waits[1].fd < 0)) return;  // there are no more: later
   }
-  if (waits[0].fd < 0) return;  // there are no more: later
   while (waits[0].revents == 0) {
     if (poll(waits.data(), waits.size(), -1) < 0) continue;
     if (waits[1].revents != 0 && !listen(connection)) waits[1].fd = -1;

@@ -91,7 +91,9 @@ void Attendance::add_request(const std::shared_ptr<PollSet>& set, Time now) {
   }
   set->set_requested_at(now);
   // This may be the last that the program does before it sleeps.
-  if (held_set_ && held_set_->bears_no_event() && !held_set_->answer_is_due(now)) hand_to(set);
+  if (!held_set_ || held_set_ == set || !held_set_->bears_no_event() || held_set_->answer_is_due(now)) return;
+  hand_to(set);
+  if (!has_all(setups())) hold(nullptr);  // the next leave() does it
 }
 
 void Attendance::remove_request(const PollSet& set) {
@@ -113,7 +115,9 @@ void Attendance::choose(const std::shared_ptr<PollSet>& set, bool asked_in_vain,
   if (asked_in_vain) {
     // What other threads wait for is theirs. A set that cannot tell of packets yet is told of events by our thread.
     const bool own = held_by_.load(std::memory_order_relaxed) == this_thread();
-    if (set != held_set_ && own && !hand_to(set)) hold(nullptr);
+    if (set == held_set_ || !own) return;
+    if (!hand_to(set)) return hold(nullptr);
+    held_at_.store(now, std::memory_order_relaxed);
     return;
   }
   if (held_set_->answer_is_due(now)) return;
@@ -125,6 +129,12 @@ void Attendance::stop_unless_due(Time now) {
   if (now - held_at_.load(std::memory_order_relaxed) < kLeftAlone) return;
   const std::lock_guard changing(changes_);
   if (held_set_ && held_set_->bears_no_event() && !held_set_->answer_is_due(now)) hold(nullptr);
+}
+
+void Attendance::stop() {
+  if (!is_to_be_tidied()) return;
+  const std::lock_guard changing(changes_);
+  if (held_set_ && held_set_->bears_no_event()) hold(nullptr);
 }
 
 // The set tells of packets at once, if the one before did.
@@ -146,6 +156,7 @@ void Attendance::hold(std::shared_ptr<PollSet> set) {
   if (held_set_) held_set_->take_out();
   has_all_of_.store(0, std::memory_order_relaxed);
   held_by_.store(this_thread(), std::memory_order_relaxed);
+  held_bears_.store(set && set->bears_no_event(), std::memory_order_relaxed);
   held_.store(set.get(), std::memory_order_relaxed);
   held_set_ = std::move(set);
 }

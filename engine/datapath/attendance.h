@@ -52,8 +52,7 @@ class Attendance {
   bool has_several() const { return several_.load(std::memory_order_relaxed); }
   // A request has been posted whose answer, if there will be one, shows in `set`.
   void note_request(const std::shared_ptr<PollSet>& set, Time now) {
-    if (!set->bears_no_event() || held_.load(std::memory_order_relaxed) == nullptr || set->answer_is_due(now)) return;
-    add_request(set, now);
+    if (set->bears_no_event() && !set->answer_is_due(now)) add_request(set, now);
   }
   // What has come may be the answer.
   void note_answer(const PollSet& set) {
@@ -63,10 +62,13 @@ class Attendance {
   void note_sleep(const std::shared_ptr<PollSet>& set, bool asked_in_vain, Time now) {
     if (set->bears_no_event()) choose(set, asked_in_vain, now);
   }
-  // By a thread of ours, which looks after what the program does not.
+  // By a thread of ours, which looks after what the program does not: as long as this is true it must not sleep without
+  // stop(), and tidy() now and then.
+  bool is_to_be_tidied() const { return has_several() && held_bears_.load(std::memory_order_relaxed); }
   void tidy(Time now) {
-    if (has_several()) stop_unless_due(now);
+    if (is_to_be_tidied()) stop_unless_due(now);
   }
+  void stop();
   // The program waits for one of its channels while there are events of others (libvalkey's valkeyRdmaReadZC() does):
   // to be woken by packets that are for others keeps it from those. Not again and again: no set tells of packets for a
   // while, the longer the more often.
@@ -106,6 +108,7 @@ class Attendance {
   std::atomic<Time> at_{Time{}};               // when the program has looked last
   std::atomic<Time> held_at_{Time{}};          // when it has looked after this set last
   std::atomic<const void*> held_by_{nullptr};  // the thread that has done so
+  std::atomic<bool> held_bears_{false};        // PollSet::bears_no_event()
   std::atomic<bool> left_{false};
   // Looks in a row that found nothing: others take the packets, or the descriptors tell of none. Then no set tells of
   // packets for a while.

@@ -276,6 +276,7 @@ std::optional<Duration> Shard::sleep(std::vector<pollfd>& descriptors) {
   background_.store(pressed ? Background::kDeferring : Background::kAsleep, std::memory_order_seq_cst);
   const bool arrived = datapath_->looped();  // from other shards, meanwhile
   holding.unlock();
+  if (!pressed) progress_.attendance().stop();  // after the state: who claims later sees that it sleeps
   // Doorbells that were left to this thread may have been answered by others: then only the flag tells, which whoever
   // leaves some next finds raised already.
   if (arrived || datapath_->rung() || handed_over_.load(std::memory_order_seq_cst)) return std::nullopt;

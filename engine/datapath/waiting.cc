@@ -253,6 +253,7 @@ void Progress::leave(const std::shared_ptr<PollSet>& set, bool asked_in_vain) {
   } catch (const std::bad_alloc&) {  // for the list of descriptors
   }
   if (!left) for_each_shard([](Shard& shard) { shard.hand_over_to_sleep(); });
+  if (left && attendance_.is_to_be_tidied()) for_each_shard([](Shard& shard) { shard.wake_if_asleep(); });
 }
 
 // False: there is more to do than one call should, or another thread is at it.

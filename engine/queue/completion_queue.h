@@ -8,6 +8,7 @@
 // the locks of all shards against the producers and the poll lock, inside them, against the consumers.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -140,18 +141,22 @@ class CompletionQueue {
     return count;
   }
 
-  // Whether there is a CQE that the peer has caused, and not by acknowledging: what a program that has posted a request
-  // may wait for.
-  bool holds_answer() {
+  // Whether there is a CQE, among the `limit` oldest, that the peer has caused, and not by acknowledging: what a
+  // program that has posted a request may wait for. By a consumer.
+  bool holds_answer(uint32_t limit) {
     std::lock_guard guard(poll_lock_);
-    const uint32_t head = head_.load(std::memory_order_seq_cst);
-    for (uint32_t at = tail_.load(std::memory_order_relaxed); at != head; ++at) {
+    const uint32_t tail = tail_.load(std::memory_order_relaxed);
+    const uint32_t end = tail + std::min(limit, head_.load(std::memory_order_seq_cst) - tail);
+    for (uint32_t at = tail; at != end; ++at) {
       const Cqe& cqe = ring_[at & mask_];
       if (cqe.status != WcStatus::kSuccess || (cqe.opcode != WcOpcode::kSend && cqe.opcode != WcOpcode::kRdmaWrite))
         return true;
     }
     return false;
   }
+
+  // Whether only one thread at a time may be a consumer.
+  bool has_one_consumer() const { return !poll_lock_.needed(); }
 
   // Sequentially consistent, as what a poll after arm() must see is ordered by that (see publish()).
   bool empty() const { return head_.load(std::memory_order_seq_cst) == tail_.load(std::memory_order_relaxed); }

@@ -240,6 +240,20 @@ TEST_F(SeveralSets, NoneTellsOfPacketsWhenNoAnswerIsDue) {
   EXPECT_FALSE(attendance.lasts(now));
 }
 
+// Our thread sleeps on the packet I/O itself, and tidies nothing meanwhile.
+TEST_F(SeveralSets, NoneTellsOfPacketsWhileOurThreadSleeps) {
+  request(one);
+  EXPECT_TRUE(attendance.is_to_be_tidied());
+  attendance.stop();
+  EXPECT_EQ(told(), "");
+  EXPECT_FALSE(attendance.is_to_be_tidied());
+  EXPECT_FALSE(attendance.lasts(now));
+  request(other);
+  leave(third);
+  EXPECT_EQ(told(), "one ") << "whose request is older, though no set was there to tell";
+  EXPECT_TRUE(attendance.is_to_be_tidied());
+}
+
 TEST_F(SeveralSets, OneThatEndsIsNoneOfThem) {
   request(other);
   request(third);
@@ -257,6 +271,7 @@ TEST_F(SeveralSets, WhatIsNotThereAnyMoreIsNotPassedOn) {
   request(other);
   EXPECT_EQ(told(), "");
   EXPECT_FALSE(attendance.has_all(attendance.setups()));
+  EXPECT_FALSE(attendance.lasts(now)) << "nobody relies on it";
 }
 
 TEST_F(AttendanceTest, SeveralOfWhoComesOnlyForEventsAreLeftAsTheyAre) {
@@ -268,6 +283,7 @@ TEST_F(AttendanceTest, SeveralOfWhoComesOnlyForEventsAreLeftAsTheyAre) {
   attendance.note_sleep(other.poll_set, true, now);
   now += milliseconds(5);
   attendance.tidy(now);
+  attendance.stop();
   EXPECT_TRUE(attendance.lasts(now));
 }
 
