@@ -36,10 +36,10 @@ class ContainerLab(Lab):
         super().__exit__(*how)
 
 
-def pair(lab, server_host, client_host, options=(), server=None, client=None, **how):
+def pair(lab, server_host, client_host, options=(), messages=500, server=None, client=None, **how):
     """ib_write_bw between a container on either host; both have to end well. What both said."""
     port = next(_ports)
-    command = lambda host: ["uroce", "run", *options, "--", "ib_write_bw", "-d", host.device, "-F", "-x", 0, "-p", port, "-n", 500]
+    command = lambda host: ["uroce", "run", *options, "--", "ib_write_bw", "-d", host.device, "-F", "-x", 0, "-p", port, "-n", messages]
     waiting = lab.image.start(server_host, command(server_host), **{**how, **(server or {})})
     waiting.wait_listening(port)
     asking = lab.image.start(client_host, [*command(client_host), server_host.ipv4], **{**how, **(client or {})})
@@ -62,7 +62,7 @@ def own_network(lab):
 def pod(lab):
     """Two containers in one network namespace use one netdev: through memory, and both with another host."""
     how = {**UNPRIVILEGED, "env": {"UROCE_COUNTERS": "1"}}
-    said = pair(lab, lab.a, lab.a, **how)
+    said = pair(lab, lab.a, lab.a, messages=10000, **how)  # 500 can be over before the two have met, on a busy machine
     check(len(re.findall(r"packets sent through memory.*: [1-9]", said)) == 2, said)
     # The second container is there all along, and keeps the broker that the first one had started.
     port = next(_ports)
