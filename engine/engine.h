@@ -126,9 +126,10 @@ class Engine {
   bool serve_stream(const LookForEvent& look, bool woken);
   bool linger(const LookForEvent& look, bool waits);
   static void end_wait();
+  // Progress::leave().
   void leave(const std::shared_ptr<PollSet>& set, bool asked_in_vain);
   void release_packets(const PollSet& set);
-  // Of Attendance.
+  // What Attendance::note_request(), note_answer() and note_one_by_one() are told.
   void note_request(const std::shared_ptr<PollSet>& set);
   void note_answer(const PollSet& set);
   void note_one_by_one();

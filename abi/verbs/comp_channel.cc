@@ -175,7 +175,7 @@ int ibv_get_cq_event(ibv_comp_channel* verbs, ibv_cq** cq, void** cq_context) {
   }
   if (channel.polled.load(std::memory_order_relaxed)) {
     channel.set->note_event();
-    note_event(*taken);
+    note_event_taken(*taken);
     const uroce::Time now = uroce::monotonic_now();
     return_habit.taken(now);
     if (single_wait.ends(&channel, Channel::of_all.taken() - 1, now)) engine.note_one_by_one();

@@ -16,14 +16,15 @@ struct CqRequest {
   Pd* parent_domain = nullptr;
 };
 
-// Before the program takes so many completions.
+// Before the program takes up to `limit` completions: an answer that it has waited for may be among them.
 inline void note_answer(Cq& cq, uint32_t limit) {
   if (cq.channel == nullptr || cq.empty()) return;
   const engine::PollSet& set = *from(cq.channel).set;
   if (set.requested_at() != Time{} && cq.holds_answer(limit)) cq.engine->note_answer(set);
 }
-// When it has taken the event. Another thread may be the only one that may look into the queue.
-inline void note_event(Cq& cq) {
+// After it has taken an event of the queue. Where the queue has one consumer, that may be another thread: then the
+// event counts as the answer.
+inline void note_event_taken(Cq& cq) {
   constexpr uint32_t kMost = 16;
   const engine::PollSet& set = *from(cq.channel).set;
   if (set.requested_at() == Time{}) return;

@@ -414,7 +414,7 @@ inline Qp& from(ibv_qp* qp) {
   return from(reinterpret_cast<ibv_qp_ex*>(qp));
 }
 
-// After a doorbell: an answer may come to where the QP receives.
+// After a doorbell of the QP: the peer's answer, if it sends one, comes to the channel of its receive CQ.
 inline void note_request(const Qp& qp) {
   const ibv_cq* const cq = qp.verbs.qp_base.recv_cq;
   if (cq == nullptr || cq->channel == nullptr) return;

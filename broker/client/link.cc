@@ -63,14 +63,15 @@ void close_all(PortSockets& sockets) {
   close_all(descriptors);
 }
 
-// Of descriptors that another thread may close while this one waits: their numbers are others' then.
+// Copies of descriptors, for a thread that waits while another one may close them: from then on their numbers may be
+// other files'.
 class Copies {
  public:
   Copies() = default;
   ~Copies() { close_all(all_); }
   Copies(const Copies&) = delete;
   Copies& operator=(const Copies&) = delete;
-  // Less than 0: there are no more, or no memory.
+  // The copy's number; less than 0: there are no descriptors left, or no memory.
   int copy(int fd) {
     ForkGuard forks;
     UniqueFd own(fcntl(fd, F_DUPFD_CLOEXEC, 0));
@@ -305,7 +306,7 @@ void Link::listen_until_end() {
     if (socket_ < 0) return;
     waits = {{{copies.copy(socket_), 0, 0}, {copies.copy(reports_), POLLIN, 0}, {event_.get(), POLLIN, 0}}};
     connection = connections_;
-    if (waits[0].fd < 0 || (reports_ >= 0 && waits[1].fd < 0)) return;  // there are no more: later
+    if (waits[0].fd < 0 || (reports_ >= 0 && waits[1].fd < 0)) return;  // take_up_again() comes back
   }
   while (waits[0].revents == 0) {
     if (poll(waits.data(), waits.size(), -1) < 0) continue;

@@ -118,11 +118,13 @@ class Attendance {
   std::atomic<uint32_t> setups_{1}, has_all_of_{0};
   std::atomic<bool> several_{false};  // sets are used
 
-  std::mutex changes_;                           // taken under no other lock; what follows is under it
+  // Taken under no lock of a shard, but perhaps under one of the application's threads (of a queue that it polls, of a
+  // channel's queues). Nothing but a ForkGuard is taken under it. What follows is under it.
+  std::mutex changes_;
   uint32_t put_at_ = 0;                          // setups() of the last put()
   std::vector<pollfd> descriptors_;              // of the last put()
   std::shared_ptr<PollSet> held_set_;            // held_
-  std::list<std::shared_ptr<PollSet>> answers_;  // are due, of the oldest request first
+  std::list<std::shared_ptr<PollSet>> answers_;  // sets in which answers are due; the one of the oldest request first
 };
 
 }  // namespace uroce::engine

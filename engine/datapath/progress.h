@@ -88,7 +88,7 @@ class Progress {
   // Engine::claim_packets().
   bool claim(const std::shared_ptr<PollSet>& set);
   void release(const PollSet& set);
-  // Of Attendance.
+  // What Attendance::note_request(), note_answer() and note_one_by_one() are told.
   void note_request(const std::shared_ptr<PollSet>& set);
   void note_answer(const PollSet& set);
   void note_one_by_one();

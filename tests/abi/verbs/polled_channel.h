@@ -77,7 +77,9 @@ inline void take_message(Side& side, int fd) {
     taken = drain(side.cq);
   }
 }
-// Over the wire, from near to far; near polls.
+
+// Pairs of queue pairs whose messages go over the wire from near to far. The thread polls near's queue; far's channel
+// is the one whose descriptor it polls.
 class PolledChannel : public testing::TestWithParam<const char*> {
  protected:
   struct Pair {
