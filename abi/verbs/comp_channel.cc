@@ -69,6 +69,7 @@ bool Channel::leave(engine::Engine& engine) {
 void Channel::attend(engine::Engine& engine) {
   polled.store(true, std::memory_order_relaxed);
   set->note_no_event();
+  if (is_to_be_polled()) return;
   if (!attends(engine)) {
     if (!tell_early(engine) && !comes_back()) engine.expect_sleep();
     return;
@@ -94,6 +95,19 @@ bool Channel::tell_early(engine::Engine& engine) {
   if (found == queues.end()) engine.release_packets(*set);  // until one is armed
   Cq* const armed = found == queues.end() ? nullptr : *found;
   return look_for_event([&engine, armed] { engine.report_early(armed); });  // std::function holds no more
+}
+
+bool Channel::is_to_be_polled() {
+  if (taken_of.load(std::memory_order_relaxed) == nullptr || !set->bears_no_event()) return false;
+  const std::lock_guard lasting(queues_mutex);
+  const Cq* const cq = taken_of.exchange(nullptr, std::memory_order_relaxed);
+  return cq != nullptr && !cq->empty();
+}
+
+void Channel::forget_taken(Cq& cq) {
+  const std::lock_guard forgetting(queues_mutex);
+  Cq* last = &cq;
+  taken_of.compare_exchange_strong(last, nullptr, std::memory_order_relaxed);
 }
 
 void Channel::add(Cq& cq) {
@@ -175,6 +189,7 @@ int ibv_get_cq_event(ibv_comp_channel* verbs, ibv_cq** cq, void** cq_context) {
   }
   if (channel.polled.load(std::memory_order_relaxed)) {
     channel.set->note_event();
+    channel.taken_of.store(taken, std::memory_order_relaxed);
     note_event_taken(*taken);
     const uroce::Time now = uroce::monotonic_now();
     return_habit.taken(now);

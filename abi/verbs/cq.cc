@@ -132,6 +132,7 @@ int ibv_destroy_cq(ibv_cq* verbs) {
     from(cq.channel).remove(cq);
     from(cq.channel).events.purge(cq);
     wait_for_acknowledgements(cq.mutex, cq.cond, verbs->comp_events_completed, cq.completion_events_taken);
+    from(cq.channel).forget_taken(cq);  // until then a thread may have been in ibv_get_cq_event
     --from(cq.channel).users;
   }
   drain_events(cq);

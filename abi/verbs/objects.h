@@ -245,6 +245,7 @@ struct Channel final : ibv_comp_channel, queue::CompletionNotifier {
   std::atomic<uint32_t> users{0};        // CQs
   std::mutex queues_mutex;               // taken under no other lock
   std::vector<Cq*> queues;               // under queues_mutex
+  std::atomic<Cq*> taken_of{nullptr};    // whose event was taken last, until somebody asks for the next one; likewise
   std::atomic<bool> polled{false};       // `fd` was O_NONBLOCK when it was looked at last
   std::weak_ptr<engine::Engine> origin;  // of the context, which may be closed first
 
@@ -263,10 +264,13 @@ struct Channel final : ibv_comp_channel, queue::CompletionNotifier {
   static bool comes_back();
   // Where it does: takes what has come.
   void attend(engine::Engine& engine);
+  // It asks for the next event before it has polled the queue of the last one: it is not about to sleep.
+  bool is_to_be_polled();
   // Where packets may have woken the program, which takes EAGAIN for an error: there is an event, if a queue is armed.
   bool tell_early(engine::Engine& engine);
   void add(Cq& cq);  // throws std::bad_alloc
   void remove(Cq& cq);
+  void forget_taken(Cq& cq);
   // engine::LookForEvent.
   bool look_for_event(const std::function<void()>& rounds);
   void block(engine::Engine& engine);

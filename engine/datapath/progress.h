@@ -128,6 +128,8 @@ class Progress {
   // --- for shards ---------------------------------------------------------------------------------------------------
   bool setup_waits() const { return waiting_.load(std::memory_order_seq_cst) > 0; }
   Attendance& attendance() { return attendance_; }
+  // leave(), for threads that have left it to the calling one.
+  void leave_for_others();
   // Ends the wait of whoever watches.
   void kick();
   // `from` has sent packets to another shard.
@@ -143,6 +145,7 @@ class Progress {
 
   static bool lock_soon(Shard& shard, Time limit);
   bool leave_nothing();
+  bool try_to_leave_nothing();
   template <class F>
   void for_each_shard(F&& f) {
     for (uint32_t i = 0; i < shard_count(); ++i) f(*shards_[i]);

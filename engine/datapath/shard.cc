@@ -147,6 +147,10 @@ Shard::Left Shard::leave(std::vector<pollfd>& descriptors, std::optional<uint32_
   const CallerState kept;
   std::unique_lock holding(lock_, std::try_to_lock);
   if (!holding) return Left::kBusy;
+  // What comes of this is theirs as well who have found the lock taken. (Nobody else takes the flag down but who sees
+  // to it that there is a thread awake: to a thread that has failed to lock meanwhile it belongs to who holds the lock
+  // now.)
+  if (left_to_holder_.load(std::memory_order_relaxed)) left_to_holder_.store(false, std::memory_order_seq_cst);
   io::PacketIo* const wire = datapath_->wire();
   if (wire == nullptr) return Left::kDone;  // before the first QP, which is a set-up
   if (datapath_->unfinished() || !wire->prepare_to_wait()) return Left::kMore;
@@ -159,13 +163,26 @@ Shard::Left Shard::leave(std::vector<pollfd>& descriptors, std::optional<uint32_
     descriptors.assign(all.begin(), all.end());
   }
   holding.unlock();
-  // Who found the lock taken has left its doorbells to its holder.
-  return datapath_->rung() ? Left::kMore : Left::kDone;
+  // Who found the lock taken has left its doorbells to its holder, or this.
+  const bool more = datapath_->rung() || left_to_holder_.load(std::memory_order_seq_cst);
+  return more ? Left::kMore : Left::kDone;
+}
+
+bool Shard::leave_to_holder() {
+  left_to_holder_.store(true, std::memory_order_seq_cst);
+  const std::unique_lock holding(lock_, std::try_to_lock);
+  return !holding;
+}
+
+void Shard::look_after_leavers() {
+  if (left_to_holder_.load(std::memory_order_seq_cst)) progress_.leave_for_others();
 }
 
 void Shard::serve() {
   const CallerState kept;
-  if (sleep_expected_.load(std::memory_order_relaxed)) sleep_expected_.store(false, std::memory_order_seq_cst);
+  for (std::atomic<bool>* const flag : {&sleep_expected_, &left_to_holder_}) {  // this thread sees to it
+    if (flag->load(std::memory_order_relaxed)) flag->store(false, std::memory_order_seq_cst);
+  }
   Time began{};
   iterate_as_watcher(Caller::kWaiting, began);
 }
@@ -182,6 +199,11 @@ bool Shard::attended_by_others(Time now) const {
 }
 
 // --- set-up calls ---------------------------------------------------------------------------------------------------
+
+void Shard::unlock() {
+  lock_.unlock();
+  if (left_to_holder_.load(std::memory_order_seq_cst)) hand_over_to_sleep();
+}
 
 void Shard::begin_setup() {
   try {
@@ -207,14 +229,16 @@ WaitPolicy::Wait Shard::turn(Time looked, bool needed) {
   WaitPolicy::Turn turn;
   progress_.attendance().tidy(looked);
   // The program has just been there: a round would only keep it from its own.
-  const bool left_to_it =
-      handed_over_.load(std::memory_order_relaxed) || sleep_expected_.load(std::memory_order_relaxed);
+  const bool left_to_it = handed_over_.load(std::memory_order_relaxed) ||
+                          sleep_expected_.load(std::memory_order_relaxed) ||
+                          left_to_holder_.load(std::memory_order_relaxed);
   if (!needed && !left_to_it && policy_.relies(looked) && progress_.attendance().lasts(looked) &&
       looked - polled_at() < WaitPolicy::kAttended) {
     return WaitPolicy::Wait::kDefer;
   }
   turn.polled_before = polled_at();
   turn.round = iterate_as_watcher(Caller::kBackground, turn.began);
+  look_after_leavers();
   // While the thread spins, the clock is read once a turn: to find nothing takes no time that would matter.
   const bool known = turn.began != Time{};
   turn.ended = known && turn.round == Round::kIdle ? turn.began : monotonic_now();
@@ -253,7 +277,8 @@ bool Shard::streaming() const {
 
 bool Shard::doze() {
   background_.store(Background::kDeferring, std::memory_order_seq_cst);
-  return !sleep_expected_.load(std::memory_order_seq_cst) && !handed_over_.load(std::memory_order_seq_cst);
+  return !sleep_expected_.load(std::memory_order_seq_cst) && !handed_over_.load(std::memory_order_seq_cst) &&
+         !left_to_holder_.load(std::memory_order_seq_cst);
 }
 
 std::optional<Duration> Shard::sleep(std::vector<pollfd>& descriptors) {
@@ -279,7 +304,8 @@ std::optional<Duration> Shard::sleep(std::vector<pollfd>& descriptors) {
   if (!pressed) progress_.attendance().stop();  // after the state: who claims later sees that it sleeps
   // Doorbells that were left to this thread may have been answered by others: then only the flag tells, which whoever
   // leaves some next finds raised already.
-  if (arrived || datapath_->rung() || handed_over_.load(std::memory_order_seq_cst)) return std::nullopt;
+  const bool left = handed_over_.load(std::memory_order_seq_cst) || left_to_holder_.load(std::memory_order_seq_cst);
+  if (arrived || datapath_->rung() || left) return std::nullopt;
   const Duration time = deadline == kNever ? Duration::max() : std::max(Duration{}, deadline - monotonic_now());
   return pressed ? std::min(time, pressure_) : time;
 }

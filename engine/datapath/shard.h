@@ -32,8 +32,12 @@ class Shard {
   void after_post() {
     spin_habit.posted();
     rounds(Caller::kPosting);
+    look_after_leavers();
   }
-  void poll() { rounds(Caller::kPolling); }
+  void poll() {
+    rounds(Caller::kPolling);
+    look_after_leavers();
+  }
   // The caller is about to sleep: the background thread must not rely on it.
   void expect_sleep();
   // Likewise, and there is something to do for it.
@@ -49,13 +53,17 @@ class Shard {
   // `descriptors`: what they are, as of `setups` (attendance.h), where the program's set has not got them all. Throws
   // std::bad_alloc.
   Left leave(std::vector<pollfd>& descriptors, std::optional<uint32_t>& setups);
+  // After kBusy: who holds the lock does it for the caller, when it has done what it is at. False: nobody holds it now.
+  bool leave_to_holder();
+  // Behind whatever took the lock, unless leave() comes next.
+  void look_after_leavers();
   // A few rounds of a thread that watches the packet I/O while it waits for an event; then sleep() or doze().
   void serve();
 
   // --- set-up calls: Progress::Guard ------------------------------------------------------------------------------
   void lock() { lock_.lock(); }
   bool try_lock() { return lock_.try_lock(); }
-  void unlock() { lock_.unlock(); }
+  void unlock();
   // With the lock held: sends what waits for company; runs the round that others left to the caller.
   void begin_setup();
   void end_setup();
@@ -110,9 +118,10 @@ class Shard {
   std::atomic<Background> background_{Background::kRunning};
   std::atomic<int64_t> wakes_at_{0};  // ns; when a sleeping background thread will look at timers
   std::atomic<bool> sleep_expected_{false};
-  alignas(64) WaitPolicy policy_;     // the background thread's, as what follows
-  uint32_t receive_only_rounds_ = 0;  // in a row
-  Duration pressure_{};               // how long it waited for room last
+  std::atomic<bool> left_to_holder_{false};  // leave(), by threads that have found the lock taken
+  alignas(64) WaitPolicy policy_;            // the background thread's, as what follows
+  uint32_t receive_only_rounds_ = 0;         // in a row
+  Duration pressure_{};                      // how long it waited for room last
 };
 
 }  // namespace uroce::engine

@@ -221,6 +221,7 @@ bool Progress::serve_stream(const LookForEvent& look, bool woken) {
     if (moved && (moved->more_to_come || moved->pressed || moved->sent > 0)) came_at = now;
   } while ((again || now - came_at < kStreamPause) && now - began < kLongestService);
   attendance_.note(found || any, woken, now);
+  shards_[0]->look_after_leavers();
   return found;
 }
 
@@ -230,13 +231,14 @@ bool Progress::linger(const LookForEvent& look, bool waits) {
   const Duration awake = !has_spare_cpu(began) ? Duration{}
                          : waits               ? spin_habit.begin(began)
                                                : spin_habit.begin_unsure(began);
-  for (Time now = began; now - began < awake; now = monotonic_now()) {
+  bool found = false;
+  for (Time now = began; !found && now - began < awake; now = monotonic_now()) {
     pause(1);
-    if (!look([this] { shards_[0]->serve_inline(); })) continue;
-    end_wait();
-    return true;
+    found = look([this] { shards_[0]->serve_inline(); });
   }
-  return false;
+  if (found) end_wait();
+  if (awake > Duration{}) shards_[0]->look_after_leavers();
+  return found;
 }
 
 void Progress::end_wait() {
@@ -247,17 +249,28 @@ void Progress::leave(const std::shared_ptr<PollSet>& set, bool asked_in_vain) {
   const CallerState kept;
   if (attendance_.has_several()) attendance_.note_sleep(set, asked_in_vain, monotonic_now());
   attendance_.leave(true);
-  bool left = false;
-  try {
-    left = leave_nothing();
-  } catch (const std::bad_alloc&) {  // for the list of descriptors
-  }
-  if (!left) for_each_shard([](Shard& shard) { shard.hand_over_to_sleep(); });
+  const bool left = leave_nothing();
   if (left && attendance_.is_to_be_tidied()) for_each_shard([](Shard& shard) { shard.wake_if_asleep(); });
 }
 
-// False: there is more to do than one call should, or another thread is at it.
+void Progress::leave_for_others() {
+  const CallerState kept;
+  leave_nothing();
+}
+
+// False: the background thread sees to it.
 bool Progress::leave_nothing() {
+  bool left = false;
+  try {
+    left = try_to_leave_nothing();
+  } catch (const std::bad_alloc&) {  // for the list of descriptors
+  }
+  if (!left) for_each_shard([](Shard& shard) { shard.hand_over_to_sleep(); });
+  return left;
+}
+
+// False: there is more to do than one call should.
+bool Progress::try_to_leave_nothing() {
   std::vector<pollfd> descriptors;
   std::optional<uint32_t> setups;
   for (int looks = 0; looks < kMostLooks; ++looks) {
@@ -265,7 +278,7 @@ bool Progress::leave_nothing() {
       case Shard::Left::kDone:
         return !setups || attendance_.put(descriptors, *setups);
       case Shard::Left::kBusy:
-        pause(kStreamPauses);
+        if (shards_[0]->leave_to_holder()) return true;
         break;
       case Shard::Left::kMore:
         shards_[0]->serve_inline();

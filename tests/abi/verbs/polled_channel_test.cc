@@ -314,6 +314,61 @@ TEST_P(PolledChannel, MayHaveSeveralThreads) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// As brpc's: each takes all events and then what is in the queue, and all find the others at it.
+TEST_P(PolledChannel, MayHaveSeveralThreadsThatTakeAllEvents) {
+  if (!alone_with_io()) return;
+  constexpr int kMessages = 1000;
+  Pair pair;
+  pair.poll_far();
+  std::atomic<int> taken{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&] {
+      while (taken < kMessages) {
+        if (!readable(pair.far.channel->fd, 100)) continue;
+        while (get_event(pair.far) == 0) {
+        }
+        taken += drain(pair.far.cq);
+        arm(pair.far);
+        taken += drain(pair.far.cq);
+      }
+    });
+  }
+  const auto limit = std::chrono::steady_clock::now() + milliseconds(kLong);
+  for (int i = 0; i < kMessages; ++i) {
+    pair.send();
+    wait_for_completion(pair.near);
+    while (taken <= i && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
+    ASSERT_GT(taken, i) << "nobody was told of the message";
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+// The event before has said that there is something in the queue: to look for more would keep the program from it.
+TEST_P(PolledChannel, LooksForNoMoreBeforeTheQueueIsPolled) {
+  if (!alone_with_io()) return;
+  Pair pair;
+  pair.poll_far();
+  constexpr int kUnused = 40, kTurns = 200;  // turns; before it is used it tells of events only
+  int left_alone = 0;
+  for (int i = 0; i < kUnused + kTurns; ++i) {
+    pair.send();
+    do ASSERT_TRUE(readable(pair.far.channel->fd, kLong)) << i;
+    while (get_event(pair.far) != 0);
+    wait_for_completion(pair.near);
+    pair.send();  // is there by now; the background thread may take it
+    ASSERT_EQ(get_event(pair.far), EAGAIN);
+    ibv_wc completions[4];
+    const int found = ibv_poll_cq(pair.far.cq, 4, completions);
+    if (i >= kUnused && found == 1) ++left_alone;
+    wait_for_completion(pair.near);
+    for (int messages = found; messages < 2;) messages += drain(pair.far.cq);
+    arm(pair.far);
+    while (get_event(pair.far) == 0) arm(pair.far);
+  }
+  EXPECT_GT(left_alone, kTurns / 2) << "the second message was taken before the queue was polled";
+}
+
 // AF_XDP is opened anew where the MTU grows.
 TEST_P(PolledChannel, TellsWhenThePacketIoIsAnotherOne) {
   if (!alone_with_io()) return;

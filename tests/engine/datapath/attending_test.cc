@@ -102,11 +102,16 @@ class Attending : public testing::Test {
     return taken;
   }
 
-  std::atomic<int> rounds_of_program{0};
+  std::atomic<int> rounds_of_program{0}, preparations_of_program{0};
   std::thread::id program;
-  std::shared_ptr<Engine> engine = make_engine(with_hook([this](auto) {
-    if (std::this_thread::get_id() == program) ++rounds_of_program;
-  }));
+  std::function<void()> in_next_round;  // of the program's
+  std::shared_ptr<Engine> engine = make_engine(with_hook(
+      [this](auto) {
+        if (std::this_thread::get_id() != program) return;
+        ++rounds_of_program;
+        if (in_next_round) std::exchange(in_next_round, {})();
+      },
+      [this] { preparations_of_program += std::this_thread::get_id() == program ? 1 : 0; }));
   Buffer buffer{*engine};
 };
 
@@ -131,6 +136,19 @@ TEST_F(Attending, PostsOfOthersReachAProgramThatSleeps) {
     ASSERT_EQ(take_messages(server, 1), 1) << i;
     drain(server.connection.cq_a);
   }
+}
+
+// Nobody else has to be woken for it.
+TEST_F(Attending, WhoFindsARoundUnderWayIsMadeReadyToSleepByItsThread) {
+  Server server(*engine);
+  server.channel.arm(server.connection.cq_b);
+  program = std::this_thread::get_id();
+  // The background thread may be at it, and takes it over then.
+  EXPECT_TRUE(eventually([&] {
+    in_next_round = [&] { std::thread([&] { server.channel.arm(server.connection.cq_b); }).join(); };
+    engine->progress();
+    return preparations_of_program > 0;
+  }));
 }
 
 // Each with its channel, which ends and comes anew, while there are set-ups.
