@@ -147,10 +147,13 @@ Shard::Left Shard::leave(std::vector<pollfd>& descriptors, std::optional<uint32_
   const CallerState kept;
   std::unique_lock holding(lock_, std::try_to_lock);
   if (!holding) return Left::kBusy;
-  // What comes of this is theirs as well who have found the lock taken. (Nobody else takes the flag down but who sees
-  // to it that there is a thread awake: to a thread that has failed to lock meanwhile it belongs to who holds the lock
-  // now.)
-  if (left_to_holder_.load(std::memory_order_relaxed)) left_to_holder_.store(false, std::memory_order_seq_cst);
+  // Who has left this to the holder may not have seen what has come: where the program polls edge-triggered, nothing
+  // tells of that again. (Nobody else takes the flag down but who sees to it: who has failed to lock since then has
+  // left it to who holds the lock now.)
+  if (left_to_holder_.load(std::memory_order_relaxed)) {
+    left_to_holder_.store(false, std::memory_order_seq_cst);
+    return Left::kMore;
+  }
   io::PacketIo* const wire = datapath_->wire();
   if (wire == nullptr) return Left::kDone;  // before the first QP, which is a set-up
   if (datapath_->unfinished() || !wire->prepare_to_wait()) return Left::kMore;
@@ -229,9 +232,8 @@ WaitPolicy::Wait Shard::turn(Time looked, bool needed) {
   WaitPolicy::Turn turn;
   progress_.attendance().tidy(looked);
   // The program has just been there: a round would only keep it from its own.
-  const bool left_to_it = handed_over_.load(std::memory_order_relaxed) ||
-                          sleep_expected_.load(std::memory_order_relaxed) ||
-                          left_to_holder_.load(std::memory_order_relaxed);
+  const bool left_to_it =
+      handed_over_.load(std::memory_order_relaxed) || sleep_expected_.load(std::memory_order_relaxed);
   if (!needed && !left_to_it && policy_.relies(looked) && progress_.attendance().lasts(looked) &&
       looked - polled_at() < WaitPolicy::kAttended) {
     return WaitPolicy::Wait::kDefer;
@@ -277,8 +279,7 @@ bool Shard::streaming() const {
 
 bool Shard::doze() {
   background_.store(Background::kDeferring, std::memory_order_seq_cst);
-  return !sleep_expected_.load(std::memory_order_seq_cst) && !handed_over_.load(std::memory_order_seq_cst) &&
-         !left_to_holder_.load(std::memory_order_seq_cst);
+  return !sleep_expected_.load(std::memory_order_seq_cst) && !handed_over_.load(std::memory_order_seq_cst);
 }
 
 std::optional<Duration> Shard::sleep(std::vector<pollfd>& descriptors) {

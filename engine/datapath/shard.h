@@ -53,7 +53,8 @@ class Shard {
   // `descriptors`: what they are, as of `setups` (attendance.h), where the program's set has not got them all. Throws
   // std::bad_alloc.
   Left leave(std::vector<pollfd>& descriptors, std::optional<uint32_t>& setups);
-  // After kBusy: who holds the lock does it for the caller, when it has done what it is at. False: nobody holds it now.
+  // Who holds the lock takes what has come, and leaves for the caller, when it has done what it is at. False: nobody
+  // holds it now.
   bool leave_to_holder();
   // Behind whatever took the lock, unless leave() comes next.
   void look_after_leavers();

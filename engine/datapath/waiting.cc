@@ -205,7 +205,7 @@ bool Progress::serve_stream(const LookForEvent& look, bool woken) {
   const CallerState kept;
   const Time began = monotonic_now();
   Time now = began, came_at{};
-  bool found = false, any = false, again = false;
+  bool found = false, any = false, again = false, served = false;
   int busy = 0;
   do {
     std::optional<Datapath::Moved> moved;
@@ -216,11 +216,13 @@ bool Progress::serve_stream(const LookForEvent& look, bool woken) {
       if (++busy > kMostLooks) break;
       pause(kStreamPauses);
     }
+    served |= moved.has_value();
     again = !moved || moved->received > 0;
     any |= moved && moved->received > 0;
     if (moved && (moved->more_to_come || moved->pressed || moved->sent > 0)) came_at = now;
   } while ((again || now - came_at < kStreamPause) && now - began < kLongestService);
   attendance_.note(found || any, woken, now);
+  if (!served) shards_[0]->leave_to_holder();
   shards_[0]->look_after_leavers();
   return found;
 }
@@ -255,6 +257,7 @@ void Progress::leave(const std::shared_ptr<PollSet>& set, bool asked_in_vain) {
 
 void Progress::leave_for_others() {
   const CallerState kept;
+  attendance_.leave(true);  // this thread may have polled since
   leave_nothing();
 }
 
@@ -281,7 +284,7 @@ bool Progress::try_to_leave_nothing() {
         if (shards_[0]->leave_to_holder()) return true;
         break;
       case Shard::Left::kMore:
-        shards_[0]->serve_inline();
+        if (!shards_[0]->serve_inline() && shards_[0]->leave_to_holder()) return true;
     }
   }
   return false;

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from suite import Case, check, main
-from lab import NOBODY, Program, wait_until
+from lab import BACKGROUND, NOBODY, Program, wait_until
 
 _ports = itertools.count(18000)
 # Of QPs. On a machine with more to do than cores a program may not run for longer than the usual one allows (14: 0.5 s).
@@ -44,7 +44,7 @@ def check_ended(pair, timeout=120):
 
 def endless(lab, server_host, client_host, user=False, program="ib_write_bw", gid=0, io=("udp", "udp"), timer=TIMER, start=None):
     """perftest that runs until it is ended; returns when it has begun to run. start(host, command, io): how it is started."""
-    start = start or (lambda host, command, io: host.start(command, io=io, user=user))
+    start = start or (lambda host, command, io: host.start(command, io=io, user=user, prefix=BACKGROUND))
     port = next(_ports)
     command = [program, "-d", server_host.device, "-F", "-x", gid, "-p", port, "--run_infinitely", "-D", 1, "-u", timer]
     server = start(server_host, command, io[0])

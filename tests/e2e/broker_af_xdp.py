@@ -7,7 +7,7 @@ import sys
 
 from suite import Case, check, main
 from broker import FAULTS, check_ended, check_goes_on, kill_broker, results, start_broker, the_broker, wait_for_no_broker
-from lab import wait_until
+from lab import BACKGROUND, wait_until
 
 _ports = itertools.count(19000)
 QUEUES, SOCKETS = "af_xdp", "udp"
@@ -31,7 +31,7 @@ def start_pair(program, arguments, server, client, gid=0, **how):
 def endless(server, client, program="ib_write_bw"):
     """perftest that runs until it is ended; returns when it has begun to run."""
     # On a machine with more to do than cores a program may not run for longer than perftest's timers allow (0.5 s).
-    pair = start_pair(program, ["--run_infinitely", "-D", 1, "-u", 17], server, client)
+    pair = start_pair(program, ["--run_infinitely", "-D", 1, "-u", 17], server, client, prefix=BACKGROUND)
     wait_until(lambda: results(pair[1]) > 0 or not pair[1].running(), 20, "a result each second")
     check(pair[1].running(), pair[1].output)
     for running, (host, io) in zip(pair, (server, client)):

@@ -18,7 +18,7 @@ from pathlib import Path
 from suite import Case, Failure, check, main
 from broker import end_brokers, start_broker
 from cm_programs import RPINGS_RACE, listens
-from lab import NOBODY, SKIPPED, LabError, Program, clean_environment, wait_until
+from lab import BACKGROUND, NOBODY, SKIPPED, LabError, Program, clean_environment, wait_until
 
 FAULTS = "drop=1%,dup=0.5%,reorder=0.5%,corrupt=0.3%,seed=7"
 _ports = itertools.count(21000)
@@ -81,9 +81,9 @@ def pair(lab, command, io, **how):
 def endless(lab, io, **how):
     """A perftest pair that runs until it is ended; packets flow."""
     command = ["ib_write_bw", "-d", lab.a.device, "-F", "-x", 0, "-p", next(_ports), "-s", 4096, "--run_infinitely", "-D", 1]
-    server = lab.a.start(command, io=io, **how)
+    server = lab.a.start(command, io=io, prefix=BACKGROUND, **how)
     server.wait_listening(command[7])
-    client = lab.b.start([*command, lab.a.ipv4], io=io, **how)
+    client = lab.b.start([*command, lab.a.ipv4], io=io, prefix=BACKGROUND, **how)
     traffic_flows(lab, 1000)
     return server, client
 

@@ -18,7 +18,7 @@ import time
 
 from suite import Case, check, main
 from broker import end_brokers
-from lab import NOBODY, REPOSITORY, wait_until
+from lab import BACKGROUND, NOBODY, REPOSITORY, wait_until
 
 _ports = itertools.count(19000)
 MESSAGE, MTU = 65536, 1024
@@ -61,9 +61,9 @@ def start_broker(lab, host, *options):
 def endless(lab, server_host, client_host, program="ib_write_bw", arguments=(), user=False, faults=None):
     port = next(_ports)
     command = [program, "-d", server_host.device, "-F", "-x", 0, "-m", MTU, "-u", 20, "-p", port, "--run_infinitely", "-D", 1, *arguments]
-    server = server_host.start(command, io="udp", user=user)
+    server = server_host.start(command, io="udp", user=user, prefix=BACKGROUND)
     server.wait_listening(port)
-    client = client_host.start([*command, server_host.ipv4], io="udp", user=user, faults=faults)
+    client = client_host.start([*command, server_host.ipv4], io="udp", user=user, faults=faults, prefix=BACKGROUND)
     wait_until(lambda: len(iterations(client)) > 0 or not client.running(), 30, "a result each second")
     check(client.running(), client.output)
     return server, client

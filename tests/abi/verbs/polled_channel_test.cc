@@ -366,7 +366,8 @@ TEST_P(PolledChannel, LooksForNoMoreBeforeTheQueueIsPolled) {
     arm(pair.far);
     while (get_event(pair.far) == 0) arm(pair.far);
   }
-  EXPECT_GT(left_alone, kTurns / 2) << "the second message was taken before the queue was polled";
+  // On a busy machine the background thread takes most. If the call looked, there would be none.
+  EXPECT_GT(left_alone, kTurns / 20) << "the second message was taken before the queue was polled";
 }
 
 // AF_XDP is opened anew where the MTU grows.

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <climits>
 #include <functional>
 #include <gtest/gtest.h>
 #include <memory>
@@ -143,11 +144,16 @@ TEST_F(Attending, WhoFindsARoundUnderWayIsMadeReadyToSleepByItsThread) {
   Server server(*engine);
   server.channel.arm(server.connection.cq_b);
   program = std::this_thread::get_id();
+  int rounds = 0;
   // The background thread may be at it, and takes it over then.
   EXPECT_TRUE(eventually([&] {
-    in_next_round = [&] { std::thread([&] { server.channel.arm(server.connection.cq_b); }).join(); };
+    rounds = INT_MAX;
+    in_next_round = [&] {
+      std::thread([&] { server.channel.arm(server.connection.cq_b); }).join();
+      rounds = rounds_of_program;
+    };
     engine->progress();
-    return preparations_of_program > 0;
+    return preparations_of_program > 0 && rounds_of_program > rounds;  // with what may have come meanwhile
   }));
 }
 
