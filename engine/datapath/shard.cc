@@ -183,11 +183,10 @@ void Shard::look_after_leavers() {
 
 void Shard::serve() {
   const CallerState kept;
-  for (std::atomic<bool>* const flag : {&sleep_expected_, &left_to_holder_}) {  // this thread sees to it
-    if (flag->load(std::memory_order_relaxed)) flag->store(false, std::memory_order_seq_cst);
-  }
+  if (sleep_expected_.load(std::memory_order_relaxed)) sleep_expected_.store(false, std::memory_order_seq_cst);
   Time began{};
   iterate_as_watcher(Caller::kWaiting, began);
+  look_after_leavers();
 }
 
 void Shard::note_poll(Time now) {
