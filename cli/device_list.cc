@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "cli/device_list.h"
 
+#include "cli/no_devices.h"
 #include "process/host.h"
 
 namespace uroce::cli {
@@ -24,6 +25,11 @@ std::optional<std::vector<Device>> list_devices() {
                        .io = engine::choose_io(facts, host->options().io)});
   }
   return devices;
+}
+
+std::string why_no_device_is_listed() {
+  engine::Host* host = engine::Host::instance();
+  return host == nullptr ? std::string() : why_no_devices(host->view().netdevs(), host->options().netdev);
 }
 
 }  // namespace uroce::cli

@@ -30,5 +30,7 @@ struct Device {
 
 // nullopt: netlink cannot be read or UROCE_* is malformed; a line about it has gone to stderr.
 std::optional<std::vector<Device>> list_devices();
+// Where that list is empty.
+std::string why_no_device_is_listed();
 
 }  // namespace uroce::cli

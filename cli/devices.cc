@@ -39,9 +39,6 @@ const char* kind_name(engine::IoKind kind) {
   }
 }
 
-constexpr const char* kNoDevices =
-    "no devices: there is no Ethernet netdev with an address here, or UROCE_NETDEV names none\n";
-
 template <size_t columns>
 using Row = std::array<std::string, columns>;
 
@@ -87,7 +84,6 @@ std::string io_name(const Device& device) {
 }
 
 std::string devices_text(const std::vector<Device>& devices) {
-  if (devices.empty()) return kNoDevices;
   std::vector<Row<7>> rows = {{"DEVICE", "NETDEV", "STATE", "MTU", "PATH MTU", "DRIVER", "PACKET I/O"}};
   for (const Device& device : devices) {
     const std::string& driver = device.io_facts.features.driver;
@@ -110,7 +106,6 @@ std::string devices_text(const std::vector<Device>& devices) {
 }
 
 std::string gids_text(const std::vector<Device>& devices) {
-  if (devices.empty()) return kNoDevices;
   std::vector<Row<7>> rows = {{"DEVICE", "PORT", "INDEX", "GID", "ADDRESS", "VER", "NETDEV"}};
   for (const Device& device : devices) {
     for (size_t i = 0; i < device.gids.size(); ++i) {

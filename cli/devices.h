@@ -9,6 +9,7 @@
 
 namespace uroce::cli {
 
+// Of one device at least.
 std::string devices_text(const std::vector<Device>& devices);
 // A line for each GID, as show_gids has them.
 std::string gids_text(const std::vector<Device>& devices);

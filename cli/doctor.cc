@@ -346,7 +346,7 @@ Report diagnose(const HostFacts& host, const std::vector<Device>& devices) {
   if (report.usable) {
     report.verdict = "usable: " + usable;
   } else if (devices.empty()) {
-    report.verdict = "not usable: there is no Ethernet netdev with an address here, or UROCE_NETDEV names none";
+    report.verdict = "not usable: no devices: " + host.no_devices;
   } else {
     report.verdict = "not usable: no device with link, address and packet I/O; see above";
   }

@@ -47,6 +47,7 @@ struct HostFacts {
   std::string files_library;   // path of liburoce_files.so
   std::string af_xdp_library;  // path of uroce_af_xdp.so
   DpdkFacts dpdk;
+  std::string no_devices{};  // why_no_devices()
 };
 
 HostFacts collect_host_facts();

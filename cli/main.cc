@@ -28,6 +28,7 @@
 #include "cli/screen.h"
 #include "cli/stat.h"
 #include "cli/version.h"
+#include "engine/net/device_names.h"
 #include "process/options.h"
 
 namespace uroce::cli {
@@ -61,6 +62,11 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
   run->add_option("--netdev", options.netdev, "Only these netdevs become devices, e.g. eth0 or eth0,ens*")
       ->envname("UROCE_NETDEV")
       ->option_text("NAME");
+  run->add_option("--name", options.names, "What the device of a netdev is called, for programs that insist on it")
+      ->join(',')
+      ->check([](const std::string& text) { return engine::wrong_device_names(text); })
+      ->envname("UROCE_NAMES")
+      ->option_text("NETDEV=NAME");
   run->add_option("--faults", options.faults, "Make faults, e.g. drop=1%,dup=0.5%,reorder=1%,corrupt=0.1%,seed=7")
       ->envname("UROCE_FAULTS")
       ->option_text("SPEC");
@@ -249,7 +255,11 @@ CLI::App* add_check(CLI::App& app, CheckOptions& options) {
 int show_devices(bool gids, bool json) {
   const auto devices = list_devices();
   if (!devices) return kExitFailed;
-  fmt::print("{}", gids ? gids_text(*devices) : json ? devices_json(*devices) : devices_text(*devices));
+  if (devices->empty() && !json) {
+    fmt::print("no devices: {}\n", why_no_device_is_listed());
+  } else {
+    fmt::print("{}", gids ? gids_text(*devices) : json ? devices_json(*devices) : devices_text(*devices));
+  }
   return kExitOk;
 }
 
@@ -263,7 +273,8 @@ int show_doctor(const std::string& netdev, bool json) {
       return complain(kExitFailed, fmt::format("no usable netdev '{}'; see uroce devices", netdev));
     }
   }
-  const HostFacts host = collect_host_facts();
+  HostFacts host = collect_host_facts();
+  if (devices->empty()) host.no_devices = why_no_device_is_listed();
   for (Device& device : *devices) {
     device.no_udp = host.broker.found() ? host.broker.refuses : udp_obstacle(device.netdev);
   }

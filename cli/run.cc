@@ -17,6 +17,7 @@
 #include "cli/exit_codes.h"
 #include "cli/host_probe.h"
 #include "cli/library.h"
+#include "cli/no_devices.h"
 #include "cli/start_broker.h"
 #include "cli/target.h"
 #include "cli/user.h"
@@ -227,9 +228,21 @@ std::string libraries_to_preload(const RunOptions& options, const std::string& l
   return library;
 }
 
+// The program may say little of it, or nothing (ibv_devices).
+void warn_without_devices(const RunOptions& options) {
+  if (options.quiet || !options.dpdk_addresses.empty() || !options.dpdk_tap.empty()) return;
+  try {
+    const std::string names = options.netdev.empty() ? environment("UROCE_NETDEV") : options.netdev;
+    const std::string why = why_no_devices(net::open_view("")->netdevs(), names);
+    if (!why.empty()) complain(kExitOk, "no devices: " + why);
+  } catch (const std::system_error&) {  // the library says it
+  }
+}
+
 void set_environment(const RunOptions& options, const std::string& library) {
   const std::pair<const char*, const std::string&> settings[] = {{"UROCE_IO", options.io},
                                                                  {"UROCE_NETDEV", options.netdev},
+                                                                 {"UROCE_NAMES", options.names},
                                                                  {"UROCE_DPDK_ADDRESSES", options.dpdk_addresses},
                                                                  {"UROCE_DPDK_TAP", options.dpdk_tap},
                                                                  {"UROCE_BROKER", options.broker},
@@ -284,6 +297,7 @@ int run(RunOptions options) {
   const std::optional<std::string> library = library_to_preload();
   if (!library) return kExitFailed;
   if (options.user.empty()) find_or_start_broker(options);
+  warn_without_devices(options);
   set_environment(options, *library);
 
   std::vector<char*> arguments;

@@ -9,8 +9,9 @@
 namespace uroce::cli {
 
 struct RunOptions {
-  // Values of UROCE_IO, UROCE_NETDEV, UROCE_FAULTS, UROCE_XDP_MODE and UROCE_PATIENCE; empty: left as they are.
-  std::string io, netdev, faults, xdp_mode, patience;
+  // Values of UROCE_IO, UROCE_NETDEV, UROCE_NAMES, UROCE_FAULTS, UROCE_XDP_MODE and UROCE_PATIENCE; empty: left as they
+  // are.
+  std::string io, netdev, names, faults, xdp_mode, patience;
   std::string dpdk_tap;        // value of UROCE_DPDK_TAP
   std::string dpdk_addresses;  // value of UROCE_DPDK_ADDRESSES
   // Values of UROCE_CAPTURE, UROCE_CAPTURE_SNAP, UROCE_CAPTURE_FILES, UROCE_CAPTURE_SIZE and UROCE_CAPTURE_QPN,

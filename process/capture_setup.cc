@@ -16,6 +16,7 @@
 #include "engine/io/fault_injector.h"
 #include "engine/io/memory_link.h"
 #include "engine/net/device_identity.h"
+#include "engine/net/device_names.h"
 
 namespace uroce::engine {
 namespace {
@@ -76,7 +77,7 @@ void add_faults_and_capture(OpenedIo& opened, const net::Netdev& netdev, const O
     inside = injector.get();
   }
   io::TapInfo info{.netdev = netdev.name,
-                   .device = device_name(netdev),
+                   .device = device_name(netdev, options.names),
                    .description = inside->description(),
                    .mac = netdev.mac,
                    .addresses = netdev.addresses,

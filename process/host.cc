@@ -21,6 +21,7 @@
 #include "base/thread.h"
 #include "engine/device/device.h"
 #include "engine/net/device_identity.h"
+#include "engine/net/device_names.h"
 #include "process/capture_setup.h"
 #include "process/open_io.h"
 
@@ -129,7 +130,7 @@ std::vector<DeviceInfo> Host::devices() {
   std::vector<DeviceInfo> devices;
   for (net::Netdev& netdev : devices_of(view_->netdevs(), options_.netdev)) {
     DeviceInfo device;
-    device.name = device_name(netdev);
+    device.name = device_name(netdev, options_.names);
     device.guid = device_guid(netdev.mac);
     device.netdev = std::move(netdev);
     devices.push_back(std::move(device));

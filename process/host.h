@@ -18,7 +18,7 @@
 namespace uroce::engine {
 
 struct DeviceInfo {
-  std::string name;  // "uroce_" + netdev name
+  std::string name;  // device_name()
   net::Netdev netdev;
   uint64_t guid = 0;  // EUI-64 of the MAC, host order
 };

@@ -10,6 +10,7 @@
 #include "capture/settings.h"
 #include "engine/io/fault_spec.h"
 #include "engine/net/device_identity.h"
+#include "engine/net/device_names.h"
 
 namespace uroce::engine {
 
@@ -141,6 +142,8 @@ std::optional<std::string> Options::from_environment(Options& out) {
     return concat("UROCE_NETDEV=", out.netdev, ": names of netdevs or patterns, with commas between, e.g. eth0,ens*");
   }
   if (!out.dpdk_tap.empty()) out.netdev = out.dpdk_tap;
+  out.names = variable("UROCE_NAMES");
+  if (const std::string wrong = wrong_device_names(out.names); !wrong.empty()) return concat("UROCE_NAMES: ", wrong);
   out.wakes_by_packets = variable("UROCE_WAKE_BY_PACKETS") != "0";
   out.quiet = is_on("UROCE_QUIET");
   out.keep_capabilities = is_on("UROCE_KEEP_CAPABILITIES");

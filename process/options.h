@@ -28,6 +28,7 @@ struct Options {
   uint32_t shards = 0;                 // of a device at most, a power of two; 0: as many as CPUs
   std::string broker;                  // UROCE_BROKER: where to look for it (broker/client/link.h)
   std::string netdev;                  // UROCE_NETDEV: which netdevs become devices (devices_of)
+  std::string names;                   // UROCE_NAMES: what devices are called (device_names.h)
   std::string faults;                  // UROCE_FAULTS, see io/fault_injector.h
   bool force_generic_xdp = false;      // UROCE_XDP_MODE=generic
   bool quiet = false;                  // UROCE_QUIET=1: no informational line

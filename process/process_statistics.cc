@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "broker/protocol/statistics.h"
+#include "engine/net/device_names.h"
 #include "process/host.h"
 
 namespace uroce::engine {
@@ -18,6 +19,9 @@ std::string process_statistics(uint32_t most_qps) {
     for (const auto& [index, engine] : host->existing_engines()) {
       std::optional<broker::DeviceStatistics> device = engine->statistics(most_qps);
       if (!device) continue;
+      net::Netdev netdev;
+      netdev.name = device->netdev;
+      device->name = device_name(netdev, host->options().names);
       most_qps -= static_cast<uint32_t>(device->qps.size());
       statistics.devices.push_back(std::move(*device));
     }

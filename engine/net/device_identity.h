@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// What a netdev looks like as an RDMA device: names, GUID, port and link, without any engine. One home for it, because
+// What a netdev looks like as an RDMA device: GUID, port and link, without any engine. One home for it, because
 // the verbs shim and the files under /sys/class/infiniband (abi/preload/) must say the same. Pure functions.
 #pragma once
 
@@ -60,10 +60,6 @@ inline std::vector<net::Netdev> devices_of(std::vector<net::Netdev> netdevs, con
     return netdev.up && netdev.running && has_global_address(netdev);
   });
   return netdevs;
-}
-
-inline std::string device_name(const net::Netdev& netdev) {
-  return "uroce_" + netdev.name;
 }
 
 // The kernel numbers uverbs devices as they come; ours take the ifindex, which is unique on the host.

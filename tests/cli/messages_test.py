@@ -37,6 +37,8 @@ SUBCOMMANDS = {
         (2, "--alone: not with --broker", "--alone --broker x true"),
         (2, "--faults: bad fault 'drop=lots'; valid: ", "--faults drop=lots true"),
         (2, "--netdev 'a,': no list of netdevs; ", "--netdev a, true"),
+        (2, "--name: 'eth0' is not NETDEV=NAME, e.g. eth0=mlx5_0; ", "--name eth0 true"),
+        (2, "--name: 'a/b' cannot be the name of a device: up to 63 letters, ", "--name eth0=a/b true"),
         (2, "--dpdk-addresses: only with --io dpdk:PORT", "--dpdk-addresses {} true"),
         (2, "--capture-snap: only with --capture", "--capture-snap 100 true"),
         (2, "--capture-snap: 1 is no number from 64 to 262144", "--capture {} --capture-snap 1 true"),

@@ -51,7 +51,25 @@ def asyncwatch(lab):
         check(event in watch.output, f"no '{event}':\n{watch.output}")
 
 
-CASES = [Case("ibv_devices", devices), Case("ibv_devinfo", devinfo), Case("ibv_asyncwatch", asyncwatch)]
+def named(lab):
+    """A device that is called as the program insists; its peer's is not. By verbs, by files and by rdma_cm."""
+    name = "mlx5_0"
+    called = ("--name", f"other0=rxe0,{lab.a.netdev}={name}")
+    program = lab.a.run(["ibv_devices"], options=called)
+    check(re.search(rf"^\s+{name}\s", program.stdout, re.MULTILINE) and lab.a.device not in program.stdout, program.output)
+    program = lab.a.run(["sh", "-c", "cd /sys/class/infiniband && ls && cat */node_desc /sys/class/infiniband_verbs/*/ibdev"], options=called)
+    check(program.stdout.split() == [name] * 3, program.output)
+    perftest = ["ib_write_bw", "-F", "-x", 0, "-n", 100, "-d"]
+    server = lab.a.start([*perftest, name], options=called)
+    server.wait_listening(18515)
+    client = lab.b.run([*perftest, lab.b.device, lab.a.ipv4])
+    check(client.process.returncode == 0 and server.wait(10) == 0, f"{client.output}\n--- server\n{server.output}")
+    server = lab.a.start(["rping", "-s", "-a", lab.a.ipv4, "-C", 3], options=called)
+    wait_until(lambda: lab.b.run(["rping", "-c", "-a", lab.a.ipv4, "-C", 3]).process.returncode == 0, 20, "rping")
+    check(server.wait(10) == 0, server.output)
+
+
+CASES = [Case("named", named), Case("ibv_devices", devices), Case("ibv_devinfo", devinfo), Case("ibv_asyncwatch", asyncwatch)]
 
 if __name__ == "__main__":
     sys.exit(main(__doc__, CASES))

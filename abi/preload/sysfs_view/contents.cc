@@ -161,7 +161,7 @@ void add_hardware(Directory& device, const Device& about, const Cpus& cpus) {
 
 void add_device(Contents& contents, const Device& about, const Cpus& cpus) {
   const net::Netdev& netdev = about.netdev;
-  const std::string name = engine::device_name(netdev);
+  const std::string& name = about.name;
   Directory device(contents, "sys/class/infiniband/" + name);
   device.file("node_type", "1: CA");
   device.file("node_desc", name);
@@ -178,7 +178,7 @@ void add_device(Contents& contents, const Device& about, const Cpus& cpus) {
 
 void add_uverbs(Contents& contents, const Device& about) {
   const std::string name = engine::uverbs_name(about.netdev);
-  const std::string device = engine::device_name(about.netdev);
+  const std::string& device = about.name;
   Directory uverbs(contents, "sys/class/infiniband_verbs/" + name);
   uverbs.file("ibdev", device);
   uverbs.file("abi_version", "1");

@@ -27,6 +27,7 @@ using Contents = std::map<std::string, Node>;
 
 struct Device {
   net::Netdev netdev;
+  std::string name;                          // engine::device_name()
   std::map<std::string, uint64_t> counters;  // by file, "hw_counters/out_of_sequence"
   std::string hardware;  // directory in sysfs of the bus device below the netdev (PCI, virtio); empty: there is none
 };

@@ -18,6 +18,7 @@
 #include "abi/preload/sysfs_view/hardware.h"
 #include "abi/preload/sysfs_view/tree.h"
 #include "engine/net/device_identity.h"
+#include "engine/net/device_names.h"
 
 namespace uroce::files {
 namespace {
@@ -111,11 +112,18 @@ std::string port_file() {
   return file == nullptr ? "" : file;
 }
 
+// liburoce.so says what is wrong with it, and has no devices then.
+std::string device_names() {
+  const char* const names = secure_getenv("UROCE_NAMES");
+  return names == nullptr || !engine::wrong_device_names(names).empty() ? "" : names;
+}
+
 // The devices of this network namespace, as ibv_get_device_list() gives them. Indices of GIDs stay from look to look.
 std::vector<Device> read_devices(const Counters& counters, const GidTables& shared) {
   if (gid_tables == nullptr) gid_tables = new GidTables;
   const char* const tap = secure_getenv("UROCE_DPDK_TAP");
   const char* const chosen = tap != nullptr && *tap != 0 ? tap : secure_getenv("UROCE_NETDEV");
+  const std::string names = device_names();
   std::vector<Device> devices;
   const std::vector<net::Netdev> all = net::open_view(port_file())->netdevs();
   for (net::Netdev& netdev : engine::devices_of(all, chosen == nullptr ? "" : chosen)) {
@@ -127,6 +135,7 @@ std::vector<Device> read_devices(const Counters& counters, const GidTables& shar
     device.hardware = hardware_of(netdev);
     const auto counted = counters.find(counters.count(netdev.index) != 0 ? netdev.index : 0);
     if (counted != counters.end()) device.counters = counted->second;
+    device.name = engine::device_name(netdev, names);
     device.netdev = std::move(netdev);
     devices.push_back(std::move(device));
   }

@@ -12,6 +12,7 @@ const Cpus kCpus{"0-1", "00000003"};
 
 Device eth0() {
   Device device;
+  device.name = "uroce_eth0";
   device.netdev = {.index = 7,
                    .name = "eth0",
                    .mac = {0x52, 0x54, 0, 0x12, 0x34, 0x56},

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "engine/net/device_identity.h"
+#include "engine/net/device_names.h"
 
 namespace uroce::engine {
 namespace {
@@ -61,6 +62,39 @@ TEST(Devices, NamesAreChecked) {
   for (const char* bad : {",", "eth0,", ",eth0", "eth0,,eth1", "eth0 eth1", "eth0, eth1", "/sys"}) {
     EXPECT_FALSE(is_list_of_names(bad)) << bad;
   }
+}
+
+TEST(DeviceNames, AreTheNetdevsOrTheUsers) {
+  net::Netdev netdev;
+  netdev.name = "eth0";
+  EXPECT_EQ(device_name(netdev, ""), "uroce_eth0");
+  EXPECT_EQ(device_name(netdev, "eth1=mlx5_0"), "uroce_eth0");
+  EXPECT_EQ(device_name(netdev, "eth00=mlx5_0,eth0=rxe0"), "rxe0");
+}
+
+TEST(DeviceNames, WhatIsWrongWithThem) {
+  const std::string longest(63, 'a');
+  const std::vector<std::string> right = {"", "eth0=mlx5_0", "eth0=uroce_eth0", "a=1.x-y,b=B", "eth0=" + longest};
+  for (const std::string& good : right) {
+    EXPECT_EQ(wrong_device_names(good), "") << good;
+  }
+  const std::pair<std::string, const char*> bad[] = {
+      {"eth0", "is not NETDEV=NAME"},
+      {"=a", "is not NETDEV=NAME"},
+      {"eth0=a,", "is not NETDEV=NAME"},
+      {"eth0=", "cannot be the name"},
+      {"eth0=a/b", "cannot be the name"},
+      {"eth0=..", "cannot be the name"},
+      {"eth0=a=b", "cannot be the name"},
+      {"eth0=a b", "cannot be the name"},
+      {"eth0=a" + longest, "cannot be the name"},
+      {"eth0=a\n", "cannot be the name"},
+      {"eth0=a,eth0=b", "has two names"},
+      {"eth0=a,eth1=a", "would be called 'a'"},
+      {"eth0=uroce_eth1", "another netdev"},
+      {"eth0=-a", "cannot be the name"},
+  };
+  for (const auto& [names, why] : bad) EXPECT_THAT(wrong_device_names(names), testing::HasSubstr(why)) << names;
 }
 
 }  // namespace
