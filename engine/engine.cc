@@ -34,7 +34,7 @@ int Engine::open_io() {
 
 bool Engine::settle_acks() {
   if (!device_->has_opened()) return false;
-  progress();
+  for (uint32_t i = 0; i < device_->progress.shard_count(); ++i) device_->progress.shard(i).poll_last();
   device_->progress.settle_acks();
   return true;
 }

@@ -142,6 +142,7 @@ std::optional<DeviceStatistics> Engine::statistics(uint32_t most_qps) {
   if (!io) return std::nullopt;
   DeviceStatistics statistics;
   statistics.netdev = device_->name();
+  statistics.name = concat("uroce_", device_->name());  // unless the user calls it otherwise, which the process knows
   statistics.packet_io = device_->packet_io();
   for (const auto& [name, value] : kIoCounters) statistics.counters[name] = (*io).*value;
   const CounterSums sums = counters();

@@ -38,6 +38,9 @@ class Shard {
     rounds(Caller::kPolling);
     look_after_leavers();
   }
+  // Before the process ends, perhaps in a signal handler: for others, which takes a mutex, the background thread is
+  // woken.
+  void poll_last() { rounds(Caller::kPolling); }
   // The caller is about to sleep: the background thread must not rely on it.
   void expect_sleep();
   // Likewise, and there is something to do for it.

@@ -222,7 +222,8 @@ bool Progress::serve_stream(const LookForEvent& look, bool woken) {
     if (moved && (moved->more_to_come || moved->pressed || moved->sent > 0)) came_at = now;
   } while ((again || now - came_at < kStreamPause) && now - began < kLongestService);
   attendance_.note(found || any, woken, now);
-  if (!served) shards_[0]->leave_to_holder();
+  // That has held the lock for a moment, in which somebody may have rung.
+  if (!served && !found && !shards_[0]->leave_to_holder()) shards_[0]->serve_inline();
   shards_[0]->look_after_leavers();
   return found;
 }
