@@ -4,8 +4,8 @@
 // Shard::leave_to_holder, Shard::look_after_leavers, Shard::unlock). The holder may be in a round, in a leave() of its own,
 // in a set-up call, or be the background thread.
 //
-// All orders of their steps: when all sleep, each leave() has been done by somebody, or the background thread has been woken for it. Mutations: -DLOOKS_BEFORE_IT_UNLOCKS:
-// the holder looks for what was left to it before it gives the lock back. -DFORGETS_UNLOCKED: leave() takes the flag down when
+// All orders of their steps: when all sleep, each leave() has been done by somebody, after a round of its own, or the background
+// thread has been woken for it. Mutations: -DLOOKS_BEFORE_IT_UNLOCKS: the holder looks for what was left to it before it gives the lock back. -DFORGETS_UNLOCKED: leave() takes the flag down when
 // it has no lock any more. -DLEAVES_TO_NOBODY: who leaves it to the holder does not look whether there still is one.
 // -DNOT_AFTER_ROUNDS, -DNOT_AFTER_SETUPS: they do not look. -DSLEEPS_WITHOUT_A_LOOK: the background thread does not, before it sleeps.
 
@@ -15,50 +15,63 @@ bool locked = false, left_to_holder = false;
 bool owed = false;  // somebody is about to sleep, and nobody has left nothing behind since
 bool kicked = false;
 
+// Shard::leave_to_holder(). `gone`: there is one, or leave() is done.
+inline to_holder() {
+  left_to_holder = true;
+#ifdef LEAVES_TO_NOBODY
+  gone = true
+#else
+  if
+  :: atomic { !locked -> locked = true }; locked = false; gone = false
+  :: locked -> gone = true
+  fi
+#endif
+}
+
 inline leave() {
   looks = 0;
+  gone = false;
   do
-  :: looks < 2 ->
+  :: gone -> break
+  :: !gone && looks < 2 ->
      looks++;
      if
      :: atomic { !locked -> locked = true };
+        if
 #ifndef FORGETS_UNLOCKED
-        left_to_holder = false;
+        :: left_to_holder ->
+           left_to_holder = false;
+           locked = false;
+           if  // a round, with what has come
+           :: atomic { !locked -> locked = true }; locked = false
+           :: locked -> to_holder()
+           fi
 #endif
-        owed = false;
+        :: else ->
+           owed = false;
 #ifdef LOOKS_BEFORE_IT_UNLOCKS
-        more = left_to_holder;
-        locked = false;
+           more = left_to_holder;
+           locked = false;
 #else
-        locked = false;
-        more = left_to_holder;
+           locked = false;
+           more = left_to_holder;
 #endif
 #ifdef FORGETS_UNLOCKED
-        left_to_holder = false;
-        more = false;
+           left_to_holder = false;
+           more = false;
 #endif
-        if
-        :: !more -> break
-        :: else
+           gone = !more  // it is done
         fi
-     :: locked ->
-        left_to_holder = true;
-#ifdef LEAVES_TO_NOBODY
-        break
-#else
-        if
-        :: atomic { !locked -> locked = true }; locked = false
-        :: locked -> break
-        fi
-#endif
+     :: locked -> to_holder()
      fi
-  :: looks == 2 -> kicked = true; break
-  od
+  :: !gone && looks == 2 -> kicked = true; break
+  od;
+  looks = 0; gone = false; more = false  // fewer states
 }
 
 active [2] proctype program() {
   byte looks, turns;
-  bool more;
+  bool more, gone;
   do
   :: turns < TURNS ->
      turns++;

@@ -155,6 +155,7 @@ TEST_F(Attending, WhoFindsARoundUnderWayIsMadeReadyToSleepByItsThread) {
     engine->progress();
     return preparations_of_program > 0 && rounds_of_program > rounds;  // with what may have come meanwhile
   }));
+  in_next_round = {};  // which refers to what is gone after this
 }
 
 // Each with its channel, which ends and comes anew, while there are set-ups.
