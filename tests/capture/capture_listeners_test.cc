@@ -4,6 +4,7 @@
 #include <array>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <mutex>
 #include <thread>
 #include <unistd.h>
 
@@ -116,15 +117,21 @@ TEST(Capture, EndsInTheMiddleOfTraffic) {
     }
     uint64_t size_limit() const override { return 1000; }
     int open_next() override {
-      if (++calls < 20000) bench_.tap->sent(burst_.packets(), 1);
+      if (++calls < 20000) send(burst_);
       if (calls == 100) session->request_stop();
       return open("/dev/null", O_WRONLY | O_CLOEXEC);
+    }
+    // One thread at a time is the packet path; the writer may ask for a file while the test is still sending.
+    void send(TestBurst& burst) {
+      std::lock_guard progress(progress_);
+      bench_.tap->sent(burst.packets(), 1);
     }
     int calls = 0;
     CaptureSession* session = nullptr;
 
    private:
     Bench& bench_;
+    std::mutex progress_;
     TestBurst burst_;
   };
   Bench bench;
@@ -137,7 +144,7 @@ TEST(Capture, EndsInTheMiddleOfTraffic) {
   session.add_tap(bench.tap);
   TestBurst first;
   for (uint32_t psn = 0; psn < 20; ++psn) first.add(envelope_v4(), psn, 100);
-  bench.tap->sent(first.packets(), 1);
+  files.send(first);
   ASSERT_TRUE(session.wait(kPatient));
   EXPECT_GE(files.calls, 100);
   EXPECT_LT(files.calls, 2000);
