@@ -28,10 +28,10 @@ def start_pair(program, arguments, server, client, gid=0, **how):
     return running, client[0].start([*command, "--port", port, server[0].ipv4], io=client[1], **how)
 
 
-def endless(server, client, program="ib_write_bw"):
+def endless(server, client, program="ib_write_bw", timer=17):
     """perftest that runs until it is ended; returns when it has begun to run."""
     # On a machine with more to do than cores a program may not run for longer than perftest's timers allow (0.5 s).
-    pair = start_pair(program, ["--run_infinitely", "-D", 1, "-u", 17], server, client, prefix=BACKGROUND)
+    pair = start_pair(program, ["--run_infinitely", "-D", 1, "-u", timer], server, client, prefix=BACKGROUND)
     wait_until(lambda: results(pair[1]) > 0 or not pair[1].running(), 20, "a result each second")
     check(pair[1].running(), pair[1].output)
     for running, (host, io) in zip(pair, (server, client)):
@@ -96,7 +96,7 @@ def killed(name, peers, **case):
     def run(lab):
         others = [endless((lab.a, SOCKETS), (lab.b, SOCKETS)), endless((lab.a, SOCKETS), (lab.a, SOCKETS))]
         for peer in peers:
-            server, client = endless((lab.a, QUEUES), (getattr(lab, peer), SOCKETS))
+            server, client = endless((lab.a, QUEUES), (getattr(lab, peer), SOCKETS), timer=14)
             server.kill()
             check_ended(transfer(lab, (lab.a, QUEUES), (lab.b, SOCKETS), 0))  # at once
             check(client.wait(60) is not None, f"the peer of a killed program does not end:\n{client.output}")

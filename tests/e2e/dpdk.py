@@ -56,7 +56,7 @@ def matrix():
         "from-af_xdp": ((), {"client": Side(io=QUEUES)}),
         "user": ((), {"client": Side(user=True)}),
     }
-    quick = {("ib_write_bw", "plain"), ("ib_send_lat", "plain"), ("ib_send_lat", "events"), ("ib_send_bw", "from-udp"), ("ib_send_bw", "from-af_xdp")}
+    quick = {("ib_send_lat", "events")}  # the gate has one of each kind: few use DPDK
     for program in BANDWIDTH + LATENCY:
         for way, (arguments, how) in ways.items():
             if program.startswith("ib_write") and way == "events":
@@ -251,22 +251,22 @@ CASES = [
     hash_checked("transfer-events", ["--events", "--messages", 200], quick=False),
     hash_checked("transfer-queues", io=("dpdk:net_af_packet0,qpairs=2", "dpdk:net_af_packet7,qpairs=4"), quick=False),
     hash_checked("transfer-qps-8", ["--bidirectional", "--qps", 8, "--messages", 100], quick=False),
-    hash_checked("transfer-mtu-4096", ["--mtu", 4096, "--max-size", 1 << 20, "--messages", 100], mtu=JUMBO),
+    hash_checked("transfer-mtu-4096", ["--mtu", 4096, "--max-size", 1 << 20, "--messages", 100], mtu=JUMBO, quick=False),
     hash_checked("transfer-to-af_xdp", io=(QUEUES, DPDK), quick=False),
     hash_checked("faults", ["--bidirectional", "--messages", 300], faults=True),
     hash_checked("faults-alone", ["--bidirectional", "--messages", 300], faults=True, options=ALONE, quick=False),
-    hash_checked("faults-udp", ["--bidirectional", "--messages", 300], io=(SOCKETS, DPDK), faults=True),
+    hash_checked("faults-udp", ["--bidirectional", "--messages", 300], io=(SOCKETS, DPDK), faults=True, quick=False),
     hash_checked("faults-mtu-4096", ["--mtu", 4096, "--messages", 200], faults=True, mtu=JUMBO, quick=False),
     hash_checked("faults-many", ["--bidirectional", "--messages", 5000], faults=True, quick=False),
     *matrix(),
     Case("several", several, quick=False),
     Case("multicast", multicast, quick=False),
-    Case("copies-of-the-kernel", copies_of_the_kernel),
+    Case("copies-of-the-kernel", copies_of_the_kernel, quick=False),
     Case("netdev-stays", netdev_stays, quick=False),
-    Case("killed", killed),
+    Case("killed", killed, quick=False),
     Case("hugepages", hugepages, quick=False),
     Case("loaded-when-used", loaded_when_used),
-    Case("wrong-arguments", wrong_arguments),
+    Case("wrong-arguments", wrong_arguments, quick=False),
     Case("alone-comes-second", alone_comes_second, quick=False),
     Case("doctor", doctor),
 ]

@@ -12,7 +12,7 @@ from broker import TIMER, end_brokers, endless, start_broker
 from suite import Case, check, main
 from lab import wait_until
 
-SECONDS = 2  # no share is judged: they show what an attack costs
+SECONDS = 1  # no share is judged: they show what an attack costs
 BESIDE = ("nice", "-n", "19")  # what an attacker takes of the processor is not the matter
 
 
@@ -44,7 +44,7 @@ def attack(name, quick):
         time.sleep(1)
         probe = attacker(lab, lab.a, "hello", SECONDS, user=False)
         under = mean_of_next(clients, SECONDS)
-        # Each greeting within the two seconds that clients wait.
+        # Each greeting within the two seconds that clients wait for one.
         check(probe.wait(30) == 0, f"root's programs are not answered: {probe.output}")
         stat = lab.a.run([lab.build / "bin/uroce", "stat"], uroce=False, timeout=20)
         check(stat.process.returncode == 0 and stat.output.count("ib_write_bw") >= 3, f"uroce stat: {stat.output}")

@@ -9,6 +9,7 @@ CTest says --no-full-form to those that it never runs with --full (CMakeLists.tx
 import argparse
 import dataclasses
 import re
+import resource
 import sys
 import time
 from pathlib import Path
@@ -47,9 +48,15 @@ def _options(description, add_options):
     return parser.parse_args()
 
 
+def _processor_seconds():
+    """Of the programs that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def _run_case(case, lab):
     """True when it passed."""
-    start = time.monotonic()
+    start, used = time.monotonic(), _processor_seconds()
     try:
         words = case.run(lab) or ""
         failure = ""
@@ -57,7 +64,7 @@ def _run_case(case, lab):
         failure = str(error)
     finally:
         lab.stop_programs()
-    seconds = f"{time.monotonic() - start:.1f} s"
+    seconds = f"{time.monotonic() - start:.1f} s, {_processor_seconds() - used:.1f} of a processor"
     if failure:
         print(f"FAILED {case.name} ({seconds}): {failure}", flush=True)
     else:

@@ -123,7 +123,7 @@ class Program:
         return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
 
 
-BACKGROUND = ("nice", "-n", "5")  # `prefix` of programs that poll while a test looks at something else: others have the processor first
+BACKGROUND = ("nice", "-n", "10")  # `prefix` of programs that poll while a test looks at something else: others have the processor first
 
 
 class Host:
