@@ -344,9 +344,9 @@ Report diagnose(const HostFacts& host, const std::vector<Device>& devices) {
   }
   report.usable = !usable.empty() && !has_failure(report.sections.front());
   if (report.usable) {
-    report.verdict = "usable: " + usable;
+    report.verdict = "usable: " + usable + (host.no_devices.empty() ? "" : "; " + host.no_devices);
   } else if (devices.empty()) {
-    report.verdict = "not usable: no devices: " + host.no_devices;
+    report.verdict = "not usable: " + host.no_devices;
   } else {
     report.verdict = "not usable: no device with link, address and packet I/O; see above";
   }

@@ -255,16 +255,18 @@ CLI::App* add_check(CLI::App& app, CheckOptions& options) {
 int show_devices(bool gids, bool json) {
   const auto devices = list_devices();
   if (!devices) return kExitFailed;
-  if (devices->empty() && !json) {
-    fmt::print("no devices: {}\n", why_no_device_is_listed());
-  } else {
-    fmt::print("{}", gids ? gids_text(*devices) : json ? devices_json(*devices) : devices_text(*devices));
+  if (json) {
+    fmt::print("{}", devices_json(*devices));
+    return kExitOk;
   }
+  if (!devices->empty()) fmt::print("{}", gids ? gids_text(*devices) : devices_text(*devices));
+  const std::string why = why_no_device_is_listed();
+  if (!why.empty()) fmt::print("{}\n", why);
   return kExitOk;
 }
 
 int show_doctor(const std::string& netdev, bool json) {
-  if (!netdev.empty()) setenv("UROCE_NETDEV", "*", 1);  // also one that is no device unless named
+  if (!netdev.empty()) setenv("UROCE_NETDEV", "*,lo", 1);  // also one that is no device unless named
   auto devices = list_devices();
   if (!devices) return kExitFailed;
   if (!netdev.empty()) {
@@ -274,7 +276,7 @@ int show_doctor(const std::string& netdev, bool json) {
     }
   }
   HostFacts host = collect_host_facts();
-  if (devices->empty()) host.no_devices = why_no_device_is_listed();
+  if (netdev.empty()) host.no_devices = why_no_device_is_listed();
   for (Device& device : *devices) {
     device.no_udp = host.broker.found() ? host.broker.refuses : udp_obstacle(device.netdev);
   }
@@ -292,7 +294,7 @@ int show_first_steps() {
       std::find_if(devices->begin(), devices->end(), [](const Device& device) { return device.active; });
   const std::string device = active == devices->end() ? "uroce_eth0" : active->name;
   const std::string run = fmt::format("uroce run ib_write_bw -d {}", device);
-  fmt::print("RDMA programs on any Ethernet netdev, without an RDMA device.\n\n");
+  fmt::print("RDMA programs on any netdev, without an RDMA device.\n\n");
   for (const auto& [command, what] : {
            std::pair{std::string("uroce doctor"), "can it work here, and what to do if not?"},
            std::pair{std::string("uroce devices"), "the devices that programs get"},
@@ -355,7 +357,7 @@ void forget_settings_of_the_caller() {
 
 int main(int argc, char** argv) {
   forget_settings_of_the_caller();
-  CLI::App app{"RoCE v2 in user space: RDMA programs on any Ethernet netdev, no RDMA device and no kernel module"};
+  CLI::App app{"RoCE v2 in user space: RDMA programs on any netdev, no RDMA device and no kernel module"};
   app.name("uroce");
   app.require_subcommand(0, 1);
   app.set_version_flag("--version", version_line());

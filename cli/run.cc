@@ -234,7 +234,7 @@ void warn_without_devices(const RunOptions& options) {
   try {
     const std::string names = options.netdev.empty() ? environment("UROCE_NETDEV") : options.netdev;
     const std::string why = why_no_devices(net::open_view("")->netdevs(), names);
-    if (!why.empty()) complain(kExitOk, "no devices: " + why);
+    if (!why.empty()) complain(kExitOk, why);
   } catch (const std::system_error&) {  // the library says it
   }
 }

@@ -131,7 +131,7 @@ std::vector<DeviceInfo> Host::devices() {
   for (net::Netdev& netdev : devices_of(view_->netdevs(), options_.netdev)) {
     DeviceInfo device;
     device.name = device_name(netdev, options_.names);
-    device.guid = device_guid(netdev.mac);
+    device.guid = device_guid(netdev);
     device.netdev = std::move(netdev);
     devices.push_back(std::move(device));
   }

@@ -19,6 +19,7 @@
 #include "engine/io/udp/socket.h"
 #include "engine/io/udp/udp.h"
 #include "engine/net/multicast_memberships.h"
+#include "engine/net/netdev_settings.h"
 #include "engine/net/port_view.h"
 #include "process/broker_link.h"
 #include "process/capture_setup.h"
@@ -37,6 +38,10 @@ Lease lease(const net::Netdev& netdev, const Options& options, broker::Plane pla
   if (auto* const error = std::get_if<io::IoError>(&linked)) return std::move(*error);
   const auto& link = std::get<std::shared_ptr<broker::Link>>(linked);
   if (!link) return nullptr;
+  if (netdev.in_vrf && !net::udp_takes_from_vrfs()) {  // the broker's sockets are of all netdevs
+    return io::IoError{ENETUNREACH, concat(netdev.name, " is in a VRF, where the broker's UDP sockets get nothing"),
+                       "sysctl -w net.ipv4.udp_l3mdev_accept=1, or run the program alone (uroce run --alone)"};
+  }
   return link->lease(netdev.index, netdev.name, plane);
 }
 
@@ -275,7 +280,7 @@ std::variant<OpenedIo, io::IoError> open_best(const net::Netdev& netdev, const O
   const IoFacts facts = io_facts(netdev, options);
   const IoChoice choice = choose_io(facts, options.io);
   const bool automatic = options.io == Options::Io::kAuto;
-  if (choice.kind == IoKind::kNone) return *facts.taken;
+  if (choice.error) return *choice.error;
   if (choice.kind == IoKind::kDpdk) return open_dpdk(netdev, options);
   if (choice.kind == IoKind::kAfXdp) {
     std::variant<OpenedIo, io::IoError> result = open_af_xdp(netdev, options);

@@ -24,8 +24,8 @@ struct Address {
   // 0.0.0.0 or ::.
   bool is_unspecified() const;
   bool is_loopback() const;
-  // Neither says where.
-  bool is_wildcard() const { return is_unspecified() || is_loopback(); }
+  // It does not say where. Of 127.0.0.1 and ::1 this is so, as in Linux, unless `lo` is a device.
+  bool is_wildcard(bool loopback_device) const { return is_unspecified() || (is_loopback() && !loopback_device); }
   // Bytes of the socket address; 0 without one.
   uint16_t size() const;
 };

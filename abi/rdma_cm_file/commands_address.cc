@@ -60,7 +60,7 @@ int Manager::bind_to(CmId& id, const Address& address) {
   if (address.family == Family::kIb) return bind_gid(id, address);
   if (wire::PortSpace{id.port_space} == wire::PortSpace::kIpoib) return EINVAL;  // on Ethernet
   BoundDevice device;
-  if (!address.is_wildcard()) {
+  if (!is_wildcard(address)) {
     const auto netdev = rdma_cm::netdev_of(*environment_.view, address);
     if (!netdev) return EADDRNOTAVAIL;
     if (const int error = bind_to_device(id, static_cast<uint32_t>(netdev->index)); error != 0) return error;
@@ -99,7 +99,7 @@ int Manager::bind_port(CmId& id) {
   cm::BindRequest request;
   request.bind.space = address.family == Family::kIb ? wire::PortSpace{static_cast<uint16_t>(address.sid >> 16)}
                                                      : wire::PortSpace{id.port_space};
-  if (!address.is_wildcard()) request.bind.address = address.ip;
+  if (!is_wildcard(address)) request.bind.address = address.ip;
   request.bind.v4 = !v6;
   request.bind.v6_only = v6 && id.takes_v6_only();
   request.bind.netdev = address.ip.is_link_local() ? address.scope : 0;
@@ -143,7 +143,7 @@ int Manager::start_listener(CmId& id) {
                                                  : wire::service_id(wire::PortSpace{id.port_space}, address.port);
   listen.ip = address.family != Family::kIb;
   listen.datagrams = id.is_datagram();
-  if (!address.is_wildcard()) {
+  if (!is_wildcard(address)) {
     listen.address = address.ip;
     listen.netdev = address.ip.is_link_local() ? address.scope : 0;
   }
@@ -191,7 +191,8 @@ int Manager::resolve(const IdPtr& id, const Address& source, const Address& dest
     }
   }
   if (from.family != destination.family || misses_scope(destination)) return EINVAL;
-  const Resolution way = find_way(*environment_.view, from, destination);
+  const bool loopback_device = (from.is_loopback() || destination.is_loopback()) && has_loopback_device();
+  const Resolution way = find_way(*environment_.view, from, destination, loopback_device);
   if (way.error != 0) return way.error;
   if (id->state == State::kIdle) {
     if (const int error = bind_to(*id, from); error != 0) return error;
@@ -220,7 +221,7 @@ void Manager::end_resolving(const IdPtr& id) {
   const Resolution& way = *id->resolution;
   uint32_t netdev = static_cast<uint32_t>(way.netdev);
   wire::IpAddress source = way.source;
-  if (way.loopback) {
+  if (way.anywhere) {
     const auto devices = environment_.devices();
     if (devices.empty()) return fail_resolving(id, ENODEV);
     netdev = static_cast<uint32_t>(devices.front().netdev.index);
@@ -253,7 +254,7 @@ int Manager::resolve_route(const abi::ResolveRoute& command, const Call& call) {
 
 int Manager::make_path(CmId& id) const {
   const auto netdev = netdev_of(id);
-  if (!id.resolution || id.resolution->loopback || !netdev) return ENODEV;
+  if (!id.resolution || id.resolution->anywhere || !netdev) return ENODEV;
   const net::Route& route = id.resolution->route;
   cm::Path& path = id.path;
   path = {};

@@ -245,6 +245,16 @@ int Manager::bind_to_device(CmId& id, uint32_t netdev) {
   return ENODEV;
 }
 
+bool Manager::has_loopback_device() const {
+  const auto devices = environment_.devices();
+  return std::any_of(devices.begin(), devices.end(),
+                     [](const engine::DeviceInfo& device) { return device.netdev.type == net::LinkType::kLoopback; });
+}
+
+bool Manager::is_wildcard(const Address& address) const {
+  return address.is_wildcard(address.is_loopback() && has_loopback_device());
+}
+
 std::optional<net::Netdev> Manager::netdev_of(const CmId& id) const {
   return environment_.view->netdev(static_cast<int>(id.device.netdev));
 }

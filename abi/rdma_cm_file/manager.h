@@ -131,6 +131,8 @@ class Manager {
   void destroy(const IdPtr& id, int fd);
   void forget_connection(CmId& id);
   int bind_to_device(CmId& id, uint32_t netdev);
+  bool has_loopback_device() const;
+  bool is_wildcard(const Address& address) const;
   // Nothing: the id's address is gone, so no packets can leave from it.
   std::optional<uint8_t> sgid_index(const CmId& id) const;
   std::optional<abi::AhAttr> address_of(const CmId& id, const wire::IpAddress& to) const;

@@ -47,10 +47,10 @@ std::optional<net::Netdev> netdev_of(net::NetView& view, const Address& address)
   return std::find(own.begin(), own.end(), address.ip) == own.end() ? std::nullopt : netdev;
 }
 
-Resolution find_way(net::NetView& view, const Address& source, const Address& destination) {
-  if (destination.is_wildcard()) return {.loopback = true};
+Resolution find_way(net::NetView& view, const Address& source, const Address& destination, bool loopback_device) {
+  if (destination.is_wildcard(loopback_device)) return {.anywhere = true};
   Resolution way;
-  if (source.is_wildcard()) {
+  if (source.is_wildcard(loopback_device)) {
     way = choose_source(view, destination);
   } else {
     const auto netdev = netdev_of(view, source);

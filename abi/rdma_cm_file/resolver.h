@@ -16,14 +16,15 @@ struct Resolution {
   wire::IpAddress source{};
   net::Route route{};
   std::shared_ptr<net::NextHop> next_hop{};  // null: none is needed
-  bool loopback = false;                     // 127.0.0.1 and the like: any device, and no route
+  bool anywhere = false;                     // the destination is a wildcard: any device, and no route
 
   // The next hop's MAC address is known, or not needed.
   bool complete() const { return next_hop == nullptr || next_hop->neighbour().has_mac(); }
 };
 
 // From `source`, unless that is a wildcard, to `destination`, which is IPv4 or IPv6, as is the source.
-Resolution find_way(net::NetView& view, const Address& source, const Address& destination);
+// `loopback_device`: `lo` is a device, and its addresses are no wildcards.
+Resolution find_way(net::NetView& view, const Address& source, const Address& destination, bool loopback_device);
 
 // The netdev that has this address; link-local ones with their scope.
 std::optional<net::Netdev> netdev_of(net::NetView& view, const Address& address);

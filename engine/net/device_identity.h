@@ -36,29 +36,43 @@ inline bool is_list_of_names(const std::string& names) {
   });
 }
 
-inline bool matches_a_name(const std::string& netdev, const std::string& names) {
+// A pattern does not mean `lo`.
+inline bool matches_a_name(const net::Netdev& netdev, const std::string& names) {
   const std::vector<std::string> parts = split_names(names);
-  return std::any_of(parts.begin(), parts.end(),
-                     [&](const std::string& part) { return fnmatch(part.c_str(), netdev.c_str(), 0) == 0; });
+  return std::any_of(parts.begin(), parts.end(), [&](const std::string& part) {
+    if (netdev.type == net::LinkType::kLoopback) return part == netdev.name;
+    return fnmatch(part.c_str(), netdev.name.c_str(), 0) == 0;
+  });
 }
 
-// The netdevs that `names` asks for. Empty: those that applications can use; virtual ones that serve others (ifb,
-// dummy, bridges, the host's ends of containers' veth pairs) and netdevs without address must be named. Active ones
-// with a global address come first, because programs take the first device by default.
+inline bool has_global_address(const net::Netdev& netdev) {
+  return std::any_of(netdev.addresses.begin(), netdev.addresses.end(),
+                     [](const wire::IpAddress& address) { return !address.is_link_local(); });
+}
+
+// Whether it becomes a device without being named.
+inline bool serves_applications(const net::Netdev& netdev) {
+  const bool serves_others = netdev.kind == "ifb" || netdev.kind == "dummy" || netdev.kind == "bridge" ||
+                             (netdev.kind == "veth" && !has_global_address(netdev));
+  return netdev.type != net::LinkType::kLoopback && !serves_others && !netdev.addresses.empty();
+}
+
+// The netdevs that `names` asks for. Empty: those that applications can use, or `lo` where there is no other; virtual
+// ones that serve others (ifb, dummy, bridges, the host's ends of containers' veth pairs) and netdevs without address
+// must be named. Active ones with a global address come first, Ethernet before what has no MAC address, because
+// programs take the first device by default.
 inline std::vector<net::Netdev> devices_of(std::vector<net::Netdev> netdevs, const std::string& names) {
-  const auto has_global_address = [](const net::Netdev& netdev) {
-    return std::any_of(netdev.addresses.begin(), netdev.addresses.end(),
-                       [](const wire::IpAddress& address) { return !address.is_link_local(); });
-  };
+  const bool only_loopback = names.empty() && std::none_of(netdevs.begin(), netdevs.end(), serves_applications);
   std::erase_if(netdevs, [&](const net::Netdev& netdev) {
-    if (!names.empty()) return !matches_a_name(netdev.name, names);
-    const bool serves_others = netdev.kind == "ifb" || netdev.kind == "dummy" || netdev.kind == "bridge" ||
-                               (netdev.kind == "veth" && !has_global_address(netdev));
-    return serves_others || netdev.addresses.empty();
+    if (!names.empty()) return !matches_a_name(netdev, names);
+    if (only_loopback) return netdev.type != net::LinkType::kLoopback || netdev.addresses.empty();
+    return !serves_applications(netdev);
   });
-  std::stable_partition(netdevs.begin(), netdevs.end(), [&](const net::Netdev& netdev) {
-    return netdev.up && netdev.running && has_global_address(netdev);
-  });
+  const auto rank = [](const net::Netdev& netdev) {
+    return (netdev.up && netdev.running && has_global_address(netdev) ? 0 : 3) + static_cast<int>(netdev.type);
+  };
+  std::stable_sort(netdevs.begin(), netdevs.end(),
+                   [&](const net::Netdev& a, const net::Netdev& b) { return rank(a) < rank(b); });
   return netdevs;
 }
 

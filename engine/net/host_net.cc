@@ -11,9 +11,11 @@ void HostNet::read_again() {
   generation_ = generation;
   addresses_.clear();
   guids_.clear();
+  loopback_.reset();
   for (const Netdev& netdev : view_.netdevs()) {
     const auto index = static_cast<uint32_t>(netdev.index);
-    guids_[index] = wire::Guid{device_guid(netdev.mac)};
+    if (netdev.type == LinkType::kLoopback) loopback_ = index;
+    guids_[index] = wire::Guid{device_guid(netdev)};
     for (const wire::IpAddress& address : netdev.addresses) addresses_.emplace(address.bytes, index);
   }
 }
@@ -46,9 +48,10 @@ wire::Guid HostNet::guid(uint32_t netdev) {
 std::optional<uint32_t> HostNet::netdev_with(const wire::IpAddress& address, uint32_t from) {
   read_again();
   if (has(from, address)) return from;
+  if (from == loopback_) return std::nullopt;
   const auto found = addresses_.lower_bound({address.bytes, 0});
   if (found == addresses_.end() || found->first != address.bytes || address.is_link_local()) return std::nullopt;
-  return found->second;
+  return found->second == loopback_ ? std::nullopt : std::optional(found->second);
 }
 
 }  // namespace uroce::net

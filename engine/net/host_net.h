@@ -26,7 +26,7 @@ class HostNet {
   wire::Guid guid(uint32_t netdev);
 
   // The netdev of this host that gets what `from` sends to the address: itself, if it has it. None: it is not of this
-  // host. A link-local address may be another host's on another link.
+  // host. A link-local address may be another host's on another link; what `lo` has is there for `lo` alone.
   std::optional<uint32_t> netdev_with(const wire::IpAddress& address, uint32_t from);
 
   int descriptor() const { return view_.descriptor(); }
@@ -43,6 +43,7 @@ class HostNet {
   std::optional<uint64_t> generation_;  // of what follows
   std::set<std::pair<Address, uint32_t>> addresses_;
   std::map<uint32_t, wire::Guid> guids_;
+  std::optional<uint32_t> loopback_;  // `lo`
 };
 
 }  // namespace uroce::net

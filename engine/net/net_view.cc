@@ -123,6 +123,7 @@ class NetlinkView final : public NetView {
   Neighbour ask_neighbour(const Link& link, const IpAddress& address);
   static Neighbour seen_through(const Link& link, const Neighbour& neighbour);
   const Defaults& defaults_of(const Netdev& netdev);
+  bool is_of_loopback(const IpAddress& address) const;
   std::optional<rtnetlink::RouteAnswer> ask_route(const Netdev& netdev, const IpAddress& source,
                                                   const IpAddress& destination);
 
@@ -183,7 +184,7 @@ bool NetlinkView::apply_link(Tables& tables, const nlmsghdr& message) {
   Netdev& now = link->netdev;
   const bool gone = message.nlmsg_type == RTM_DELLINK;
   const bool carries_others = apply_vlan(tables, *link, gone);
-  if (gone || !link->ethernet || link->enslaved) return links.erase(now.index) > 0 || carries_others;
+  if (gone || !link->usable) return links.erase(now.index) > 0 || carries_others;
 
   auto known = links.find(now.index);
   bool is_new = known == links.end();
@@ -299,12 +300,21 @@ const NetlinkView::Defaults& NetlinkView::defaults_of(const Netdev& netdev) {
   return defaults_.emplace(netdev.index, defaults).first->second;
 }
 
+// An address that only `lo` has.
+bool NetlinkView::is_of_loopback(const IpAddress& address) const {
+  return std::any_of(tables_.links.begin(), tables_.links.end(), [&](const auto& entry) {
+    const Netdev& netdev = entry.second.netdev;
+    return netdev.type == LinkType::kLoopback && netdev.has(address);
+  });
+}
+
 std::optional<Route> NetlinkView::route(int netdev_index, const IpAddress& source, const IpAddress& destination) {
   if (is_any(destination)) return std::nullopt;  // the kernel would take it for this host
   std::lock_guard lock(mutex_);
   auto found = tables_.links.find(netdev_index);
   if (found == tables_.links.end()) return std::nullopt;
   const Netdev& netdev = found->second.netdev;
+  if (is_of_loopback(destination) != (netdev.type == LinkType::kLoopback)) return std::nullopt;
 
   auto answer = ask_route(netdev, source, destination);
   // With a source address IPv6 takes the netdev as a preference only, and local delivery is through `lo` whatever
@@ -348,8 +358,10 @@ std::optional<Departure> NetlinkView::departure(const IpAddress& destination) {
 
 // --- neighbours -------------------------------------------------------------------------------------------------
 
-// Without ARP every frame that the kernel sends where it knows no neighbour has the netdev's own address.
+// Without ARP every frame that the kernel sends where it knows no neighbour has the netdev's own address; without MAC
+// addresses there is nothing to find out.
 Neighbour NetlinkView::seen_through(const Link& link, const Neighbour& neighbour) {
+  if (link.netdev.type != LinkType::kEthernet) return {NeighbourState::kUsable, {}};
   if (neighbour.state != NeighbourState::kUnknown || link.arp) return neighbour;
   return {NeighbourState::kUsable, link.netdev.mac};
 }

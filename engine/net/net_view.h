@@ -25,17 +25,26 @@
 
 namespace uroce::net {
 
+// What a netdev carries IP packets in.
+enum class LinkType : uint8_t {
+  kEthernet,  // frames with MAC addresses
+  kIp,        // no MAC addresses: tun, WireGuard, ipip, GRE, IPoIB ...
+  kLoopback,  // `lo`, which leads nowhere but to its own addresses
+};
+
 // One network device that can carry RoCE v2.
 struct Netdev {
   int index = 0;     // ifindex
   std::string name;  // "eth0"
-  wire::MacAddress mac{};
+  LinkType type = LinkType::kEthernet;
+  wire::MacAddress mac{};           // of Ethernet, else zero
   uint32_t mtu = 0;                 // bytes, L3
   bool up = false;                  // IFF_UP
   bool running = false;             // IFF_RUNNING / carrier: link is operational
   uint32_t speed_mbps = 0;          // from ethtool; 0 = unknown (veth says 10000)
   std::optional<uint16_t> vlan_id;  // of an 802.1Q netdev
   std::string kind;                 // of a virtual one: "veth", "bridge" ...
+  bool in_vrf = false;              // routes are those of a VRF
   uint32_t gso_max_size = 0;        // frames of so many bytes are cut before the netdev gets them; 0 = unknown
   std::vector<std::string> vlans;   // names of the 802.1Q netdevs above it; those of other namespaces are not known
   // IPv4, then global IPv6, then link-local. Within a group in the kernel's order; for IPv6 that is the latest first.
@@ -45,6 +54,9 @@ struct Netdev {
   // The same addresses at their places in the GID table, see gid_table(). An unspecified address is an empty place.
   std::vector<wire::IpAddress> gids;
 
+  bool has(const wire::IpAddress& address) const {
+    return std::find(addresses.begin(), addresses.end(), address) != addresses.end();
+  }
   friend bool operator==(const Netdev&, const Netdev&) = default;
 };
 
@@ -152,8 +164,8 @@ class NetView {
                                        std::unique_ptr<NetlinkSocket> requests);
   virtual ~NetView() = default;
 
-  // Usable netdevs: Ethernet-like (ARPHRD_ETHER), not loopback, without a master (bond, bridge, team, VRF). With or
-  // without addresses, up or down: the port state says it. Sorted by ifindex.
+  // Usable netdevs: those without a master, or with a VRF (whose own netdev is none) for it; not ports of bonds,
+  // bridges, teams. With or without addresses, up or down: the port state says it. Sorted by ifindex.
   virtual std::vector<Netdev> netdevs() = 0;
   virtual std::optional<Netdev> netdev(int index) = 0;
 
@@ -161,7 +173,7 @@ class NetView {
   // that a destination which no route of this netdev covers is not taken for on-link.
   // nullopt: no route, an unspecified, broadcast or anycast destination, netdev down or not usable; for IPv4 also a
   // source that is no address of this host. Multicast and link-local destinations are on-link. `source` may be
-  // unspecified.
+  // unspecified. An address of `lo` is reached from `lo` only, which reaches no other.
   virtual std::optional<Route> route(int netdev_index, const wire::IpAddress& source,
                                      const wire::IpAddress& destination) = 0;
 
@@ -231,7 +243,7 @@ std::shared_ptr<NetView> open_view(const std::string& port_file);
 inline std::optional<Netdev> netdev_with(NetView& view, const wire::IpAddress& address) {
   if (address.is_link_local()) return std::nullopt;
   for (const Netdev& netdev : view.netdevs()) {
-    if (std::find(netdev.addresses.begin(), netdev.addresses.end(), address) != netdev.addresses.end()) return netdev;
+    if (netdev.has(address)) return netdev;
   }
   return std::nullopt;
 }

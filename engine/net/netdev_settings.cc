@@ -65,6 +65,10 @@ LocalPorts local_ports() {
   return {static_cast<uint16_t>(first), static_cast<uint16_t>(last)};
 }
 
+bool udp_takes_from_vrfs() {
+  return read_sysctl("ipv4/udp_l3mdev_accept") != 0;
+}
+
 bool binds_v6_only() {
   return read_sysctl("ipv6/bindv6only") != 0;
 }

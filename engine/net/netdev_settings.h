@@ -29,6 +29,10 @@ struct LocalPorts {
 };
 LocalPorts local_ports();
 
+// net.ipv4.udp_l3mdev_accept, for both families: UDP sockets that are bound to no netdev get packets that arrive in a
+// VRF.
+bool udp_takes_from_vrfs();
+
 // net.ipv6.bindv6only: the wildcard address of IPv6 does not take IPv4.
 bool binds_v6_only();
 

@@ -97,6 +97,13 @@ std::string read_kind(nlattr* link_info) {
   return info[IFLA_INFO_KIND] == nullptr ? std::string() : read_text(info[IFLA_INFO_KIND]);
 }
 
+// What the netdev is to its master: "vrf", "bridge" ..., from IFLA_LINKINFO; empty where that is not said.
+std::string read_port_kind(nlattr* link_info) {
+  Attributes<IFLA_INFO_MAX> info{};
+  if (link_info == nullptr || nla_parse_nested(info.data(), IFLA_INFO_MAX, link_info, nullptr) < 0) return {};
+  return info[IFLA_INFO_SLAVE_KIND] == nullptr ? std::string() : read_text(info[IFLA_INFO_SLAVE_KIND]);
+}
+
 // The VLAN of an 802.1Q netdev, from IFLA_LINKINFO.
 std::optional<uint16_t> read_vlan_id(nlattr* link_info) {
   Attributes<IFLA_INFO_MAX> info{};
@@ -190,9 +197,11 @@ std::optional<Link> parse_link(const nlmsghdr& message) {
   link.netdev.mtu = *mtu;
   link.netdev.up = (header->ifi_flags & IFF_UP) != 0;
   link.netdev.running = (header->ifi_flags & IFF_RUNNING) != 0;
-  auto mac = read_mac(attributes[IFLA_ADDRESS]);
+  const auto mac = header->ifi_type == ARPHRD_ETHER ? read_mac(attributes[IFLA_ADDRESS]) : std::nullopt;
   if (mac) link.netdev.mac = *mac;
-  link.ethernet = mac && header->ifi_type == ARPHRD_ETHER && (header->ifi_flags & IFF_LOOPBACK) == 0;
+  link.netdev.type = (header->ifi_flags & IFF_LOOPBACK) != 0 ? LinkType::kLoopback
+                     : mac                                   ? LinkType::kEthernet
+                                                             : LinkType::kIp;
   link.netdev.vlan_id = read_vlan_id(attributes[IFLA_LINKINFO]);
   link.netdev.kind = read_kind(attributes[IFLA_LINKINFO]);
   link.netdev.gso_max_size = read_gso_max_size(attributes);
@@ -200,7 +209,10 @@ std::optional<Link> parse_link(const nlmsghdr& message) {
   if (link.netdev.kind == "vlan" && attributes[IFLA_LINK_NETNSID] == nullptr) {
     link.vlan_lower = static_cast<int>(read_u32(attributes[IFLA_LINK]).value_or(0));
   }
-  link.enslaved = read_u32(attributes[IFLA_MASTER]).value_or(0) != 0;
+  // A VRF is a routing table: what is in it sends and receives by itself.
+  const bool has_master = read_u32(attributes[IFLA_MASTER]).value_or(0) != 0;
+  link.netdev.in_vrf = has_master && read_port_kind(attributes[IFLA_LINKINFO]) == "vrf";
+  link.usable = link.netdev.kind != "vrf" && (!has_master || link.netdev.in_vrf);
   link.arp = (header->ifi_flags & IFF_NOARP) == 0;
   return link;
 }

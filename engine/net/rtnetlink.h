@@ -26,11 +26,10 @@ NlMessage use_neighbour(int netdev_index, const wire::IpAddress& address);
 
 // --- answers and notifications ------------------------------------------------------------------------------------
 struct Link {
-  Netdev netdev;          // without speed, VLANs and addresses
-  bool ethernet = false;  // ARPHRD_ETHER with a 6-byte address, not loopback
-  bool enslaved = false;  // has a master: bridge, bond, team, ...
-  bool arp = true;        // not IFF_NOARP
-  int vlan_lower = 0;     // ifindex of the netdev in this namespace that it is a VLAN of; 0: it is none
+  Netdev netdev;        // without speed, VLANs and addresses
+  bool usable = false;  // carries packets of its own: no VRF, and no port of a bridge, bond, team
+  bool arp = true;      // not IFF_NOARP
+  int vlan_lower = 0;   // ifindex of the netdev in this namespace that it is a VLAN of; 0: it is none
 };
 // nullopt: no message about a whole link (bridge port and wireless events travel in the same group).
 std::optional<Link> parse_link(const nlmsghdr& message);

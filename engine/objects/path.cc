@@ -40,8 +40,7 @@ int look_up_route(net::NetView& view, const net::Netdev& netdev, const wire::IpA
   Destination::Route result;
   result.source_mac = netdev.mac;
   result.mtu = netdev.mtu;
-  const auto& own = netdev.addresses;
-  if (std::find(own.begin(), own.end(), destination) != own.end()) {
+  if (netdev.has(destination)) {
     result.loopback = true;
     result.mac = netdev.mac;
   } else {

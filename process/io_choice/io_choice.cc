@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "process/io_choice/io_choice.h"
 
+#include <cerrno>
+
 #include "base/concat.h"
 #include "engine/io/af_xdp/af_xdp.h"
 #include "engine/io/af_xdp/error.h"
@@ -20,6 +22,7 @@ XdpMode xdp_mode(const net::XdpSupport& driver, bool force_generic) {
 // segmentation offload"). On a wire zero-copy is better than runs, and runs are better than AF_XDP in copy mode.
 IoChoice best_io(const IoFacts& facts) {
   const bool runs = facts.features.udp_segmentation == net::Segmentation::kOn;
+  if (facts.no_frames) return {IoKind::kUdp, facts.no_frames->what};
   const bool zero_copy = facts.xdp_mode == XdpMode::kZeroCopy;
   if (runs && (facts.to_software || !zero_copy)) return {IoKind::kUdp, "tx-udp-segmentation is on"};
   if (facts.to_software) {
@@ -33,6 +36,13 @@ IoChoice best_io(const IoFacts& facts) {
 IoFacts io_facts(const net::Netdev& netdev, const Options& options) {
   IoFacts facts;
   facts.features = net::netdev_features(netdev.index, netdev.name);
+  if (netdev.type != net::LinkType::kEthernet) {
+    const char* const what =
+        netdev.type == net::LinkType::kLoopback ? " leads to this network namespace only" : " has no MAC address";
+    facts.to_software = true;
+    facts.no_frames = facts.no_af_xdp = {EOPNOTSUPP, concat(netdev.name, what), "use UDP sockets: --io udp"};
+    return facts;
+  }
   facts.xdp_mode = xdp_mode(facts.features.xdp, options.force_generic_xdp);
   facts.to_software = !netdev.kind.empty() || facts.features.driver == "virtio_net";
   facts.attached = io::attached_xdp_program(netdev.index);
@@ -44,7 +54,10 @@ IoFacts io_facts(const net::Netdev& netdev, const Options& options) {
 }
 
 IoChoice choose_io(const IoFacts& facts, Options::Io wanted) {
-  if (facts.taken) return {IoKind::kNone, facts.taken->text()};
+  if (facts.taken) return {IoKind::kNone, facts.taken->text(), facts.taken};
+  if (facts.no_frames && (wanted == Options::Io::kAfXdp || wanted == Options::Io::kDpdk)) {
+    return {IoKind::kNone, facts.no_frames->text(), facts.no_frames};
+  }
   if (wanted == Options::Io::kAfXdp) return {IoKind::kAfXdp, "as UROCE_IO says"};
   if (wanted == Options::Io::kUdp) return {IoKind::kUdp, "as UROCE_IO says"};
   if (wanted == Options::Io::kDpdk) return {IoKind::kDpdk, "as UROCE_IO says"};

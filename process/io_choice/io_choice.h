@@ -26,6 +26,7 @@ struct IoFacts {
   bool to_software = false;
   std::optional<io::AttachedProgram> attached;  // the XDP program that the netdev has now
   std::optional<io::IoError> taken;             // another uroce process has the netdev
+  std::optional<io::IoError> no_frames;         // the netdev has no Ethernet frames, which AF_XDP and DPDK ports carry
   std::optional<io::IoError> no_af_xdp;         // what keeps this process from opening AF_XDP
 };
 
@@ -33,7 +34,8 @@ enum class IoKind : uint8_t { kNone, kAfXdp, kUdp, kDpdk };
 
 struct IoChoice {
   IoKind kind = IoKind::kNone;
-  std::string why;  // for people
+  std::string why;                                  // for people
+  std::optional<io::IoError> error = std::nullopt;  // kNone: what to do
 };
 
 // Asks the kernel; nothing is opened or attached. Needs no privilege.

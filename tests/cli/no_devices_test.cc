@@ -11,6 +11,7 @@
 namespace uroce::cli {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 net::Netdev netdev(const std::string& name, const std::string& kind, bool has_address) {
@@ -22,28 +23,40 @@ net::Netdev netdev(const std::string& name, const std::string& kind, bool has_ad
   return netdev;
 }
 
+net::Netdev loopback() {
+  net::Netdev lo = netdev("lo", "", true);
+  lo.type = net::LinkType::kLoopback;
+  return lo;
+}
+
 TEST(NoDevices, NothingWhereThereAreSome) {
   EXPECT_EQ(why_no_devices({netdev("eth0", "", true)}, ""), "");
   EXPECT_EQ(why_no_devices({netdev("dummy0", "dummy", true)}, "dummy*"), "");
+  EXPECT_EQ(why_no_devices({loopback(), netdev("eth0", "", true)}, ""), "");
+  EXPECT_EQ(why_no_devices({loopback(), netdev("eth0", "", true)}, "lo"), "");
 }
 
-TEST(NoDevices, NoNetdev) {
-  EXPECT_EQ(why_no_devices({}, ""), "there is no Ethernet netdev here");
+TEST(NoDevices, LoopbackWhereThereIsNothingElse) {
+  EXPECT_EQ(why_no_devices({loopback()}, ""), "");
+  EXPECT_EQ(why_no_devices({}, ""), "no devices: there is no netdev with an address; ip link set lo up makes lo one");
 }
 
 TEST(NoDevices, NoAddress) {
-  EXPECT_THAT(why_no_devices({netdev("eth0", "", false)}, ""), HasSubstr("ip address add ADDRESS/LENGTH dev eth0"));
+  const std::string what = "eth0 has no address; ip address add ADDRESS/LENGTH dev eth0";
+  EXPECT_EQ(why_no_devices({netdev("eth0", "", false)}, ""), "no devices: " + what);
+  EXPECT_EQ(why_no_devices({loopback(), netdev("eth0", "", false)}, ""), "only lo is a device: " + what);
 }
 
 TEST(NoDevices, OnlyWhatHasToBeNamed) {
-  EXPECT_THAT(
-      why_no_devices({netdev("dummy0", "dummy", true), netdev("br0", "bridge", true), netdev("eth0", "", false)}, ""),
-      HasSubstr("--netdev dummy0,br0 or"));
+  const std::vector<net::Netdev> those = {loopback(), netdev("dummy0", "dummy", true), netdev("br0", "bridge", true),
+                                          netdev("eth0", "", false)};
+  EXPECT_THAT(why_no_devices(those, ""), AllOf(HasSubstr("only lo is a device"), HasSubstr("--netdev dummy0,br0 or")));
+  EXPECT_THAT(why_no_devices({those.begin() + 1, those.end()}, ""), HasSubstr("no devices: what serves others"));
 }
 
 TEST(NoDevices, OthersAreNamed) {
   EXPECT_THAT(why_no_devices({netdev("eth0", "", true)}, "ens*"),
-              HasSubstr("'ens*' names no Ethernet netdev; there are: eth0"));
+              HasSubstr("'ens*' names no usable netdev; there are: eth0"));
 }
 
 }  // namespace

@@ -19,12 +19,13 @@ KERNEL_PACKAGE = "linux-image-amd64"
 MODULES = ("virtio_pci", "virtio_console", "virtio_net", "crc32_generic", "crc32-pclmul", "ib_uverbs", "rdma_ucm",
            "rdma_rxe", "8021q", "veth", "dummy", "macvlan")
 # Loaded by the cases that need them: consumers of RDMA in the kernel, and what computes their checksums.
-MODULES_TO_HAVE = ("crc32c_generic", "target_core_mod", "iscsi_target_mod", "ib_isert", "brd", "nvmet", "nvmet-rdma")
+MODULES_TO_HAVE = ("crc32c_generic", "target_core_mod", "iscsi_target_mod", "ib_isert", "brd", "nvmet", "nvmet-rdma",
+                   "ipip", "ip_gre", "ip6_gre", "wireguard", "vrf")
 
 PROGRAMS = (
     "ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_atomic_bw", "ib_write_lat", "ib_read_lat", "ib_send_lat", "ib_atomic_lat",
     "ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong", "ibv_srq_pingpong", "ibv_xsrq_pingpong",
-    "ibv_devices", "ibv_devinfo", "ip", "rdma", "ethtool",
+    "ibv_devices", "ibv_devinfo", "ip", "rdma", "ethtool", "wg",
     "rping", "ucmatose", "udaddy", "mckey", "cmtime", "rstream", "riostream", "udpong", "rcopy", "rdma_server", "rdma_client",
 )  # fmt: skip
 PROVIDER = "/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so"
@@ -33,6 +34,7 @@ PROVIDER_CONFIGURATION = "/etc/libibverbs.d/rxe.driver"
 # Of the build: file there, file in the guest.
 OURS = (
     ("bin/uroce", "/opt/uroce/bin/uroce"),
+    ("bin/uroced", "/opt/uroce/bin/uroced"),
     ("lib/uroce/liburoce.so", "/opt/uroce/lib/uroce/liburoce.so"),
     ("lib/uroce/liburoce_files.so", "/opt/uroce/lib/uroce/liburoce_files.so"),
     ("lib/uroce/uroce_af_xdp.so", "/opt/uroce/lib/uroce/uroce_af_xdp.so"),

@@ -19,6 +19,7 @@ sys.path[:0] = [str(ROOT / "tests/e2e"), str(ROOT / "tools/lib")]
 
 import bad_peers
 import cm_cases
+import guest_netdevs
 import inside_guest
 import storage_cases
 from cases import DEFAULT_MIX, DIRECTIONS, FAULTS, errors, pair, transfer
@@ -150,7 +151,7 @@ def cases(options):
     chosen = [*perftest(), *unreliable(), *pingpongs(), *path_mtus(), *transfers(), *faults(), *over_udp(), *failing_requests()]
     if options.peer and not (options.address6 and options.peer_address6):
         chosen = [case for case in chosen if "ipv6" not in case.name]
-    return chosen if options.peer else [*chosen, *cm_cases.cases(), *storage_cases.cases(), *inside_guest.cases(), *bad_peers.cases()]
+    return chosen if options.peer else [*chosen, *cm_cases.cases(), *storage_cases.cases(), *inside_guest.cases(), *guest_netdevs.cases(), *bad_peers.cases()]
 
 
 def add_options(parser):

@@ -74,6 +74,24 @@ TEST(IoChoice, ByKindOfNetdev) {
   }
 }
 
+// lo and tunnels: what carries frames is refused, and nothing else is tried.
+TEST(IoChoice, WithoutFramesThereAreSockets) {
+  for (const net::LinkType type : {net::LinkType::kLoopback, net::LinkType::kIp}) {
+    net::Netdev netdev;
+    netdev.name = "x0";
+    netdev.type = type;
+    const IoFacts those = io_facts(netdev, {});
+    EXPECT_EQ(choose_io(those, Options::Io::kAuto).kind, IoKind::kUdp);
+    EXPECT_EQ(choose_io(those, Options::Io::kUdp).kind, IoKind::kUdp);
+    for (const Options::Io io : {Options::Io::kAfXdp, Options::Io::kDpdk}) {
+      const IoChoice choice = choose_io(those, io);
+      EXPECT_EQ(choice.kind, IoKind::kNone);
+      ASSERT_TRUE(choice.error);
+      EXPECT_THAT(choice.error->text(), HasSubstr("--io udp"));
+    }
+  }
+}
+
 TEST(IoChoice, WhatIsAskedForIsWhatThereIs) {
   IoFacts veth = facts("veth", XdpMode::kNative, true, Segmentation::kOn);
   EXPECT_EQ(choose_io(veth, Options::Io::kAfXdp).kind, IoKind::kAfXdp);

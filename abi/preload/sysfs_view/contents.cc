@@ -165,7 +165,7 @@ void add_device(Contents& contents, const Device& about, const Cpus& cpus) {
   Directory device(contents, "sys/class/infiniband/" + name);
   device.file("node_type", "1: CA");
   device.file("node_desc", name);
-  const std::string guid = guid_text(engine::device_guid(netdev.mac));
+  const std::string guid = guid_text(engine::device_guid(netdev));
   device.file("node_guid", guid);
   device.file("sys_image_guid", guid);
   device.file("fw_ver", UROCE_VERSION);

@@ -24,8 +24,17 @@ net::Netdev netdev(const std::string& name, const std::string& kind, std::vector
   return netdev;
 }
 
+net::Netdev of_type(net::LinkType type, net::Netdev netdev) {
+  netdev.type = type;
+  return netdev;
+}
+
 // A host with containers, in the kernel's order.
 const std::vector<net::Netdev> kHost = {
+    of_type(net::LinkType::kLoopback, netdev("lo", "", {kGlobal})),
+    of_type(net::LinkType::kIp, netdev("wg0", "wireguard", {kGlobal})),
+    of_type(net::LinkType::kIp, netdev("tun0", "tun", {kGlobal}, false)),
+    of_type(net::LinkType::kIp, netdev("sit0", "sit", {})),
     netdev("bare0", "", {}),
     netdev("ifb0", "ifb", {kLinkLocal}),
     netdev("docker0", "bridge", {kGlobal}),
@@ -45,7 +54,22 @@ std::vector<std::string> devices(const std::string& names) {
 }
 
 TEST(Devices, AreThoseThatApplicationsCanUseTheBestFirst) {
-  EXPECT_THAT(devices(""), ElementsAre("eth0", "eth0.7", "rdma0", "eth9", "eth8"));
+  EXPECT_THAT(devices(""), ElementsAre("eth0", "eth0.7", "rdma0", "wg0", "eth9", "eth8", "tun0"));
+}
+
+TEST(Devices, LoopbackIsOneWhereThereIsNoOther) {
+  std::vector<net::Netdev> few = {kHost.front(), netdev("eth0", "", {}), netdev("docker0", "bridge", {kGlobal})};
+  const auto names = [&few] {
+    std::vector<std::string> result;
+    for (const net::Netdev& device : devices_of(few, "")) result.push_back(device.name);
+    return result;
+  };
+  EXPECT_THAT(names(), ElementsAre("lo"));
+  few[1].addresses = {kGlobal};
+  EXPECT_THAT(names(), ElementsAre("eth0"));
+  few[1].addresses.clear();
+  few[0].addresses.clear();  // it is down
+  EXPECT_THAT(names(), IsEmpty());
 }
 
 TEST(Devices, MayBeNamed) {
@@ -53,7 +77,8 @@ TEST(Devices, MayBeNamed) {
   EXPECT_THAT(devices("docker0,bare0"), ElementsAre("docker0", "bare0"));
   EXPECT_THAT(devices("eth?"), ElementsAre("eth0", "eth9", "eth8"));
   EXPECT_THAT(devices("eth[0-8],cali*"), ElementsAre("eth0", "cali1", "eth8"));
-  EXPECT_EQ(devices("*").size(), kHost.size());
+  EXPECT_EQ(devices("*").size(), kHost.size() - 1) << "a pattern does not mean lo";
+  EXPECT_THAT(devices("lo,eth0"), ElementsAre("eth0", "lo"));
   EXPECT_THAT(devices("eth"), IsEmpty());
 }
 

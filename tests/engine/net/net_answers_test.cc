@@ -87,7 +87,7 @@ TEST_F(NetAnswersTest, NetdevsStayUntilAllAreRead) {
     EXPECT_TRUE(view_->process_changes());
     EXPECT_EQ(va0().mtu, 2009u);
     EXPECT_THAT(va0().addresses, ElementsAre(ip("192.0.2.1"), ip("192.0.2.9")));
-    EXPECT_EQ(view_->netdevs().size(), 3u);
+    EXPECT_EQ(view_->netdevs().size(), 4u);
     EXPECT_TRUE(told_.netdevs && told_.all_routes);
     EXPECT_EQ(view_->due(), kNever);
     run("ip link del vc0");

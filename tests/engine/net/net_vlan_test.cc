@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // VLAN netdevs: which VLAN one is, and which ones stand above a netdev.
-#include <array>
 #include <cstring>
 #include <gmock/gmock.h>
 #include <linux/if_link.h>
-#include <net/if_arp.h>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/net/rtnetlink.h"
 #include "tests/engine/net/altered_socket.h"
+#include "tests/engine/net/link_message.h"
 #include "tests/engine/net/net_test_support.h"
 
 namespace uroce::net {
@@ -18,39 +17,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
-
-// One RTM_NEWLINK message, built by hand: not every kernel can make a VLAN netdev.
-class LinkMessage {
- public:
-  explicit LinkMessage(int index = 7, const std::string& name = "eth0.42") {
-    header()->nlmsg_len = NLMSG_LENGTH(sizeof(ifinfomsg));
-    header()->nlmsg_type = RTM_NEWLINK;
-    auto* info = static_cast<ifinfomsg*>(NLMSG_DATA(header()));
-    info->ifi_index = index;
-    info->ifi_type = ARPHRD_ETHER;
-    const uint32_t mtu = 1500;
-    put(IFLA_MTU, &mtu, sizeof(mtu));
-    put(IFLA_IFNAME, name.c_str(), name.size() + 1);
-  }
-  rtattr* put(int type, const void* data, size_t length) {
-    auto* attribute = reinterpret_cast<rtattr*>(buffer_.data() + NLMSG_ALIGN(header()->nlmsg_len));
-    attribute->rta_type = static_cast<unsigned short>(type);
-    attribute->rta_len = static_cast<unsigned short>(RTA_LENGTH(length));
-    if (length != 0) std::memcpy(RTA_DATA(attribute), data, length);
-    header()->nlmsg_len = static_cast<uint32_t>(NLMSG_ALIGN(header()->nlmsg_len) + RTA_ALIGN(attribute->rta_len));
-    return attribute;
-  }
-  // Everything put since `nest` was put belongs into it.
-  void close(rtattr* nest) {
-    const char* end = buffer_.data() + header()->nlmsg_len;
-    nest->rta_len = static_cast<unsigned short>(end - reinterpret_cast<char*>(nest));
-  }
-  std::vector<char> bytes() { return {buffer_.data(), buffer_.data() + header()->nlmsg_len}; }
-  nlmsghdr* header() { return reinterpret_cast<nlmsghdr*>(buffer_.data()); }
-
- private:
-  alignas(nlmsghdr) std::array<char, 512> buffer_{};
-};
 
 std::optional<uint16_t> vlan_of(const char* kind, uint16_t id, size_t id_length = sizeof(uint16_t)) {
   LinkMessage message;
