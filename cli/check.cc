@@ -60,7 +60,7 @@ struct Sender {
 
 // What a first reading of the file tells.
 struct Overview {
-  uint64_t frames = 0, roce_packets = 0, skipped = 0;
+  uint64_t frames = 0, roce_packets = 0, skipped = 0, batches = 0;
   Time first{}, last{};
   std::map<wire::IpAddress, uint64_t, ByBytes> all;  // with their packets
   std::map<uint32_t, Sender> senders;                // by interface
@@ -82,13 +82,19 @@ class Capture {
     ProgressLine progress(fmt::format("uroce: {} {}", what, path_), size);
     pcapng::Record record;
     pcapng::ReadResult result;
+    batches_ = 0;
     for (uint64_t read = 0; (result = reader_.next(record)) == pcapng::ReadResult::kRecord; ++read) {
-      visit(record);
+      const std::vector<pcapng::Record> packets = pcapng::packets_of_batch(record);
+      batches_ += !packets.empty();
+      if (packets.empty()) visit(record);
+      for (const pcapng::Record& packet : packets) visit(packet);
       if (read % kRecordsPerUpdate == 0) progress.update(static_cast<uint64_t>(std::max<int64_t>(file_.tellg(), 0)));
     }
     return result == pcapng::ReadResult::kError ? reader_.error() : std::string();
   }
   uint64_t skipped() const { return reader_.skipped(); }
+  // Frames of several packets that have been taken apart.
+  uint64_t batches() const { return batches_; }
   // Our own captures have an interface for what one queue pair of a process sends to another.
   bool is_loop(uint32_t interface) const { return reader_.interfaces()[interface].name.ends_with(":loop"); }
 
@@ -96,12 +102,16 @@ class Capture {
   const std::string path_;
   std::ifstream file_;
   pcapng::CaptureReader reader_;
+  uint64_t batches_ = 0;
 };
 
 Overview survey(Capture& capture) {
   Overview overview;
+  uint64_t last = 0;
   overview.error = capture.for_each("reading", [&](const pcapng::Record& record) {
-    if (overview.frames++ == 0) overview.first = record.time;
+    if (overview.frames == 0) overview.first = record.time;
+    overview.frames += record.number != last;  // a frame may have several packets
+    last = record.number;
     overview.last = std::max(overview.last, record.time);
     pcapng::RocePart part;
     if (pcapng::parse_record(record, part) != wire::FrameError::kNone) return;
@@ -115,6 +125,7 @@ Overview survey(Capture& capture) {
     ++sender.packets;
   });
   overview.skipped = capture.skipped();
+  overview.batches = capture.batches();
   return overview;
 }
 
@@ -195,6 +206,7 @@ CheckFindings collect(const Hosts& hosts, const Overview& overview) {
   findings.read_error = overview.error;
   findings.frames = overview.frames;
   findings.roce_packets = overview.roce_packets;
+  findings.segment_batches = overview.batches;
   findings.start = overview.first;
   findings.judged_hosts = hosts.all().size();
   uint64_t count = 0;

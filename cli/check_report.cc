@@ -129,6 +129,11 @@ std::string check_text(const CheckFindings& findings, uint64_t limit, bool quiet
   text += fmt::format("\n{} packets of {} judged host{}: {} violation{}", findings.judged_packets,
                       findings.judged_hosts, plural(findings.judged_hosts), findings.errors, plural(findings.errors));
   if (findings.quirks > 0) text += fmt::format(" and {} quirk{}", findings.quirks, plural(findings.quirks));
+  if (findings.segment_batches > 0) {
+    text += fmt::format("\n{} frame{} had several packets (segmentation offload) and {} taken apart",
+                        findings.segment_batches, plural(findings.segment_batches),
+                        findings.segment_batches == 1 ? "was" : "were");
+  }
   return text + "\n";
 }
 
@@ -138,15 +143,16 @@ std::string check_json(const CheckFindings& findings, uint64_t limit) {
                                                   findings.violations.begin() + static_cast<std::ptrdiff_t>(listed));
   const auto violation = [&](const oracle::Violation& v) { return violation_json(v, findings.start); };
   return fmt::format(
-      "{{\n  \"file\": {},\n  \"read_error\": {},\n  \"frames\": {},\n  \"roce_packets\": {},\n  \"judged_hosts\": "
-      "{},\n"
+      "{{\n  \"file\": {},\n  \"read_error\": {},\n  \"frames\": {},\n  \"roce_packets\": {},\n  "
+      "\"segment_batches\": {},\n  \"judged_hosts\": {},\n"
       "  \"judged_packets\": {},\n  \"hosts_left_out\": {},\n  \"hosts_assumed\": {},\n  \"errors\": {},\n  "
       "\"quirks\": {},\n"
       "  \"violations\": {},\n  \"connections\": {},\n  \"cm_exchanges\": {}\n}}\n",
       json_string(findings.file), findings.read_error.empty() ? "null" : json_string(findings.read_error),
-      findings.frames, findings.roce_packets, findings.judged_hosts, findings.judged_packets, findings.hosts_left_out,
-      findings.hosts_assumed, findings.errors, findings.quirks, lines_json(violations, violation),
-      lines_json(findings.connections, connection_json), lines_json(findings.exchanges, exchange_json));
+      findings.frames, findings.roce_packets, findings.segment_batches, findings.judged_hosts, findings.judged_packets,
+      findings.hosts_left_out, findings.hosts_assumed, findings.errors, findings.quirks,
+      lines_json(violations, violation), lines_json(findings.connections, connection_json),
+      lines_json(findings.exchanges, exchange_json));
 }
 
 }  // namespace uroce::cli

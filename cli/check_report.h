@@ -15,6 +15,7 @@ struct CheckFindings {
   std::string file;
   std::string read_error;  // where reading ended, if not at the end
   uint64_t frames = 0, roce_packets = 0;
+  uint64_t segment_batches = 0;  // frames that were taken apart (wire/segment_batch.h)
   uint64_t judged_hosts = 0, judged_packets = 0;
   uint64_t hosts_left_out = 0;                  // not judged, as there are too many
   bool hosts_assumed = false;                   // the file does not say at which host it was taken

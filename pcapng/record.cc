@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+
+#include "wire/segment_batch.h"
 
 namespace uroce::pcapng {
 namespace {
@@ -34,6 +37,33 @@ wire::FrameError parse_record(const Record& record, RocePart& out) {
   out.ib = datagram.subspan(wire::kUdpSize);
   out.ib_size = udp->length() - wire::kUdpSize;
   return wire::FrameError::kNone;
+}
+
+std::vector<Record> packets_of_batch(const Record& record) {
+  std::vector<Record> packets;
+  RocePart part;
+  if (record.truncated() || parse_record(record, part) != wire::FrameError::kNone) return packets;
+  const auto batch = wire::find_segment_batch(part.envelope, part.ib);
+  if (!batch) return packets;
+  packets.reserve(batch->packets(part.ib.size()));
+  wire::Envelope envelope = part.envelope;
+  for (auto rest = part.ib; !rest.empty();) {
+    const auto ib = rest.first(std::min(batch->segment, rest.size()));
+    rest = rest.subspan(ib.size());
+    Record& packet = packets.emplace_back();
+    packet.number = record.number;
+    packet.time = record.time;
+    packet.interface = record.interface;
+    packet.direction = record.direction;
+    packet.comment = record.comment;
+    packet.frame.resize(wire::frame_header_size(envelope) + ib.size());
+    const size_t headers =
+        wire::emit_frame_headers(envelope, static_cast<uint32_t>(wire::kUdpSize + ib.size()), packet.frame.data());
+    std::copy(ib.begin(), ib.end(), packet.frame.begin() + static_cast<std::ptrdiff_t>(headers));
+    packet.original_length = static_cast<uint32_t>(packet.frame.size());
+    envelope.ip_id = static_cast<uint16_t>(envelope.ip_id + batch->id_step);
+  }
+  return packets;
 }
 
 }  // namespace uroce::pcapng

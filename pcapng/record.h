@@ -37,4 +37,8 @@ struct RocePart {
 // there. On failure `out` is unspecified. Valid as long as the record's frame.
 wire::FrameError parse_record(const Record& record, RocePart& out);
 
+// The packets of a frame that is a segment batch (wire/segment_batch.h), each as a record of its own with headers of
+// its own, as they would be on a wire. Empty: the record is what it is, or was cut short.
+std::vector<Record> packets_of_batch(const Record& record);
+
 }  // namespace uroce::pcapng

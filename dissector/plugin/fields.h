@@ -10,6 +10,9 @@ namespace uroce::dissector {
 // X(variable, filter name behind "rocev2.", name, type, base, values or null, bit mask, help)
 #define UROCE_FIELDS(X)                                                                                                \
   X(summary, "summary", "Summary", FT_STRING, BASE_NONE, nullptr, 0, "One line for a column")                          \
+  X(batch_packet, "batch.packet", "Packet of the segment batch", FT_UINT32, BASE_DEC, nullptr, 0,                      \
+    "Captured in front of segmentation offload or behind GRO, and taken apart; from 1")                                \
+  X(batch_packets, "batch.packets", "Packets of the segment batch", FT_UINT32, BASE_DEC, nullptr, 0, nullptr)          \
   X(ecn, "ecn", "ECN", FT_UINT8, BASE_DEC, VALS(ecn_names), 0, "Explicit congestion notification, of the IP header")   \
   X(opcode, "opcode", "Opcode", FT_UINT8, BASE_HEX, VALS(opcode_names()), 0, nullptr)                                  \
   X(solicited, "solicited", "Solicited event", FT_BOOLEAN, 8, nullptr, 0x80, nullptr)                                  \

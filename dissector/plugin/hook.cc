@@ -3,7 +3,9 @@
 // (VLAN, VXLAN, GRE, whatever) have found the IP and UDP headers. The hook notes the datagram and calls the built-in
 // dissector; the post-dissector in plugin.cc does the work afterwards, also if the built-in one has thrown.
 #include <cstring>
+#include <vector>
 
+#include "dissector/analysis/batch.h"
 #include "dissector/plugin/state.h"
 #include "wire/ip_udp.h"
 
@@ -72,11 +74,8 @@ Datagram describe(tvbuff_t* tvb, packet_info* pinfo) {
   return out;
 }
 
-void note(tvbuff_t* tvb, packet_info* pinfo) {
-  const bool ip = pinfo->src.type == AT_IPv4 || pinfo->src.type == AT_IPv6;
-  if (!ip || pinfo->flags.in_error_pkt || !proto_is_protocol_enabled(find_protocol_by_id(proto_rocev2))) return;
-  auto* const sighting =
-      new (wmem_alloc(pinfo->pool, sizeof(Sighting))) Sighting{describe(tvb, pinfo), tvb, {}, {}, nullptr};
+void add(packet_info* pinfo, const Sighting& seen) {
+  auto* const sighting = new (wmem_alloc(pinfo->pool, sizeof(Sighting))) Sighting(seen);
   copy_address_wmem(pinfo->pool, &sighting->source, &pinfo->src);
   copy_address_wmem(pinfo->pool, &sighting->destination, &pinfo->dst);
   auto* last = static_cast<Sighting*>(p_get_proto_data(pinfo->pool, pinfo, proto_rocev2, kKey));
@@ -86,6 +85,25 @@ void note(tvbuff_t* tvb, packet_info* pinfo) {
   }
   while (last->next != nullptr) last = last->next;
   last->next = sighting;
+}
+
+void note(tvbuff_t* tvb, packet_info* pinfo) {
+  const bool ip = pinfo->src.type == AT_IPv4 || pinfo->src.type == AT_IPv6;
+  if (!ip || pinfo->flags.in_error_pkt || !proto_is_protocol_enabled(find_protocol_by_id(proto_rocev2))) return;
+  const Datagram datagram = describe(tvb, pinfo);
+  const std::vector<BatchPacket> packets = packets_of_batch(datagram);
+  if (packets.empty()) return add(pinfo, {datagram, tvb, {}, {}, nullptr});
+  const auto count = static_cast<uint32_t>(packets.size());
+  for (uint32_t i = 0; i < count; ++i) {
+    const BatchPacket& packet = packets[i];
+    Sighting sighting{packet.datagram, nullptr, {}, {}, nullptr, i + 1, count};
+    const auto* const headers =
+        static_cast<const uint8_t*>(wmem_memdup(pinfo->pool, packet.headers.data(), packet.headers.size()));
+    sighting.datagram.ip = {headers, datagram.ip.size()};
+    sighting.tvb =
+        tvb_new_subset_length(tvb, static_cast<gint>(packet.offset), static_cast<gint>(packet.datagram.ib_size));
+    add(pinfo, sighting);
+  }
 }
 
 int dissect(tvbuff_t* tvb, packet_info* pinfo, proto_tree* tree, void* data) {

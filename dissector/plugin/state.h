@@ -25,6 +25,7 @@ struct Sighting {
   tvbuff_t* tvb;  // BTH to ICRC
   address source, destination;
   Sighting* next;
+  uint32_t nth = 0, of = 0;  // packet of a segment batch, from 1; 0: it came alone
 };
 
 // What a tap listener gets for each RoCE v2 packet.

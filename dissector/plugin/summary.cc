@@ -65,6 +65,7 @@ const char* packet_summary(packet_info* pinfo, const Sighting& sighting, const H
 }
 
 void summarise(packet_info* pinfo, const Sighting& sighting, const Headers& headers, const PacketRecord& record) {
+  if (sighting.nth == 1) col_prepend_fence_fstr(pinfo->cinfo, COL_INFO, "[%u packets] ", sighting.of);
   if (!headers.has_bth) return;
   if (unknown_to_builtin(*headers.info)) {
     col_set_str(pinfo->cinfo, COL_PROTOCOL, "RRoCE");

@@ -250,6 +250,10 @@ void show(packet_info* pinfo, proto_tree* tree, const Sighting& sighting, const 
   const char* const text = packet_summary(pinfo, sighting, headers, record);
   proto_item_append_text(item, ": %s", text);
   proto_item_set_hidden(proto_tree_add_string(root, hf_summary, tvb, 0, 0, text));
+  if (sighting.of > 0) {
+    add_uint(root, hf_batch_packet, tvb, sighting.nth);
+    add_uint(root, hf_batch_packets, tvb, sighting.of);
+  }
   if (!sighting.datagram.ip.empty()) {
     add_uint(root, hf_ecn, tvb, sighting.datagram.traffic_class & wire::kEcnMask);
   }

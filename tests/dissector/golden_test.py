@@ -35,7 +35,7 @@ FIELDS = {
     "apr": "rocev2.cm.apr.status", "space": "rocev2.cm.port_space", "port": "rocev2.cm.port",
     "source_port": "rocev2.cm.source_port", "request_in": "rocev2.cm.request_in",
     "response_in": "rocev2.cm.response_in", "response_after": "rocev2.cm.response_time",
-    "cm_original": "rocev2.cm.original", "cm_resent_after": "rocev2.cm.resend_wait", "reason": "rocev2.cm.rej.reason", "malformed": "rocev2.malformed", "not_captured": "rocev2.not_captured",
+    "cm_original": "rocev2.cm.original", "cm_resent_after": "rocev2.cm.resend_wait", "reason": "rocev2.cm.rej.reason", "batch": "rocev2.batch.packet", "of": "rocev2.batch.packets", "malformed": "rocev2.malformed", "not_captured": "rocev2.not_captured",
 }
 
 

@@ -386,6 +386,30 @@ void cm_exchanges(const std::string& directory) {
   s.back(gsi, message(with_ids<wire::Drep>(0xbb000008, 0xaa000008), 8));
 }
 
+// Frames of several packets, as they are captured in front of segmentation offload: a message; WRITEs of one size over
+// IPv6; one with a packet that was corrupted, and sent again.
+void batches(const std::string& directory) {
+  Script s(directory, "batches");
+  const auto& c = kConnection;
+  s.begin_batch();
+  send_message(s, 100, 4);
+  s.end_batch().after(10).back(c, acknowledge(103, ack(1)));
+  const Connection v6{0x103, 0x204, true};
+  s.begin_batch();
+  for (uint32_t psn = 0; psn < 3; ++psn) s.forth(v6, request(Opcode::kRcWriteOnly, psn, 64, 64));
+  s.end_batch().after(10).back(v6, acknowledge(2, ack(3)));
+  s.begin_batch();
+  for (uint32_t psn = 104; psn < 107; ++psn) {
+    Packet packet = request(Opcode::kRcSendOnly, psn, 32);
+    packet.bad_icrc = psn == 105;
+    s.forth(c, packet);
+  }
+  s.end_batch().after(10).back(c, acknowledge(105, nak(NakCode::kPsnSequenceError, 2)));
+  s.begin_batch();
+  for (uint32_t psn = 105; psn < 107; ++psn) s.forth(c, request(Opcode::kRcSendOnly, psn, 32));
+  s.end_batch().after(10).back(c, acknowledge(106, ack(4)));
+}
+
 }  // namespace
 }  // namespace uroce::golden
 
@@ -395,9 +419,9 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: make_golden DIRECTORY\n");
     return 2;
   }
-  const auto captures = {clean,      nak_at_sender, nak_at_receiver, timeout, rnr,         read_replay,
-                         duplicates, violations,    fatal_naks,      cnp,     ud_and_uc,   xrc_and_newer,
-                         envelopes,  malformed,     streams,         cm,      cm_exchanges};
+  const auto captures = {clean,      nak_at_sender, nak_at_receiver, timeout, rnr,          read_replay,
+                         duplicates, violations,    fatal_naks,      cnp,     ud_and_uc,    xrc_and_newer,
+                         envelopes,  malformed,     streams,         cm,      cm_exchanges, batches};
   for (const auto& write : captures) write(argv[1]);
   return 0;
 }

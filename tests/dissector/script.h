@@ -73,6 +73,17 @@ class Script {
   // From host 1 to host 2, or back. One microsecond passes before.
   Script& forth(const Connection& c, const Packet& packet) { return send(c, packet, true); }
   Script& back(const Connection& c, const Packet& packet) { return send(c, packet, false); }
+  // What is sent until the end stands in one frame, behind the headers of the first packet (wire/segment_batch.h).
+  Script& begin_batch() {
+    in_batch_ = true;
+    return *this;
+  }
+  Script& end_batch() {
+    in_batch_ = false;
+    write(batch_envelope_, batch_, {});
+    batch_.clear();
+    return *this;
+  }
 
  private:
   static uint16_t linux_port(uint64_t a, uint64_t b) {
@@ -141,7 +152,12 @@ class Script {
     ib.resize(ib.size() + 4);
     wire::store_le32(ib.data() + ib.size() - 4, icrc);
     ib.resize(ib.size() - p.udp_cut);
-    write(envelope, ib, p);
+    if (!in_batch_) {
+      write(envelope, ib, p);
+      return *this;
+    }
+    if (batch_.empty()) batch_envelope_ = envelope;
+    batch_.insert(batch_.end(), ib.begin(), ib.end());
     return *this;
   }
 
@@ -180,6 +196,9 @@ class Script {
   pcapng::PcapngWriter writer_;
   Time now_{std::chrono::seconds(1700000000)};
   uint16_t ip_ids_[2] = {0x200, 0x100};
+  bool in_batch_ = false;
+  wire::Envelope batch_envelope_;
+  std::vector<uint8_t> batch_;
 };
 
 }  // namespace uroce::golden
