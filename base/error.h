@@ -17,6 +17,9 @@ struct IoError {
   std::string text() const { return what + "; " + remedy; }
 };
 
+// `remedy`, unless what failed is that too many files are open, for which there is another.
+std::string remedy_for(int error, std::string remedy);
+
 template <class T>
 using IoResult = std::variant<std::unique_ptr<T>, IoError>;
 

@@ -16,14 +16,19 @@ class RaisedFileLimit {
     limit.rlim_cur = limit.rlim_max;
     is_raised_ = limit.rlim_cur != before_.rlim_cur && setrlimit(RLIMIT_NOFILE, &limit) == 0;
   }
+  // Not over what somebody else has set meanwhile.
   ~RaisedFileLimit() {
-    if (is_raised_) setrlimit(RLIMIT_NOFILE, &before_);
+    rlimit now{};
+    if (!is_raised_ || getrlimit(RLIMIT_NOFILE, &now) != 0 || now.rlim_cur != before_.rlim_max) return;
+    setrlimit(RLIMIT_NOFILE, &before_);
   }
   RaisedFileLimit(const RaisedFileLimit&) = delete;
   RaisedFileLimit& operator=(const RaisedFileLimit&) = delete;
 
   // Numbers of descriptors are below it.
   size_t limit() const { return is_raised_ ? before_.rlim_max : before_.rlim_cur; }
+  // What it was before.
+  size_t soft() const { return before_.rlim_cur; }
 
  private:
   rlimit before_{};

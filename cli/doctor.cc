@@ -264,10 +264,28 @@ Finding check_io(const Device& device, const HostFacts& host) {
   return {runs && lacks.empty() ? Status::kOk : Status::kWarn, "io", text, ""};
 }
 
+// Two netdevs in one subnet: ARP tells peers the MAC address of either for the address of each.
+Finding check_subnet(const Device& device) {
+  std::string others;
+  for (const std::string& name : device.probe.same_subnet) others += (others.empty() ? "" : ", ") + name;
+  const std::string text = fmt::format("shared with {}", others);
+  if (device.probe.arp_ignore == 0) {
+    return {Status::kWarn, "subnet",
+            text + ": each answers for the other's addresses, and what comes in there is dropped",
+            "sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2, or a subnet for each"};
+  }
+  if (device.probe.rp_filter == 1) {
+    return {Status::kWarn, "subnet", text + ": the kernel drops what comes in where it would not send to (rp_filter)",
+            fmt::format("sysctl -w net.ipv4.conf.all.rp_filter=2 net.ipv4.conf.{}.rp_filter=2", device.netdev)};
+  }
+  return {Status::kOk, "subnet", text + "; arp_ignore keeps them apart", ""};
+}
+
 Section device_section(const Device& device, const HostFacts& host) {
   Section section{fmt::format("netdev {} (device {})", device.netdev, device.name),
                   {check_link(device), check_gids(device), check_mtu(device, host.kernel), check_driver(device),
                    check_segmentation(device)}};
+  if (!device.probe.same_subnet.empty()) section.findings.push_back(check_subnet(device));
   if (device.io_facts.attached && !device.io_facts.attached->is_ours()) {
     section.findings.push_back(foreign_program(device));
   }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 
@@ -14,6 +15,11 @@ namespace uroce::cli {
 struct NetdevProbe {
   uint32_t queues = 1;     // receive queues
   std::string rxe_device;  // "rxe0": a Soft-RoCE device of the kernel on this netdev; empty: none
+  // Names of other netdevs with an IPv4 address in a subnet of this one, and the sysctls that decide where packets of
+  // such a subnet come in and whether they are taken (ip-sysctl).
+  std::vector<std::string> same_subnet;
+  int arp_ignore = 0;
+  int rp_filter = 0;
 };
 
 NetdevProbe probe_netdev(const std::string& name);  // reads only

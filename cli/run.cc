@@ -116,7 +116,7 @@ std::optional<Refusal> check_netdev(RunOptions& options) {
     options.netdev = chosen;
     return std::nullopt;
   } catch (const std::system_error& error) {
-    return failed(fmt::format("cannot read netdevs: {}", error.what()));
+    return failed(net::why_not_read(error));
   }
 }
 
@@ -239,6 +239,20 @@ void warn_without_devices(const RunOptions& options) {
   }
 }
 
+// What is before the caller's own settings, which come last and win.
+void put_in_front(const char* variable, const std::string& setting) {
+  const std::string before = environment(variable);
+  setenv(variable, (before.empty() ? setting : setting + ":" + before).c_str(), 1);
+}
+
+// Programs that are built with -fsanitize=address and its run-time as a library want that to be the first one, since it
+// has to replace malloc() in all; ours replace no function that it does. And ThreadSanitizer knows nothing of the
+// threads and locks of libraries that it has not compiled.
+void set_sanitizers() {
+  put_in_front("ASAN_OPTIONS", "verify_asan_link_order=0");
+  put_in_front("TSAN_OPTIONS", "ignore_noninstrumented_modules=1");
+}
+
 void set_environment(const RunOptions& options, const std::string& library) {
   const std::pair<const char*, const std::string&> settings[] = {{"UROCE_IO", options.io},
                                                                  {"UROCE_NETDEV", options.netdev},
@@ -257,12 +271,14 @@ void set_environment(const RunOptions& options, const std::string& library) {
   for (const auto& [name, value] : settings) {
     if (!value.empty()) setenv(name, value.c_str(), 1);
   }
+  set_sanitizers();
   if (options.quiet) setenv("UROCE_QUIET", "1", 1);
   if (options.wakes_by_events_only) setenv("UROCE_WAKE_BY_PACKETS", "0", 1);
   if (options.counters) setenv("UROCE_COUNTERS", "1", 1);
   if (options.keep_capabilities) setenv("UROCE_KEEP_CAPABILITIES", "1", 1);
   const std::string libraries = libraries_to_preload(options, library);
   setenv("LD_PRELOAD", preload_value(libraries, environment("LD_PRELOAD")).c_str(), 1);
+  setenv("UROCE_PRELOAD", libraries.c_str(), 1);  // abi/verbs/lost_preload.cc
   setenv("LD_LIBRARY_PATH", search_path_value(library, environment("LD_LIBRARY_PATH")).c_str(), 1);
 }
 

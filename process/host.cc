@@ -117,7 +117,7 @@ Host* Host::create() {
     if (host->options_.keep_capabilities) keep_ambient_capabilities();
     return take(std::move(host));
   } catch (const std::system_error& e) {
-    std::fputs(concat("uroce: cannot read the network configuration: ", e.what(), "\n").c_str(), stderr);
+    std::fputs(concat("uroce: ", net::why_not_read(e), "\n").c_str(), stderr);
     return nullptr;
   } catch (const std::runtime_error& e) {  // of open_view()
     std::fputs(concat("uroce: ", e.what(), "\n").c_str(), stderr);
@@ -136,6 +136,17 @@ std::vector<DeviceInfo> Host::devices() {
     devices.push_back(std::move(device));
   }
   return devices;
+}
+
+void Host::tell_of_orphans() {
+  struct Told {
+    std::atomic<bool> already{false};
+  };
+  if (per_process<Told>().already.exchange(true) || secure_getenv("UROCE_QUIET") != nullptr) return;
+  std::fputs(
+      "uroce: this process has its RDMA device from its parent, by fork() or daemon(); it works there only, and fails "
+      "here with EIO: open the device after that, or keep the program in the foreground (often -f or --foreground)\n",
+      stderr);
 }
 
 // In a child after fork(), only what it has made itself.

@@ -51,6 +51,8 @@ class Host {
   // The last that the library does in a process that exits: closes the packet I/O of devices that are open, because the
   // kernel would take longer for that (docs/reference/af-xdp.md "Time to open and close"). Waits a second at most.
   void leave_netdevs();
+  // Says once in a process what has become of the devices that it inherited through fork(), as EIO does not.
+  static void tell_of_orphans();
 
  private:
   Host(Options options, std::shared_ptr<net::NetView> view, IoOpener open);

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 
 #include "base/fork.h"
+#include "base/set_aside.h"
 #include "base/unique_fd.h"
 
 namespace uroce::rdma_cm {
@@ -20,7 +21,7 @@ int Channel::open(int flags, std::shared_ptr<Channel>& channel, int& fd) {
     ForkGuard guard;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) return errno;
     theirs.reset(ends[0]);
-    UniqueFd ours(ends[1]);
+    UniqueFd ours = set_aside(UniqueFd(ends[1]));
     guard.close_in_children(ours.get());
     channel = std::make_shared<Channel>(ours.release());
   }

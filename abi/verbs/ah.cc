@@ -143,7 +143,7 @@ using namespace uroce::verbs;
 extern "C" {
 
 ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
-  if (orphaned(pd->context)) return fail(EIO);
+  if (refuses_orphan(pd->context)) return fail(EIO);
   if (!take_quota(pd->context, uroce::engine::ObjectKind::kAh)) return fail(ENOMEM);
   std::unique_ptr<Ah> ah;
   const int error = without_exceptions([&] {
@@ -176,7 +176,7 @@ int ibv_destroy_ah(ibv_ah* verbs) {
 }
 
 int ibv_init_ah_from_wc(ibv_context* context, uint8_t port_num, ibv_wc* wc, ibv_grh* grh, ibv_ah_attr* attr) {
-  if (orphaned(context)) return fail_minus_one(EIO);
+  if (refuses_orphan(context)) return fail_minus_one(EIO);
   const int error = without_exceptions([&] { return address_of_sender(context, port_num, *wc, grh, *attr); });
   return error == 0 ? 0 : fail_minus_one(error);
 }
@@ -190,7 +190,7 @@ ibv_ah* ibv_create_ah_from_wc(ibv_pd* pd, ibv_wc* wc, ibv_grh* grh, uint8_t port
 // Returns 0 or an errno value; may wait for address resolution.
 int ibv_resolve_eth_l2_from_gid(ibv_context* context, ibv_ah_attr* attr, uint8_t eth_mac[ETHERNET_LL_SIZE],
                                 uint16_t* vid) {
-  if (orphaned(context)) return answer(EIO);
+  if (refuses_orphan(context)) return answer(EIO);
   uroce::wire::MacAddress mac{};
   if (const int error = without_exceptions([&] { return resolve_mac(context, *attr, mac); })) return answer(error);
   std::copy(mac.begin(), mac.end(), eth_mac);

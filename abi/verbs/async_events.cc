@@ -88,7 +88,7 @@ using namespace uroce::verbs;
 extern "C" {
 
 int ibv_get_async_event(ibv_context* context, ibv_async_event* event) {
-  if (orphaned(context)) return fail_minus_one(EIO);
+  if (refuses_orphan(context)) return fail_minus_one(EIO);
   const auto hand_out = [event](const EventSource& source) {
     *event = static_cast<const AsyncSource&>(source).event;
     if (is_cq_event(event->event_type)) ++from(event->element.cq).async_events_taken;

@@ -134,7 +134,7 @@ using uroce::engine::Waited;
 extern "C" {
 
 ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
-  if (orphaned(context)) return fail(EIO);
+  if (refuses_orphan(context)) return fail(EIO);
   Channel* channel = nullptr;
   const int error = without_exceptions([&] {
     auto created = std::make_unique<Channel>();
@@ -167,7 +167,7 @@ int ibv_destroy_comp_channel(ibv_comp_channel* verbs) {
 int ibv_get_cq_event(ibv_comp_channel* verbs, ibv_cq** cq, void** cq_context) {
   Channel& channel = from(verbs);
   // What the descriptor counts is the parent's to take.
-  if (orphaned(channel.context)) return fail_minus_one(EIO);
+  if (refuses_orphan(channel.context)) return fail_minus_one(EIO);
   Engine& engine = *from(channel.context).engine;
   Cq* taken = nullptr;
   const auto hand_out = [&](EventSource& source) {

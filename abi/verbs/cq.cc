@@ -38,7 +38,7 @@ uint32_t take(Cq& cq, uint32_t limit, ibv_wc* wc) {
 }  // namespace
 
 Cq* create_cq(ibv_context* context, const CqRequest& request) {
-  if (orphaned(context) || (request.channel != nullptr && orphaned(request.channel->context))) return fail(EIO);
+  if (refuses_orphan(context) || (request.channel != nullptr && orphaned(request.channel->context))) return fail(EIO);
   if (request.entries == 0 || request.entries > engine::Limits::kMaxCqe) return fail(EINVAL);
   if (request.vector >= static_cast<uint32_t>(context->num_comp_vectors)) return fail(EINVAL);
   if (!take_quota(context, engine::ObjectKind::kCq)) return fail(ENOMEM);
@@ -78,7 +78,7 @@ Cq* create_cq(ibv_context* context, const CqRequest& request) {
 
 int poll_cq(ibv_cq* verbs, int num_entries, ibv_wc* wc) {
   Cq& cq = from(verbs);
-  if (orphaned(cq.context)) return 0;
+  if (refuses_orphan(cq.context)) return 0;
   const auto limit = static_cast<uint32_t>(std::max(num_entries, 0));
   uint32_t count = take(cq, limit, wc);
   if (count == 0) progress(cq, [&] { return (count = take(cq, limit, wc)) != 0; });
@@ -87,7 +87,7 @@ int poll_cq(ibv_cq* verbs, int num_entries, ibv_wc* wc) {
 
 int req_notify_cq(ibv_cq* verbs, int solicited_only) {
   Cq& cq = from(verbs);
-  if (orphaned(cq.context)) return answer(EIO);
+  if (refuses_orphan(cq.context)) return answer(EIO);
   cq.arm(solicited_only ? queue::CompletionQueue::Arm::kSolicited : queue::CompletionQueue::Arm::kAny);
   if (cq.has_missed()) cq.engine->report_missed(cq);
   cq.empty_polls.store(0, std::memory_order_relaxed);
@@ -97,7 +97,7 @@ int req_notify_cq(ibv_cq* verbs, int solicited_only) {
 
 // An event comes when cq_count completions are there, or cq_period microseconds after the first; 0 of either: at once.
 int modify_cq(ibv_cq* verbs, ibv_modify_cq_attr* attr) {
-  if (orphaned(verbs->context)) return answer(EIO);
+  if (refuses_orphan(verbs->context)) return answer(EIO);
   if (attr->attr_mask & ~uint32_t{IBV_CQ_ATTR_MODERATE}) return answer(EINVAL);
   if (!(attr->attr_mask & IBV_CQ_ATTR_MODERATE)) return 0;
   Cq& cq = from(verbs);
@@ -144,7 +144,7 @@ int ibv_destroy_cq(ibv_cq* verbs) {
 }
 
 int ibv_resize_cq(ibv_cq* verbs, int cqe) {
-  if (orphaned(verbs->context)) return answer(EIO);
+  if (refuses_orphan(verbs->context)) return answer(EIO);
   if (cqe <= 0 || static_cast<uint32_t>(cqe) > uroce::engine::Limits::kMaxCqe) return answer(EINVAL);
   Cq& cq = from(verbs);
   const int error = without_exceptions([&] { return cq.engine->resize_cq(cq, static_cast<uint32_t>(cqe)); });

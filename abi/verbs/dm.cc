@@ -74,7 +74,7 @@ std::unique_ptr<Dm> make_handle(ibv_context* context, uint32_t handle, std::shar
 }  // namespace
 
 ibv_dm* alloc_dm(ibv_context* context, ibv_alloc_dm_attr* attr) {
-  if (orphaned(context)) return fail(EIO);
+  if (refuses_orphan(context)) return fail(EIO);
   constexpr uint32_t kMaxLogAlignment = 26;  // that of all device memory
   if (attr->comp_mask != 0 || attr->length == 0 || attr->length > kMaxDeviceMemory) return fail(EINVAL);
   if (attr->log_align_req > kMaxLogAlignment) return fail(EINVAL);
@@ -134,7 +134,7 @@ extern "C" {
 
 // The same memory under a second handle. There is one process, so it lies at the same address.
 ibv_dm* ibv_import_dm(ibv_context* context, uint32_t dm_handle) {
-  if (orphaned(context)) return fail(EIO);
+  if (refuses_orphan(context)) return fail(EIO);
   std::shared_ptr<DmState> state = from(context).memory->dms.find(dm_handle);
   if (state == nullptr) return fail(ENOENT);
   std::unique_ptr<Dm> dm;

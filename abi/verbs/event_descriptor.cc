@@ -7,8 +7,10 @@
 #include <sys/eventfd.h>
 #include <sys/uio.h>
 #include <unistd.h>
+#include <utility>
 
 #include "base/fork.h"
+#include "base/set_aside.h"
 #include "base/unique_fd.h"
 
 namespace uroce::verbs {
@@ -22,8 +24,9 @@ int EventDescriptor::open(int& application_fd) {
   UniqueFd made(::eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC));
   if (!made) return errno;
   ForkGuard guard;
-  fd_ = ::fcntl(made.get(), F_DUPFD_CLOEXEC, 0);
-  if (fd_ < 0) return errno;
+  UniqueFd own(::fcntl(made.get(), F_DUPFD_CLOEXEC, 0));
+  if (!own) return errno;
+  fd_ = set_aside(std::move(own)).release();
   guard.close_in_children(fd_);
   application_fd = made.release();
   return 0;
@@ -31,8 +34,9 @@ int EventDescriptor::open(int& application_fd) {
 
 int EventDescriptor::open() {
   ForkGuard guard;
-  fd_ = ::eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC | EFD_NONBLOCK);
-  if (fd_ < 0) return errno;
+  UniqueFd made(::eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!made) return errno;
+  fd_ = set_aside(std::move(made)).release();
   guard.close_in_children(fd_);
   own_ = true;
   return 0;

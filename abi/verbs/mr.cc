@@ -117,7 +117,7 @@ memory::MemoryRegion region_of(const MrRequest& request) {
 
 ibv_mr* make_mr(MrRequest request) {
   ibv_pd* const pd = request.pd;
-  if (orphaned(pd->context)) return fail(EIO);
+  if (refuses_orphan(pd->context)) return fail(EIO);
   Context& context = from(pd->context);
   auto mr = std::make_unique<Mr>();
   const int error = without_exceptions([&] {

@@ -61,7 +61,7 @@ int prefetch(const MemoryRegion& region, const ibv_sge& sge, bool to_write, bool
 }  // namespace
 
 int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sge* sg_list, uint32_t num_sge) {
-  if (orphaned(pd->context)) return answer(EIO);
+  if (refuses_orphan(pd->context)) return answer(EIO);
   if (number_in(advice) > IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT) return answer(EOPNOTSUPP);
   if ((flags & ~uint32_t{IBV_ADVISE_MR_FLAG_FLUSH}) != 0 || num_sge == 0) return answer(EINVAL);
   const bool to_write = advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;

@@ -12,7 +12,7 @@ using namespace uroce::verbs;
 extern "C" {
 
 ibv_mr* ibv_import_mr(ibv_pd* pd, uint32_t mr_handle) {
-  if (orphaned(pd->context)) return fail(EIO);
+  if (refuses_orphan(pd->context)) return fail(EIO);
   std::shared_ptr<MrState> state = from(pd->context).memory->mrs.find(mr_handle);
   // The kernel knows no null regions.
   if (state == nullptr || state->request.kind == MrKind::kNull) return fail(ENOENT);

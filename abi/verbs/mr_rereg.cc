@@ -62,7 +62,7 @@ int apply(const Change& change, MrRequest& request) {
 }
 
 int reregister(Mr& mr, const Change& change) {
-  if (orphaned(mr.context)) return EIO;
+  if (refuses_orphan(mr.context)) return EIO;
   static ForkProofLock one_at_a_time;  // two threads that change one region leave it as one of them said
   std::lock_guard guard(one_at_a_time);
   MrState& state = *mr.state;

@@ -45,7 +45,7 @@ uint32_t key_after_bind(const ibv_mw& mw, uint32_t rkey) {
 }
 
 ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type) {
-  if (orphaned(pd->context)) return fail(EIO);
+  if (refuses_orphan(pd->context)) return fail(EIO);
   const uint32_t number = number_in(type);
   if (number != IBV_MW_TYPE_1 && number != IBV_MW_TYPE_2) return fail(EINVAL);
   Context& context = from(pd->context);

@@ -7,11 +7,19 @@
 
 #include "abi/verbs/objects.h"
 #include "base/fork.h"
+#include "process/host.h"
 
 namespace uroce::verbs {
 
 inline bool orphaned(ibv_context* context) {
   return __builtin_expect(from(context).process != process_generation(), 0);
+}
+
+// As orphaned(), where the verb then says EIO.
+inline bool refuses_orphan(ibv_context* context) {
+  if (!orphaned(context)) return false;
+  engine::Host::tell_of_orphans();
+  return true;
 }
 
 // Destroys the orphan. What it shares with others stays for them, and lives as long as the child.

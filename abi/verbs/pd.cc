@@ -17,7 +17,7 @@ namespace {
 // error in `error`.
 template <class Make>
 ibv_pd* create_pd(ibv_context* context, Make&& make) {
-  if (orphaned(context)) return fail(EIO);
+  if (refuses_orphan(context)) return fail(EIO);
   std::unique_ptr<Pd> pd;
   const int error = without_exceptions([&] { return make(pd); });
   if (error != 0) return fail(error);
@@ -36,7 +36,7 @@ void leave_parent_domain(Pd& pd) {
 // The application's promise to use the queues made on it (through a parent domain) from one thread at a time: they have
 // no locks then.
 ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* attr) {
-  if (orphaned(context)) return fail(EIO);
+  if (refuses_orphan(context)) return fail(EIO);
   if (attr->comp_mask != 0) return fail(EINVAL);
   auto* td = new (std::nothrow) Td;
   if (td == nullptr) return fail(ENOMEM);

@@ -40,7 +40,7 @@ void fill_port(const engine::PortStatus& status, ibv_port_attr& attr) {
 
 // 0 and the address; ENODATA: an empty entry; EINVAL: outside the table.
 int gid_at(ibv_context* context, uint32_t port_num, uint32_t index, wire::IpAddress& out) {
-  if (orphaned(context)) return EIO;
+  if (refuses_orphan(context)) return EIO;
   if (port_num != 1) return EINVAL;
   return without_exceptions([&] {
     const engine::PortStatus status = from(context).engine->port_status();
@@ -70,7 +70,7 @@ void store_entry(const ibv_gid_entry& entry, void* to, size_t entry_size) {
 }  // namespace
 
 int query_port(ibv_context* context, uint8_t port_num, ibv_port_attr* attr, size_t size) {
-  if (orphaned(context)) return answer(EIO);
+  if (refuses_orphan(context)) return answer(EIO);
   if (port_num != 1) return answer(EINVAL);
   return without_exceptions([&] {
     ibv_port_attr full{};
@@ -96,7 +96,7 @@ int ibv_query_port(ibv_context* context, uint8_t port_num, struct _compat_ibv_po
 
 // rdma-core 62. The rate in units of 100 Mb/s.
 int ibv_query_port_speed(ibv_context* context, uint32_t port_num, uint64_t* port_speed) {
-  if (orphaned(context)) return answer(EIO);
+  if (refuses_orphan(context)) return answer(EIO);
   if (port_num != 1) return answer(EINVAL);
   return without_exceptions([&] {
     *port_speed = from(context).engine->port_status().speed_mbps / 100;
@@ -125,7 +125,7 @@ int _ibv_query_gid_ex(ibv_context* context, uint32_t port_num, uint32_t gid_inde
 // The number of entries, or a negative errno value.
 ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_t max_entries, uint32_t flags,
                              size_t entry_size) {
-  if (orphaned(context)) return -answer(EIO);
+  if (refuses_orphan(context)) return -answer(EIO);
   if (flags != 0) return -answer(EOPNOTSUPP);
   std::vector<uroce::wire::IpAddress> gids;
   const int error = without_exceptions([&] {

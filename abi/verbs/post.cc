@@ -139,7 +139,7 @@ int refuse(WorkRequest* wr, WorkRequest** bad_wr) {
 }  // namespace
 
 int post_send(ibv_qp* verbs, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
-  if (orphaned(verbs->context)) return refuse(wr, bad_wr);
+  if (refuses_orphan(verbs->context)) return refuse(wr, bad_wr);
   Qp& qp = from(verbs);
   engine::Engine::prefetch(*qp.engine_qp);
   int error = 0;
@@ -163,7 +163,7 @@ int post_send(ibv_qp* verbs, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
 }
 
 int post_recv(ibv_qp* verbs, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
-  if (orphaned(verbs->context)) return refuse(wr, bad_wr);
+  if (refuses_orphan(verbs->context)) return refuse(wr, bad_wr);
   Qp& qp = from(verbs);
   int error = 0;
   {
@@ -181,7 +181,7 @@ int post_recv(ibv_qp* verbs, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
 }
 
 int post_srq_recv(ibv_srq* verbs, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
-  if (orphaned(verbs->context)) return refuse(wr, bad_wr);
+  if (refuses_orphan(verbs->context)) return refuse(wr, bad_wr);
   Srq& srq = from(verbs);
   std::lock_guard guard(srq.receive_lock);
   const int error = post_receives(*srq.receive_queue, wr);

@@ -182,7 +182,7 @@ void register_target(Qp& qp, const std::shared_ptr<XrcDomain>& domain) {
 
 // Null with errno set on failure. Writes the real capabilities back to the attributes.
 ibv_qp* create_qp(const QpRequest& request) {
-  if (orphaned(request.context)) return fail(EIO);
+  if (refuses_orphan(request.context)) return fail(EIO);
   if (const int error = check_request(request)) return fail(error);
   Context& context = from(request.context);
   std::unique_ptr<Qp> qp;
@@ -324,7 +324,7 @@ ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attr) {
   if ((attr->comp_mask & kNeeded) != kNeeded || attr->xrcd == nullptr || attr->qp_type != IBV_QPT_XRC_RECV) {
     return fail(EINVAL);
   }
-  if (orphaned(context)) return fail(EIO);
+  if (refuses_orphan(context)) return fail(EIO);
   const std::shared_ptr<XrcDomain>& domain = from(attr->xrcd).domain;
   std::unique_ptr<Qp> qp;
   const int error = without_exceptions([&] {
@@ -377,7 +377,7 @@ ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
 }
 
 int ibv_modify_qp(ibv_qp* verbs, ibv_qp_attr* attr, int attr_mask) {
-  if (orphaned(verbs->context)) return answer(EIO);
+  if (refuses_orphan(verbs->context)) return answer(EIO);
   const uint32_t mask = mask_of_type(verbs->qp_type, static_cast<uint32_t>(attr_mask));
   QpAttributes attributes;
   if (const int error = attributes_from_verbs(*attr, mask, attributes)) return answer(error);
@@ -389,7 +389,7 @@ int ibv_modify_qp(ibv_qp* verbs, ibv_qp_attr* attr, int attr_mask) {
 }
 
 int ibv_query_qp(ibv_qp* verbs, ibv_qp_attr* attr, int, ibv_qp_init_attr* init_attr) {
-  if (orphaned(verbs->context)) return answer(EIO);
+  if (refuses_orphan(verbs->context)) return answer(EIO);
   Qp& qp = from(verbs);
   *attr = attributes_to_verbs(qp.engine->query_qp(*qp.engine_qp));
   attr->cap = real_capabilities(qp);

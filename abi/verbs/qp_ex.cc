@@ -212,7 +212,7 @@ void wr_start(ibv_qp_ex* verbs) {
 
 int wr_complete(ibv_qp_ex* verbs) {
   Qp& qp = from(verbs);
-  if (orphaned(verbs->qp_base.context)) return answer(EIO);
+  if (refuses_orphan(verbs->qp_base.context)) return answer(EIO);
   finish_current(qp);
   const auto [count, error, slot] = qp.builder;
   if (error == 0 && count != 0) qp.send_queue->publish(count);

@@ -31,7 +31,7 @@ int check_attributes(const ibv_srq_attr& attr) {
 
 // Null with errno set on failure. Writes the real capabilities back to `attr`.
 ibv_srq* create_srq(const SrqRequest& request, ibv_srq_attr& attr) {
-  if (orphaned(request.pd->context)) return fail(EIO);
+  if (refuses_orphan(request.pd->context)) return fail(EIO);
   if (const int error = check_attributes(attr)) return fail(error);
   if (!take_quota(request.pd->context, engine::ObjectKind::kSrq)) return fail(ENOMEM);
   Context& context = from(request.pd->context);
@@ -113,7 +113,7 @@ ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attr) {
 
 // IBV_SRQ_LIMIT arms one event; IBV_SRQ_MAX_WR resizes.
 int ibv_modify_srq(ibv_srq* verbs, ibv_srq_attr* attr, int attr_mask) {
-  if (orphaned(verbs->context)) return answer(EIO);
+  if (refuses_orphan(verbs->context)) return answer(EIO);
   constexpr int kKnown = IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT;
   if (attr_mask & ~kKnown) return answer(EINVAL);
   Srq& srq = from(verbs);
@@ -130,7 +130,7 @@ int ibv_modify_srq(ibv_srq* verbs, ibv_srq_attr* attr, int attr_mask) {
 }
 
 int ibv_query_srq(ibv_srq* verbs, ibv_srq_attr* attr) {
-  if (orphaned(verbs->context)) return answer(EIO);
+  if (refuses_orphan(verbs->context)) return answer(EIO);
   Srq& srq = from(verbs);
   std::lock_guard guard(srq.receive_lock);
   attr->max_wr = srq.receive_queue->depth();

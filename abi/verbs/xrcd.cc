@@ -69,7 +69,7 @@ int open_domain(int fd, int flags, std::shared_ptr<XrcDomain>& out) {
 }  // namespace
 
 ibv_xrcd* open_xrcd(ibv_context* context, ibv_xrcd_init_attr* attr) {
-  if (orphaned(context)) return fail(EIO);
+  if (refuses_orphan(context)) return fail(EIO);
   constexpr uint32_t kNeeded = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
   if (attr->comp_mask & ~kNeeded) return fail(EOPNOTSUPP);
   if (attr->comp_mask != kNeeded) return fail(EINVAL);

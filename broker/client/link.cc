@@ -39,6 +39,10 @@ const char* message_of(int error) {
 }
 
 io::IoError no_answer(const std::string& broker, int error) {
+  if (error == EMFILE) {
+    return {error, concat("what the broker (", broker, ") sends cannot be taken: ", message_of(error)),
+            io::remedy_for(error, "")};
+  }
   return {error, concat("the broker (", broker, ") does not answer: ", message_of(error)),
           "see whether it runs; after its end, start the program again, or run it without broker (--alone)"};
 }
@@ -157,6 +161,10 @@ std::variant<std::monostate, io::IoError> Link::connect() {
     ForkGuard forks;  // connecting does not wait
     error = find_broker(address_, socket);
     forks.close_in_children(socket.get());
+  }
+  if (error == EMFILE || error == ENFILE) {
+    return io::IoError{error, concat("no socket to ask the broker with: ", message_of(error)),
+                       io::remedy_for(error, "")};
   }
   if (error != 0 && !address_.empty()) {
     return io::IoError{error, concat("no broker at ", address_, ": ", message_of(error)),

@@ -139,6 +139,7 @@ int find_broker(const std::string& address, UniqueFd& socket) {
   for (const uid_t user : {uid_t{0}, geteuid()}) {
     UniqueFd found;
     const int error = connect_to(address_of_user(user), found);
+    if (error == EMFILE || error == ENFILE) return error;
     busy |= error == EAGAIN;
     const std::optional<Peer> peer = error == 0 ? peer_of(found.get()) : std::nullopt;
     if (!peer || !is_trusted(*peer)) continue;

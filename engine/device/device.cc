@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cstring>
 #include <new>
 #include <thread>
 #include <utility>
 
+#include "base/concat.h"
 #include "base/random.h"
 #include "engine/device/say.h"
 #include "engine/io/closed_io.h"
@@ -73,7 +75,12 @@ Device::Outcome Device::open_in_silence() {
   const auto netdev = view_->netdev(netdev_index_);
   if (!netdev || !present_) return {.error = ENODEV};
   // What can fail comes before anything is attached to the netdev.
-  if (const int error = progress.start(); error != 0) return {.error = error};
+  if (const int error = progress.start(); error != 0) {
+    const io::IoError failure{
+        error, concat("no descriptor or thread to wait with: ", strerrordesc_np(error)),
+        io::remedy_for(error, "the limit of threads is reached: ulimit -u, or that of the container")};
+    return {.error = error, .failure = failure.text()};
+  }
   auto result = opener_(*netdev);
   if (auto* error = std::get_if<io::IoError>(&result)) return {.error = error->code, .failure = error->text()};
   auto& opened = std::get<OpenedIo>(result);

@@ -86,9 +86,11 @@ void unblock_faults() {
   pthread_sigmask(SIG_UNBLOCK, &faults, nullptr);
 }
 
+// Of the mask the kernel knows a part; what sigaction() says behind that was not set by anybody.
 bool same(const struct sigaction& a, const struct sigaction& b) {
+  constexpr size_t kMaskBytes = (NSIG - 1) / 8;
   return a.sa_sigaction == b.sa_sigaction && a.sa_flags == b.sa_flags &&
-         std::memcmp(&a.sa_mask, &b.sa_mask, sizeof(a.sa_mask)) == 0;
+         std::memcmp(&a.sa_mask, &b.sa_mask, kMaskBytes) == 0;
 }
 
 // The set in which action `i` of `last` is replaced by `action`: one that there was already, or a new one. Null: there

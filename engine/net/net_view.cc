@@ -20,6 +20,8 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/concat.h"
+#include "base/error.h"
 #include "engine/net/multicast_mac.h"
 #include "engine/net/netdev_settings.h"
 #include "engine/net/netlink_socket.h"
@@ -521,6 +523,17 @@ void NetlinkView::plan_next_attempt() {
 }
 
 }  // namespace
+
+std::string why_not_read(const std::system_error& error) {
+  const int code = error.code().value();
+  std::string remedy = "see whether ip address show works here";
+  if (code == EAFNOSUPPORT || code == EPERM || code == EACCES) {
+    remedy =
+        "netlink sockets are not allowed: a systemd unit needs AF_NETLINK in its RestrictAddressFamilies=, a container "
+        "a seccomp profile that has socket(AF_NETLINK)";
+  }
+  return concat("cannot read the network configuration: ", error.what(), "; ", io::remedy_for(code, std::move(remedy)));
+}
 
 std::unique_ptr<NetView> NetView::open() {
   return open(std::make_unique<NetlinkSocket>(), std::make_unique<NetlinkSocket>());

@@ -16,6 +16,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -233,6 +234,9 @@ class NetView {
   std::mutex listeners_lock_;
   std::map<const void*, Listener> listeners_;
 };
+
+// Why a view cannot be opened, and what to do about it, in one line.
+std::string why_not_read(const std::system_error& error);
 
 // What a process sees: the netdevs of the kernel, or the port whose addresses are in `port_file` (UROCE_DPDK_ADDRESSES,
 // port_view.h; empty: none). Throws as NetView::open(), and std::runtime_error with a line for people where the file is

@@ -64,7 +64,10 @@ NetlinkSocket::Socket NetlinkSocket::open() {
   check(nl_socket_modify_err_cb(socket.get(), NL_CB_CUSTOM, refuse, this), "netlink callback");
   nl_socket_disable_auto_ack(socket.get());
   ForkGuard guard;
-  check(nl_connect(socket.get(), protocol_), "netlink socket");
+  errno = 0;
+  const int connected = nl_connect(socket.get(), protocol_);
+  if (connected < 0 && errno != 0) throw std::system_error(errno, std::generic_category(), "netlink socket");
+  check(connected, "netlink socket");
   const int descriptor = nl_socket_get_fd(socket.get());
   guard.close_in_children(descriptor);
   const timeval limit{kAnswerTime.count(), 0};

@@ -310,6 +310,18 @@ TEST(Doctor, WhatDpdkNeedsIsNamedAndMissedOnlyWhereItIsAskedFor) {
   expect(diagnose(host, {device}), "io", Status::kOk, "looked at 1000 to 20000 times a second");
 }
 
+TEST(Doctor, NetdevsInOneSubnet) {
+  Device device = good_device();
+  device.probe.same_subnet = {"eth1", "eth2"};
+  expect(diagnose(good_host(), {device}), "subnet", Status::kWarn, "shared with eth1, eth2: each answers");
+  device.probe.arp_ignore = 1;
+  expect(diagnose(good_host(), {device}), "subnet", Status::kOk, "arp_ignore keeps them apart");
+  device.probe.rp_filter = 1;
+  expect(diagnose(good_host(), {device}), "subnet", Status::kWarn, "rp_filter");
+  device.probe.rp_filter = 2;
+  expect(diagnose(good_host(), {device}), "subnet", Status::kOk, "");
+}
+
 // A NIC, for which AF_XDP is chosen.
 TEST(Doctor, UdpWhereAfXdpIsBestAndCannotBeOpened) {
   const Device device = nic(net::Segmentation::kNone);

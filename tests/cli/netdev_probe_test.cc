@@ -35,6 +35,21 @@ TEST(UdpObstacle, IsWhoHasThePortOnThisNetdev) {
   EXPECT_EQ(obstacle_code("nosuchdev"), ENODEV);
 }
 
+TEST(NetdevProbe, KnowsWhoElseIsInItsSubnet) {
+  UROCE_SKIP_UNLESS_ROOT();
+  const VethPair veth;
+  VethPair::enter(veth.a());
+  VethPair::run(veth.a(),
+                "ip address add 10.1.0.1/24 dev va; ip link add near type veth peer name far; ip link set near up;"
+                "ip link set far up; ip address add 10.1.7.1/16 dev near; ip address add 10.2.0.1/24 dev far;"
+                "ip address add 10.1.0.9/32 dev lo; sysctl -qw net.ipv4.conf.va.arp_ignore=2");
+  EXPECT_EQ(probe_netdev("va").same_subnet, std::vector<std::string>{"near"});
+  EXPECT_EQ(probe_netdev("near").same_subnet, std::vector<std::string>{"va"});
+  EXPECT_EQ(probe_netdev("far").same_subnet, std::vector<std::string>{});
+  EXPECT_EQ(probe_netdev("va").arp_ignore, 2);
+  EXPECT_EQ(probe_netdev("near").arp_ignore, 0);
+}
+
 // Like the kernel's Soft-RoCE.
 TEST(UdpObstacle, IsWhoHasThePortOnAllNetdevs) {
   UROCE_SKIP_UNLESS_ROOT();

@@ -61,7 +61,7 @@ def _run_case(case, lab):
         words = case.run(lab) or ""
         failure = ""
     except (Failure, LabError) as error:
-        failure = str(error)
+        failure = str(error) or repr(error)
     finally:
         lab.stop_programs()
     seconds = f"{time.monotonic() - start:.1f} s, {_processor_seconds() - used:.1f} of a processor"

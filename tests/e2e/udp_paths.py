@@ -3,7 +3,7 @@
 """Paths that do not take all that leaves by UDP sockets. The MTU shrinks under a transfer, so that its packets do not
 leave any more: that is said once; the transfer goes on when the MTU grows again in time, and ends with an error
 completion otherwise. The peer is an AF_XDP socket in generic mode, which gets packets and no runs: that is said once as
-well, and the transfer goes on; UC and UD notice nothing and so ask first. See suite.py."""
+well, and the transfer goes on; UC and UD notice nothing and so ask first. Packets come in on another netdev of the host. See suite.py."""
 
 import re
 import sys
@@ -90,9 +90,36 @@ def unreliable(lab, transport, server_io):
     check(enough, f"{packets} packets left in runs\n{client.output}")
 
 
+def other_netdev(lab):
+    """Two netdevs of a host in one subnet, and the peer has learnt the MAC address of the wrong one (ARP flux): said, with a remedy, and
+    seen by doctor."""
+    server_host, client_host, address = lab.b, lab.a, "192.0.2.77"
+    try:
+        server_host.system("ip", "link", "add", "roce1", "type", "veth", "peer", "name", "roce1far")
+        for netdev in ("roce1", "roce1far"):
+            server_host.system("ip", "link", "set", netdev, "up")
+        server_host.system("ip", "address", "add", f"{address}/24", "dev", "roce1")
+        mac = server_host.system("cat", f"/sys/class/net/{server_host.netdev}/address").strip()
+        client_host.system("ip", "neighbour", "replace", address, "lladdr", mac, "dev", client_host.netdev, "nud", "permanent")
+        command = ["ib_write_bw", "-F", "-x", 0, "-p", PORT, "-u", 10, "-n", 100]
+        server = server_host.start([*command, "-d", "uroce_roce1"], io="udp")
+        server.wait_listening(PORT)
+        client = client_host.start([*command, "-d", client_host.device, address], io="udp")
+        wait_until(lambda: f"packets to {address} come in on roce0, and are dropped" in server.output, 20, "the server says so")
+        code = client.wait(60)
+        check(code not in (None, 0), f"exit code {code} (None: hangs)\n{client.output}\n--- server\n{server.output}")
+        check(server.output.count("come in on") == 1 and "arp_ignore=1" in server.output, f"not said once\n{server.output}")
+        doctor = server_host.run([lab.build / "bin/uroce", "doctor", "--netdev", "roce1"], uroce=False).stdout
+        check(re.search(r"\[warn\] subnet: shared with roce0: each answers.*\n.*arp_ignore=1", doctor), doctor)
+    finally:
+        lab.stop_programs()
+        client_host.system("ip", "neighbour", "flush", "dev", client_host.netdev)
+        server_host.system("ip", "link", "delete", "roce1")
+
+
 UNRELIABLE = [Case(f"{transport.lower()}-to-{io}", lambda lab, t=transport, io=io: unreliable(lab, t, io), LARGE)
               for transport in ("UC", "UD") for io in ("udp", "af_xdp")]
 LOSING_RUNS = [Case(f"runs-are-lost/{p}", lambda lab, p=p: runs_are_lost(lab, p), LARGE) for p in ("ib_write_bw", "ib_read_bw")]
 
 if __name__ == "__main__":
-    sys.exit(main(__doc__, [Case("mtu-shrinks-and-grows", grows_again, LARGE), Case("mtu-shrinks", stays, LARGE), *LOSING_RUNS, *UNRELIABLE]))
+    sys.exit(main(__doc__, [Case("mtu-shrinks-and-grows", grows_again, LARGE), Case("mtu-shrinks", stays, LARGE), *LOSING_RUNS, *UNRELIABLE, Case("other-netdev", other_netdev)]))

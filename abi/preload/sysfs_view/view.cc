@@ -11,6 +11,7 @@
 #include <memory>
 #include <new>
 #include <pthread.h>
+#include <string>
 #include <system_error>
 #include <vector>
 
@@ -142,10 +143,10 @@ std::vector<Device> read_devices(const Counters& counters, const GidTables& shar
   return devices;
 }
 
-void complain(const char* what, const char* why) {
+void complain(const std::string& why) {
   if (complained) return;
   complained = true;
-  std::fprintf(stderr, "uroce: no files under /sys/class/infiniband: %s: %s\n", what, why);
+  std::fprintf(stderr, "uroce: no files under /sys/class/infiniband: %s\n", why.c_str());
 }
 
 // True: `tree` is there and shows `wanted`.
@@ -155,7 +156,7 @@ bool show(const Contents& wanted) {
   delete tree;
   tree = Tree::create().release();
   if (tree != nullptr && tree->update(wanted)) return true;
-  complain("neither /dev/shm nor /tmp can be written", std::strerror(errno));
+  complain(std::string("neither /dev/shm nor /tmp can be written: ") + std::strerror(errno));
   return false;
 }
 
@@ -165,9 +166,9 @@ bool refresh(const Counters& counters, const GidTables& gids) {
     const RdmaCm rdma_cm = rdma_cm_functions() != nullptr ? RdmaCm::kPresent : RdmaCm::kAbsent;
     return show(describe(read_devices(counters, gids), online_cpus(), rdma_cm));
   } catch (const std::system_error& error) {
-    complain("cannot read the network configuration", error.what());
+    complain(net::why_not_read(error));
   } catch (const std::bad_alloc&) {
-    complain("cannot read the network configuration", "out of memory");
+    complain("out of memory");
   }
   return false;
 }

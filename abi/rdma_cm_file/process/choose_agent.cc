@@ -71,7 +71,9 @@ ChosenAgent make_agent(cm::Agent::Handler handler) {
     const auto local = std::make_shared<Local>(*host, std::move(handler));
     return {.agent = std::shared_ptr<cm::Agent>(local, &local->agent)};
   } catch (const std::system_error& error) {
-    return {.error = error.code().value(), .text = concat("cannot start the connection manager: ", error.what())};
+    const int code = error.code().value();
+    const std::string remedy = io::remedy_for(code, "see ulimit -a");
+    return {.error = code, .text = concat("cannot start the connection manager: ", error.what(), "; ", remedy)};
   }
 }
 

@@ -13,6 +13,7 @@
 #include "abi/rdma_cm_file/manager.h"
 #include "base/fork.h"
 #include "engine/net/netdev_settings.h"
+#include "process/host.h"
 
 namespace uroce::rdma_cm {
 namespace {
@@ -107,6 +108,7 @@ bool write_file(int fd, const void* data, size_t size, ssize_t* result) {
   const uint32_t owner = identity ? channel_index::owner(*identity) : 0;
   if (owner == 0) return false;
   Manager* const manager = owner == process_generation() ? existing_manager() : nullptr;
+  if (owner != process_generation()) engine::Host::tell_of_orphans();
   *result = -EIO;  // a child that uses its parent's file
   if (manager != nullptr) *result = manager->write(*identity, fd, {static_cast<const uint8_t*>(data), size});
   return true;

@@ -62,8 +62,9 @@ IoError program_present_error(const std::string& netdev, const AttachedProgram& 
 
 IoError program_load_error(const std::string& netdev, int error) {
   if (error == EPERM || error == EACCES) return permission_error(netdev);
+  const std::string needs = "AF_XDP needs Linux 5.9 or later with CONFIG_BPF_SYSCALL and CONFIG_XDP_SOCKETS, ";
   return {error, "the kernel does not load the XDP program: " + error_text(error),
-          "AF_XDP needs Linux 5.9 or later with CONFIG_BPF_SYSCALL and CONFIG_XDP_SOCKETS, " + use_udp()};
+          remedy_for(error, needs + use_udp())};
 }
 
 IoError program_attach_error(const std::string& netdev, int ifindex, uint32_t mtu, int error,
@@ -114,7 +115,8 @@ IoError socket_error(const std::string& netdev, uint32_t queue, int error) {
     case EAFNOSUPPORT:
       return {error, "this kernel has no AF_XDP", "use a kernel with CONFIG_XDP_SOCKETS, " + use_udp()};
     default:
-      return {error, where + ": " + error_text(error), "check dmesg and the driver's XDP support, " + use_udp()};
+      return {error, where + ": " + error_text(error),
+              remedy_for(error, "check dmesg and the driver's XDP support, " + use_udp())};
   }
 }
 

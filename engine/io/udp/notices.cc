@@ -2,12 +2,46 @@
 #include "engine/io/udp/notices.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
+#include <ifaddrs.h>
+#include <memory>
+#include <net/if.h>
+#include <netinet/in.h>
 #include <system_error>
 #include <utility>
 
 #include "base/concat.h"
 
 namespace uroce::io {
+namespace {
+
+bool is_of(const ifaddrs& entry, const wire::IpAddress& address) {
+  if (entry.ifa_addr == nullptr) return false;
+  if (entry.ifa_addr->sa_family == AF_INET) {
+    const auto* const v4 = reinterpret_cast<const sockaddr_in*>(entry.ifa_addr);
+    return address == wire::IpAddress::v4(reinterpret_cast<const uint8_t*>(&v4->sin_addr));
+  }
+  if (entry.ifa_addr->sa_family != AF_INET6) return false;
+  return address == wire::IpAddress::v6(reinterpret_cast<const sockaddr_in6*>(entry.ifa_addr)->sin6_addr.s6_addr);
+}
+
+// A packet to an address of the netdev that it came in on is another device's, or nobody's.
+std::string came_elsewhere(const Notice& notice) {
+  std::array<char, IF_NAMESIZE> name{};
+  if (if_indextoname(static_cast<unsigned>(notice.netdev), name.data()) == nullptr) return {};
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return {};
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(all, freeifaddrs);
+  for (const ifaddrs* entry = all; entry != nullptr; entry = entry->ifa_next) {
+    if (is_of(*entry, notice.to) && std::strcmp(entry->ifa_name, name.data()) == 0) return {};
+  }
+  return concat("packets to ", notice.to.text(), " come in on ", name.data(),
+                ", and are dropped: with two netdevs in one subnet each answers for the other's addresses; sysctl -w "
+                "net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2, or a subnet for each");
+}
+
+}  // namespace
 
 std::string text(const Notice& notice) {
   const std::string to = notice.to.is_unspecified() ? "" : " to " + notice.to.text();
@@ -17,6 +51,8 @@ std::string text(const Notice& notice) {
       return concat(
           "the kernel takes no runs of packets", to, " (", reason,
           "): they leave one by one, which is slower; runs are tried again after a second, then ever less often");
+    case Notice::What::kCameElsewhere:
+      return came_elsewhere(notice);
     case Notice::What::kTooLong:
       return concat("packets of ", notice.length, " bytes", to, " are longer than the path takes now (", reason,
                     "): they are lost; make its MTU larger again, or use a smaller path MTU");
@@ -63,7 +99,9 @@ std::vector<std::string> Notices::take() {
     }
     fresh_ = false;
   }
-  for (size_t i = 0; i < count; ++i) texts.push_back(text(fresh[i]));
+  for (size_t i = 0; i < count; ++i) {
+    if (std::string said = text(fresh[i]); !said.empty()) texts.push_back(std::move(said));
+  }
   return texts;
 }
 

@@ -18,15 +18,18 @@ namespace uroce::io {
 
 struct Notice {
   enum class What : uint8_t {
-    kRunsRefused,  // packets leave one by one
-    kTooLong,      // for the path: packets of `length` bytes and more are lost
+    kRunsRefused,    // packets leave one by one
+    kTooLong,        // for the path: packets of `length` bytes and more are lost
+    kCameElsewhere,  // packets to an address of this netdev come in on another one, `netdev`, and are dropped
   };
   What what;
   wire::IpAddress to{};  // unspecified: to any
   int error = 0;         // errno value
   uint32_t length = 0;   // IP header included
+  int netdev = 0;        // ifindex
 };
 
+// Empty: nothing that people should know of.
 std::string text(const Notice& notice);
 
 class Notices {

@@ -15,11 +15,12 @@ constexpr size_t kStagger = 17 * 64;
 
 }  // namespace
 
-UdpReceiver::UdpReceiver(int fd, int netdev, RunPeers& peers, IoCounters& counters)
+UdpReceiver::UdpReceiver(int fd, int netdev, RunPeers& peers, IoCounters& counters, Notices& notices)
     : fd_(fd),
       netdev_(netdev),
       peers_(peers),
       counters_(counters),
+      notices_(notices),
       bytes_(std::make_unique_for_overwrite<uint8_t[]>(kMessages * (kMessageSize + kStagger))) {
   prepare(kMessages);
 }
@@ -51,6 +52,9 @@ void UdpReceiver::receive_messages() {
     }
     if (is_from_elsewhere(run.arrival)) {
       ++counters_.rx_wrong_netdev;
+      notices_.note({.what = Notice::What::kCameElsewhere,
+                     .to = run.arrival.envelope.destination,
+                     .netdev = run.arrival.ifindex});
       continue;
     }
     run.offset = 0;

@@ -12,6 +12,7 @@
 
 #include "engine/io/packet_io.h"
 #include "engine/io/udp/message.h"
+#include "engine/io/udp/notices.h"
 #include "engine/io/udp/run_peers.h"
 
 namespace uroce::io {
@@ -20,7 +21,7 @@ class UdpReceiver {
  public:
   // `netdev`: index of the only one whose packets are taken, multicast ones apart: for them groups are joined on a
   // netdev. 0: the socket is bound to it.
-  UdpReceiver(int fd, int netdev, RunPeers& peers, IoCounters& counters);
+  UdpReceiver(int fd, int netdev, RunPeers& peers, IoCounters& counters, Notices& notices);
 
   // As PacketIo::receive(). The kernel is not asked before all packets of what it gave have been handed out.
   size_t receive(std::span<RxPacket> out);
@@ -50,6 +51,7 @@ class UdpReceiver {
   const int netdev_;
   RunPeers& peers_;
   IoCounters& counters_;
+  Notices& notices_;
   uint32_t dropped_ = 0;  // what the kernel last said: receive buffer full
   size_t written_ = 0;    // messages that the kernel has written to since they were prepared
   size_t last_ = 0;       // messages of the last call

@@ -89,7 +89,7 @@ std::string name_of(int family) {
 }
 
 IoError make_error(int error, const std::string& call, std::string remedy) {
-  return {error, call + ": " + std::generic_category().message(error), std::move(remedy)};
+  return {error, call + ": " + std::generic_category().message(error), remedy_for(error, std::move(remedy))};
 }
 
 IoError options_error(int error, const std::string& name) {

@@ -39,7 +39,7 @@ struct UdpIo::Port {
       : socket(std::move(its_socket)),
         peers(fd, config.ifindex),
         sender(fd, config.ifindex, kMaxUdpLength, RunLimits(config.gso_max_size), peers, counters, notices),
-        receiver(fd, socket.is_open() ? 0 : config.ifindex, peers, counters) {}
+        receiver(fd, socket.is_open() ? 0 : config.ifindex, peers, counters, notices) {}
 
   UdpSocket socket;  // not open: it is the caller's
   RunPeers peers;

@@ -36,7 +36,7 @@ struct Side {
     VethPair::enter(end);
     EXPECT_FALSE(socket.open(v4 ? AF_INET : AF_INET6, end.netdev));
     peers = std::make_unique<RunPeers>(socket.fd(), end.ifindex, [] { return std::exchange(now, now + took); });
-    receiver = std::make_unique<UdpReceiver>(socket.fd(), 0, *peers, counters);
+    receiver = std::make_unique<UdpReceiver>(socket.fd(), 0, *peers, counters, notices);
   }
   // Packets that are for QPs.
   size_t receive() {
@@ -56,6 +56,7 @@ struct Side {
   UdpSocket socket;
   IoCounters counters;
   std::unique_ptr<RunPeers> peers;
+  Notices notices;
   std::unique_ptr<UdpReceiver> receiver;
 };
 

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-2-Clause
+// Where something between `uroce run` and the program has set LD_PRELOAD anew, as wrappers do that preload an
+// allocator, this library is still found, by LD_LIBRARY_PATH, and liburoce_files.so is not: programs over rdma_cm fail
+// without a hint. So they are told when they start.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace {
+
+[[gnu::constructor]] void tell_of_lost_preload() {
+  const char* const ours = secure_getenv("UROCE_PRELOAD");  // what `uroce run` has put into LD_PRELOAD
+  const char* const now = secure_getenv("LD_PRELOAD");
+  if (ours == nullptr || *ours == '\0' || secure_getenv("UROCE_QUIET") != nullptr) return;
+  if (now != nullptr && std::strstr(now, ours) != nullptr) return;
+  std::fprintf(stderr,
+               "uroce: LD_PRELOAD has been set anew behind uroce run (now '%s'), so this program has no rdma_cm and no "
+               "files under /sys/class/infiniband; let it keep what was there (LD_PRELOAD=LIBRARY:$LD_PRELOAD), or set "
+               "it in front of uroce run\n",
+               now == nullptr ? "" : now);
+}
+
+}  // namespace
