@@ -3,15 +3,18 @@
 // says what the oracle is told beforehand; all others are the file.
 //
 // Checked: nothing is read or written outside, and memory and time stay in proportion to the file (libFuzzer's limits).
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "oracle/oracle.h"
 #include "oracle/report.h"
 #include "pcapng/capture_reader.h"
 #include "tests/fuzz/check.h"
+#include "wire/opcode.h"
 
 namespace uroce::fuzz {
 
@@ -35,18 +38,22 @@ void judge(uint8_t choice, const std::string& file) {
 
   pcapng::Record record;
   Time last{};
-  uint64_t records = 0;
+  uint64_t records = 0, added = 0;
   pcapng::ReadResult result;
   while ((result = reader.next(record)) == pcapng::ReadResult::kRecord) {
     ++records;
     last = record.time;
     check(record.frame.size() <= file.size() + wire::kEthernetSize, "no frame is larger than its file");
-    oracle.add(record);
+    const std::vector<pcapng::Record> packets = pcapng::packets_of_batch(record);
+    check(packets.size() <= record.frame.size() / (wire::kBthSize + wire::kIcrcSize) + 1, "no more packets than fit");
+    if (packets.empty()) oracle.add(record);
+    for (const pcapng::Record& packet : packets) oracle.add(packet);
+    added += std::max<uint64_t>(packets.size(), 1);
   }
   check(records <= file.size(), "no more frames than bytes");
   check((result == pcapng::ReadResult::kError) == !reader.error().empty(), "an error says what is wrong");
   oracle.finish(last);
-  check(oracle.packet_count() <= records, "packets are frames of the file");
+  check(oracle.packet_count() <= added, "packets are frames of the file");
   check(oracle.violations().size() <= oracle.violation_count(), "violations that are kept are counted");
   for (const oracle::Violation& violation : oracle.violations()) (void)oracle::format_violation(violation);
   (void)oracle.summary();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "dissector/analysis/analysis.h"
+#include "dissector/analysis/batch.h"
 #include "tests/fuzz/check.h"
 #include "tests/fuzz/input.h"
 #include "wire/bytes.h"
@@ -98,6 +99,9 @@ void analyse(Input input) {
     const Datagram datagram = capture.next();
     const Headers headers = parse_headers(datagram.ib, datagram.ib_size);
     check(headers.parsed <= datagram.ib.size(), "headers lie in the packet");
+    for (const BatchPacket& packet : packets_of_batch(datagram)) {
+      check(packet.offset + packet.datagram.ib_size <= datagram.ib.size(), "packets of a batch lie in it");
+    }
     payload += headers.payload_size;
     const uint32_t index = analysis.add(datagram, headers, !datagram.ip.empty());
     check(index == all.size(), "each packet has its record");
