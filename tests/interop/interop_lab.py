@@ -160,8 +160,8 @@ class GuestLab(Lab):
             self.vm.run(["rmmod", "rdma_rxe"])  # with all links
             yield
             self.stop_programs()
-            # A broker would stay for some seconds, and keep the port.
-            self.vm.run(["sh", "-c", "killall -q uroced; while pidof uroced >/dev/null; do usleep 50000; done"])
+            # A broker would stay for some seconds, and keep the port (4791).
+            self.vm.run(["sh", "-c", "killall -q uroced; while grep -q ':12B7 ' /proc/net/udp; do usleep 50000; done"])
             self.vm.run(["modprobe", "rdma_rxe"])
             for host in [self.b, self.inner_rxe] if self.inner_uroce.inside else [self.b]:
                 host.add_link()

@@ -109,7 +109,7 @@ TEST(Opening, ThatRunsOutOfDescriptorsKeepsNone) {
     EXPECT_EQ(error, EMFILE) << spare;
     EXPECT_EQ(open_descriptors(), before) << spare;
   }
-  EXPECT_GE(failures, 3);
+  EXPECT_GE(failures, 2);  // its own copy of async_fd takes no place below the limit (base/set_aside.h)
   ASSERT_NE(context, nullptr);
   EXPECT_EQ(ibv_close_device(context), 0);
   client_close(&client);
