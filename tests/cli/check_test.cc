@@ -157,8 +157,8 @@ TEST_F(CheckCommand, Json) {
   options.json = true;
   write_file(bad_records());
   EXPECT_EQ(run(), kExitFailed);
-  EXPECT_THAT(out,
-              HasSubstr("\"read_error\": null,\n  \"frames\": 5,\n  \"roce_packets\": 5,\n  \"judged_hosts\": 1,\n"));
+  EXPECT_THAT(out, HasSubstr("\"read_error\": null,\n  \"frames\": 5,\n  \"roce_packets\": 5,\n  \"segment_batches\": "
+                             "0,\n  \"judged_hosts\": 1,\n"));
   EXPECT_THAT(out, HasSubstr("\"hosts_assumed\": false,\n  \"errors\": 1,\n  \"quirks\": 0,\n"));
   EXPECT_THAT(out,
               HasSubstr("{\"local\": \"10.0.0.1\", \"local_qpn\": 257, \"remote\": \"10.0.0.2\", \"remote_qpn\": 514, "
