@@ -10,6 +10,7 @@
 #include <map>
 #include <mutex>
 #include <stdexcept>
+#include <string_view>
 #include <system_error>
 #include <thread>
 #include <unistd.h>
@@ -142,7 +143,9 @@ void Host::tell_of_orphans() {
   struct Told {
     std::atomic<bool> already{false};
   };
-  if (per_process<Told>().already.exchange(true) || secure_getenv("UROCE_QUIET") != nullptr) return;
+  const char* const quiet = secure_getenv("UROCE_QUIET");
+  if (quiet != nullptr && std::string_view(quiet) != "0") return;
+  if (per_process<Told>().already.exchange(true)) return;
   std::fputs(
       "uroce: this process has its RDMA device from its parent, by fork() or daemon(); it works there only, and fails "
       "here with EIO: open the device after that, or keep the program in the foreground (often -f or --foreground)\n",

@@ -11,7 +11,8 @@ namespace {
 [[gnu::constructor]] void tell_of_lost_preload() {
   const char* const ours = secure_getenv("UROCE_PRELOAD");  // what `uroce run` has put into LD_PRELOAD
   const char* const now = secure_getenv("LD_PRELOAD");
-  if (ours == nullptr || *ours == '\0' || secure_getenv("UROCE_QUIET") != nullptr) return;
+  const char* const quiet = secure_getenv("UROCE_QUIET");
+  if (ours == nullptr || *ours == '\0' || (quiet != nullptr && std::strcmp(quiet, "0") != 0)) return;
   if (now != nullptr && std::strstr(now, ours) != nullptr) return;
   std::fprintf(stderr,
                "uroce: LD_PRELOAD has been set anew behind uroce run (now '%s'), so this program has no rdma_cm and no "
