@@ -119,13 +119,19 @@ std::vector<std::string> qp_lines(const Figures& figures) {
   return table.empty() ? std::vector<std::string>() : table.lines();
 }
 
+// With what to do, where a setting of the host is the cause.
+std::string reason_text(const std::string& reason) {
+  if (reason != "wrong_netdev") return reason;
+  return reason + " (another one in this subnet answers for its addresses: sysctl net.ipv4.conf.all.arp_ignore=1)";
+}
+
 std::vector<std::string> drop_lines(const Figures& figures) {
   Table table({"PID", "NETDEV", "DROP/s", "DROPS", "REASON"}, {false, true, false, false, true});
   for (const ProcessFigures& process : figures.processes) {
     for (const DeviceFigures& device : process.devices) {
       for (const auto& [reason, drop] : device.drops) {
         table.add({pid_text(process.process), device.now.netdev, rate_text(process, drop.rate),
-                   short_number(static_cast<double>(drop.total)), reason});
+                   short_number(static_cast<double>(drop.total)), reason_text(reason)});
       }
     }
   }

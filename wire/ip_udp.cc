@@ -128,6 +128,11 @@ FrameError parse_frame(std::span<const uint8_t> frame, Envelope& out, std::span<
   return FrameError::kNone;
 }
 
+void set_ipv4_checksum(uint8_t* header) {
+  store_be16(header + 10, 0);
+  store_be16(header + 10, static_cast<uint16_t>(~ipv4_header_sum(header)));
+}
+
 size_t emit_frame_headers(const Envelope& envelope, uint32_t udp_length, uint8_t* out) {
   const bool v4 = is_v4(envelope);
   std::copy_n(envelope.destination_mac.data(), 6, out);

@@ -85,6 +85,9 @@ inline bool is_v4(const Envelope& envelope) {
   return envelope.destination.is_v4();
 }
 
+// Writes the checksum of an IPv4 header (RFC 791).
+void set_ipv4_checksum(uint8_t* header);
+
 // Ethernet, IP and UDP together: 42 or 62 bytes.
 inline size_t frame_header_size(const Envelope& envelope) {
   return kEthernetSize + (is_v4(envelope) ? kIpv4Size : kIpv6Size) + kUdpSize;

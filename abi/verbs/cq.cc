@@ -38,7 +38,8 @@ uint32_t take(Cq& cq, uint32_t limit, ibv_wc* wc) {
 }  // namespace
 
 Cq* create_cq(ibv_context* context, const CqRequest& request) {
-  if (refuses_orphan(context) || (request.channel != nullptr && orphaned(request.channel->context))) return fail(EIO);
+  if (refuses_orphan(context) || (request.channel != nullptr && refuses_orphan(request.channel->context)))
+    return fail(EIO);
   if (request.entries == 0 || request.entries > engine::Limits::kMaxCqe) return fail(EINVAL);
   if (request.vector >= static_cast<uint32_t>(context->num_comp_vectors)) return fail(EINVAL);
   if (!take_quota(context, engine::ObjectKind::kCq)) return fail(ENOMEM);

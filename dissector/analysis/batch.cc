@@ -19,15 +19,6 @@ wire::Envelope envelope_of(const Datagram& datagram) {
   return envelope;
 }
 
-// RFC 791; one that was wrong stays so.
-void set_ip_checksum(uint8_t* ip) {
-  ip[10] = ip[11] = 0;
-  uint32_t sum = 0;
-  for (size_t i = 0; i < wire::kIpv4Size; i += 2) sum += wire::load_be16(ip + i);
-  while (sum > 0xffff) sum = (sum & 0xffff) + (sum >> 16);
-  wire::store_be16(ip + 10, static_cast<uint16_t>(~sum));
-}
-
 void set_headers(const Datagram& batch, BatchPacket& packet) {
   const size_t ip_size = batch.ip.size();
   const auto udp_size = static_cast<uint16_t>(wire::kUdpSize + packet.datagram.ib_size);
@@ -39,7 +30,7 @@ void set_headers(const Datagram& batch, BatchPacket& packet) {
   const bool right = wire::Ipv4View::at(ip).checksum_ok();
   wire::store_be16(ip + 2, static_cast<uint16_t>(ip_size + udp_size));
   wire::store_be16(ip + 4, packet.datagram.ip_id);
-  if (right) set_ip_checksum(ip);
+  if (right) wire::set_ipv4_checksum(ip);  // one that was wrong stays so
 }
 
 }  // namespace

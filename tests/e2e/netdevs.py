@@ -193,8 +193,8 @@ $uroce run --quiet ib_write_bw -F -x 0 -n 100 >/dev/null &
 for i in $(seq 100); do grep -q ':4853 0*:0000 0A' /proc/net/tcp /proc/net/tcp6 && break; sleep 0.1; done
 $uroce run --quiet ib_write_bw -F -x 0 -n 100 127.0.0.1
 wait $!
-$uroce run --quiet rping -s -a ::1 -C 3 & server=$!
-until $uroce run --quiet rping -c -a ::1 -C 3 -v; do kill -0 $server; sleep 0.1; done
+$uroce run --quiet ucmatose -b ::1 & server=$!
+until $uroce run --quiet ucmatose -s ::1; do kill -0 $server; sleep 0.1; done
 """
 
 
@@ -206,7 +206,7 @@ def unshared(lab):
     program = lab.lo.start(["unshare", "-rn", "sh", "-e", script, lab.uroce_for(True)], user=True, uroce=False)
     code = program.wait(60)
     check("Operation not permitted" not in program.output or code == 0, f"user namespaces are not allowed here: {program.output}")
-    check(code == 0 and re.search(r"^ 65536 +100 ", program.output, re.MULTILINE) and "rdma-ping-2" in program.output, f"{code}: {program.output}")
+    check(code == 0 and re.search(r"^ 65536 +100 ", program.output, re.MULTILINE) and "return status 0" in program.output, f"{code}: {program.output}")
 
 
 def refused(lab):

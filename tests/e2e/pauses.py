@@ -16,7 +16,7 @@ from lab import Lab, LabError, wait_until
 
 # Per QP and direction: for longer than it takes on a busy machine to find out that packets flow.
 MESSAGES = 10000
-LONGER = 20000  # for faults that take seconds
+LONGER = 30000  # for faults that take seconds
 ENDLESS = 10**9
 RETRY_EXCEEDED, FLUSHED = 12, 5  # ibv_wc_status
 _ports = itertools.count(22300)

@@ -101,11 +101,13 @@ def other_netdev(lab):
         server_host.system("ip", "address", "add", f"{address}/24", "dev", "roce1")
         mac = server_host.system("cat", f"/sys/class/net/{server_host.netdev}/address").strip()
         client_host.system("ip", "neighbour", "replace", address, "lladdr", mac, "dev", client_host.netdev, "nud", "permanent")
-        command = ["ib_write_bw", "-F", "-x", 0, "-p", PORT, "-u", 10, "-n", 100]
+        command = ["ib_write_bw", "-F", "-x", 0, "-p", PORT, "-u", 17, "-n", 100]
         server = server_host.start([*command, "-d", "uroce_roce1"], io="udp")
         server.wait_listening(PORT)
         client = client_host.start([*command, "-d", client_host.device, address], io="udp")
         wait_until(lambda: f"packets to {address} come in on roce0, and are dropped" in server.output, 20, "the server says so")
+        stat = server_host.run([lab.build / "bin/uroce", "stat"], uroce=False).stdout
+        check(re.search(r"wrong_netdev \(.*arp_ignore=1", stat), stat)
         code = client.wait(60)
         check(code not in (None, 0), f"exit code {code} (None: hangs)\n{client.output}\n--- server\n{server.output}")
         check(server.output.count("come in on") == 1 and "arp_ignore=1" in server.output, f"not said once\n{server.output}")

@@ -10,6 +10,7 @@
 #include <string>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "fixture.h"
@@ -113,6 +114,39 @@ TEST(Opening, ThatRunsOutOfDescriptorsKeepsNone) {
   ASSERT_NE(context, nullptr);
   EXPECT_EQ(ibv_close_device(context), 0);
   client_close(&client);
+}
+
+// Where the hard limit is as low, no descriptor can be set aside. It does not come back, so a child goes down from what
+// is enough. Its exit status says how many were refused in order; 100 and more: the check that failed.
+int openings_refused() {
+  client client{};
+  if (client_open(&client) != 0) return 100;
+  int refused = 0;
+  const int lowest_free = dup(0);
+  close(lowest_free);
+  for (int spare = 20; spare >= 0; --spare) {
+    const size_t before = open_descriptors();
+    const rlimit tight{static_cast<rlim_t>(lowest_free + spare), static_cast<rlim_t>(lowest_free + spare)};
+    if (setrlimit(RLIMIT_NOFILE, &tight) != 0) return 101;
+    ibv_context* const context = ibv_open_device(client.context->device);
+    const int error = errno;
+    if (context != nullptr && refused > 0) return 102;
+    if (context == nullptr && error != EMFILE) return 103;
+    refused += context == nullptr;
+    if (context != nullptr && ibv_close_device(context) != 0) return 104;
+    if (spare > 0 && open_descriptors() != before) return 105;  // that needs one, too
+  }
+  return refused;
+}
+
+TEST(Opening, ThatRunsOutOfDescriptorsKeepsNoneWhereNoneCanBeSetAside) {
+  const pid_t child = fork();
+  if (child == 0) _exit(openings_refused());
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_GE(WEXITSTATUS(status), 3);
+  EXPECT_LT(WEXITSTATUS(status), 20);
 }
 
 // How many descriptors of this process stand for the file.
