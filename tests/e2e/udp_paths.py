@@ -101,7 +101,7 @@ def other_netdev(lab):
         server_host.system("ip", "address", "add", f"{address}/24", "dev", "roce1")
         mac = server_host.system("cat", f"/sys/class/net/{server_host.netdev}/address").strip()
         client_host.system("ip", "neighbour", "replace", address, "lladdr", mac, "dev", client_host.netdev, "nud", "permanent")
-        command = ["ib_write_bw", "-F", "-x", 0, "-p", PORT, "-u", 17, "-n", 100]
+        command = ["ib_write_bw", "-F", "-x", 0, "-p", PORT, "-u", 15, "-n", 100]
         server = server_host.start([*command, "-d", "uroce_roce1"], io="udp")
         server.wait_listening(PORT)
         client = client_host.start([*command, "-d", client_host.device, address], io="udp")
